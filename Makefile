@@ -1,0 +1,31 @@
+# Every target sets up what it needs; nothing but Python 3.11 and make has to be there before.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format setup
+
+demo: .venv/ready
+	$(BIN)/turnwise train demo --overwrite
+
+test: .venv/ready
+	$(BIN)/pytest -n 2
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: .venv/ready
+
+# torch is pinned in constraints.txt: other builds of it bring several GB that a CPU has no use for.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lora]" --group dev
+	touch $@

@@ -1,0 +1,69 @@
+"""How token losses become one number: a weight per sequence, the same for each of its tokens.
+
+The loss of an optimizer batch is sum_i weight_i sum_t loss_{i,t} over trained tokens. The weights
+come from totals over the whole batch, so a micro-batch just adds its part: neither the split, nor
+the padding, nor the number of processes can change the gradient. Pure float64 numpy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Denominators of one optimizer batch, over all its micro-batches and processes."""
+
+    tokens: int
+    """Trained tokens."""
+    sequences: int
+    """Sequences with at least one trained token."""
+
+    @classmethod
+    def of(cls, counts: Counts) -> "Totals":
+        """From the trained tokens per sequence, int64[n]."""
+        return cls(int(counts.sum()), int(np.count_nonzero(counts)))
+
+
+Aggregation = Callable[[Counts, Totals, float], Weights]
+"""(trained tokens per sequence int64[n], totals, constant) -> weight per sequence float64[n].
+
+A sequence without trained tokens has weight 0.
+"""
+
+
+def token_mean(counts: Counts, totals: Totals, constant: float) -> Weights:
+    """1 / (trained tokens of the batch): every token counts the same (DAPO, arXiv 2503.14476)."""
+    return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.tokens, 1)))
+
+
+def sequence_mean_token_mean(counts: Counts, totals: Totals, constant: float) -> Weights:
+    """1 / (sequences x own length): every trajectory counts the same (GRPO, GSPO)."""
+    return _where_trained(counts, 1.0 / (max(totals.sequences, 1) * np.maximum(counts, 1)))
+
+
+def sequence_mean_token_sum(counts: Counts, totals: Totals, constant: float) -> Weights:
+    """1 / sequences: the log-probability of the whole trajectory (REINFORCE, RLOO)."""
+    return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.sequences, 1)))
+
+
+def constant(counts: Counts, totals: Totals, constant: float) -> Weights:
+    """1 / (sequences x constant): as the sum, on a fixed scale (Dr.GRPO, arXiv 2503.20783)."""
+    return sequence_mean_token_sum(counts, totals, constant) / constant
+
+
+AGGREGATIONS: dict[str, Aggregation] = {
+    "token_mean": token_mean,
+    "sequence_mean_token_mean": sequence_mean_token_mean,
+    "sequence_mean_token_sum": sequence_mean_token_sum,
+    "constant": constant,
+}
+
+
+def _where_trained(counts: Counts, weights: Weights) -> Weights:
+    return np.where(counts > 0, weights, 0.0)

@@ -1,0 +1,103 @@
+"""The clipped policy loss, per trained token, with its KL and entropy terms and its metrics.
+
+Everything is flat: one row per trained token, and nothing for the others, so that no padding and no
+observation can enter a term, a metric or a denominator. Pure torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import MAX_LOG_RATIO, k3
+from turnwise.algorithms.registry import Algorithm
+
+
+@dataclass(frozen=True)
+class TrainedTokens:
+    """The n trained tokens of a micro-batch, all tensors [n]."""
+
+    logprob: Tensor
+    """float32 with gradient: under the current policy."""
+    behaviour_logprob: Tensor
+    """float32: under the policy that sampled them."""
+    advantage: Tensor
+    weight: Tensor
+    """From `aggregation`: sums over the whole optimizer batch are means over it."""
+    sequence: Tensor
+    """int64: which sequence of the micro-batch, from 0."""
+    entropy: Tensor
+    """float32: of the policy's distribution at this token; with gradient if it has a coefficient.
+    """
+    reference_logprob: Tensor | None = None
+    """float32: under the reference model; needed when `kl_coefficient` is not 0."""
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """The loss, token by token, and what to know of it.
+
+    Sums are over the n tokens: add them over micro-batches, then divide by all tokens.
+    """
+
+    losses: Tensor
+    """float32[n], weighted: their sum over the optimizer batch is the loss."""
+    sums: dict[str, float]
+    maxima: dict[str, float]
+    minima: dict[str, float]
+
+
+def token_log_ratio(tokens: TrainedTokens) -> Tensor:
+    """log(policy / behaviour) of each token (PPO, arXiv 1707.06347)."""
+    return tokens.logprob - tokens.behaviour_logprob
+
+
+def sequence_log_ratio(tokens: TrainedTokens) -> Tensor:
+    """The mean of a sequence's log-ratios, on each of its tokens; over trained tokens only.
+
+    Value s_i, gradient that of each token's own log-probability: GSPO-token (arXiv 2507.18071,
+    equation 14), which is GSPO where the tokens of a sequence share one advantage.
+    """
+    log_ratio = token_log_ratio(tokens).detach()
+    size = int(tokens.sequence.max()) + 1 if len(tokens.sequence) else 0
+    sums = log_ratio.new_zeros(size).index_add(0, tokens.sequence, log_ratio)
+    counts = torch.bincount(tokens.sequence, minlength=size)
+    means = (sums / counts.clamp(min=1))[tokens.sequence]
+    return means + (tokens.logprob - tokens.logprob.detach())
+
+
+LOG_RATIOS: dict[str, Callable[[TrainedTokens], Tensor]] = {
+    "token": token_log_ratio,
+    "sequence": sequence_log_ratio,
+}
+
+
+def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
+    """weight (max(-r A, -clip(r, 1 - low, 1 + high) A) + kl k3 - entropy H) for each token.
+
+    Source: PPO (arXiv 1707.06347), equation 7; the KL term GRPO (arXiv 2402.03300), equation 3.
+    Raises ValueError when the KL term is asked for without reference log-probabilities.
+    """
+    log_ratio = LOG_RATIOS[algorithm.ratio_level](tokens)
+    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    clipped_ratio = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
+    plain = -ratio * tokens.advantage
+    clipped = -clipped_ratio * tokens.advantage
+    losses = torch.maximum(plain, clipped)
+    sums = {
+        "policy/clip_fraction": (clipped > plain).sum().item(),
+        "policy/approx_kl": k3(tokens.behaviour_logprob, tokens.logprob.detach()).sum().item(),
+        "policy/entropy": tokens.entropy.detach().sum().item(),
+    }
+    if algorithm.kl_coefficient:
+        if tokens.reference_logprob is None:
+            raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
+        divergence = k3(tokens.logprob, tokens.reference_logprob)
+        losses = losses + algorithm.kl_coefficient * divergence
+        sums["policy/kl_reference"] = divergence.detach().sum().item()
+    if algorithm.entropy_coefficient:
+        losses = losses - algorithm.entropy_coefficient * tokens.entropy
+    maxima = {"policy/ratio_max": ratio.max().item()} if len(ratio) else {}
+    minima = {"policy/ratio_min": ratio.min().item()} if len(ratio) else {}
+    return TokenLosses(losses * tokens.weight, sums, maxima, minima)

@@ -1,0 +1,62 @@
+"""From a recipe to working parts: environment, model, scaffold, engine, ready to roll out.
+
+Training, evaluation and play begin here, so that they mean the same thing by a recipe. What cannot
+work together is refused here, before anything slow begins.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from turnwise.config import Recipe, RolloutConfig
+from turnwise.engines.base import Engine
+from turnwise.engines.registry import make_engine
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.models.load import load_model
+from turnwise.rollout.groups import Roller
+from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.registry import make_scaffold
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of a run. Example: `assemble(recipe).roller(recipe.rollout)`."""
+
+    recipe: Recipe
+    environment: Environment
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    scaffold: Scaffold
+    engine: Engine
+
+    def roller(self, limits: RolloutConfig, environment: Environment | None = None) -> Roller:
+        """Rollouts under the given limits, in a variant of the environment if one is given."""
+        return Roller(
+            environment or self.environment,
+            self.scaffold,
+            self.engine,
+            limits,
+            concurrency=self.recipe.engine.slots,
+        )
+
+
+def assemble(recipe: Recipe, weights: str | None = None) -> Assembly:
+    """Build everything a recipe names; `weights` is a folder that replaces `model.name`.
+
+    Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
+    """
+    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    changes: dict[str, Any] = {} if weights is None else {"name": weights}
+    model, tokenizer = load_model(recipe.model.model_copy(update=changes))
+    context = getattr(model.config, "max_position_embeddings", None)
+    if context is not None and recipe.rollout.max_tokens > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {recipe.rollout.max_tokens}, but the model's context is "
+            f"{context}: lower it"
+        )
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    engine = make_engine(recipe.engine, model, tokenizer, recipe.rollout.max_tokens)
+    return Assembly(recipe, environment, model, tokenizer, scaffold, engine)

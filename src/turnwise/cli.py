@@ -1,0 +1,252 @@
+"""The command line. Each command reads its arguments, calls one thing, and prints.
+
+Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
+machine failed · 130 interrupted. `--debug` anywhere shows tracebacks.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from turnwise.config import Recipe, load_recipe
+from turnwise.errors import ConfigError, TurnwiseError, UserError
+
+app = typer.Typer(
+    help="Train language-model agents by reinforcement learning over whole trajectories.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Add --debug to any command to see tracebacks. Exit codes: 2 a mistake in what you "
+    "gave, 3 the run stopped itself, 130 interrupted.",
+)
+console = Console()
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")]
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe: a .toml file, or a name from `turnwise list`.")
+    ] = None,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Where to write the run; runs/<recipe's name> if not given.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in that folder.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train an agent: cold start, reinforcement learning, evaluation, report."""
+    from turnwise.monitor.run_folder import RunFolder
+
+    if (recipe is None) == (resume is None):
+        raise ConfigError("give either a recipe to start or --resume RUN to go on")
+    if resume is not None:
+        folder = RunFolder.open(resume)
+        loaded = folder.recipe()
+    else:
+        loaded = load_recipe(str(recipe), overrides or [])
+        path = run or Path("runs") / loaded.name
+        if overwrite:
+            shutil.rmtree(path, ignore_errors=True)
+        folder = RunFolder.create(path, loaded)
+    report = _train(loaded, folder)
+    if as_json:
+        _print_json(report)
+    else:
+        from turnwise.terminal import report_tables
+
+        for table in report_tables(report):
+            console.print(table)
+        hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
+        console.print(hint, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[str, typer.Argument(help="A run folder (its newest weights), or a recipe.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate an agent on held-out tasks, with a 95% interval."""
+    from turnwise.terminal import summary_table
+
+    recipe, weights = _trained(run, overrides or [])
+    summary = _evaluate(recipe, weights)
+    if as_json:
+        _print_json(summary)
+    else:
+        console.print(summary_table(run, summary))
+
+
+@app.command()
+def show(
+    run: Run,
+    step: Annotated[
+        str | None, typer.Option(help="A step's number, or a name such as evaluation-trained.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many trajectories.")] = 3,
+    outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show trajectories: what was said, and which tokens are trained."""
+    from turnwise.terminal import choose_rows, show_rows
+
+    rows, name = choose_rows(run, step, outcome, count)
+    if as_json:
+        _print_json({"file": name, "trajectories": rows})
+    else:
+        show_rows(console, run, name, rows)
+
+
+@app.command()
+def play(
+    recipe: Annotated[str, typer.Argument(help="A recipe whose environment you want to try.")],
+    overrides: Overrides = None,
+    task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
+) -> None:
+    """Be the policy yourself: the same loop, with your keyboard in the model's place."""
+    from turnwise.play import play_episode
+
+    loaded = load_recipe(recipe, overrides or [])
+    _configure(loaded)
+    asyncio.run(play_episode(loaded, task, console))
+
+
+@app.command(name="list")
+def list_(as_json: AsJson = False) -> None:
+    """List what a recipe can name: recipes, environments, algorithms, engines, scaffolds."""
+    from turnwise.catalogue import catalogue
+    from turnwise.terminal import names_table
+
+    names = catalogue()
+    if as_json:
+        _print_json(names)
+    else:
+        console.print(names_table(names))
+
+
+@app.command()
+def build_tiny(
+    target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
+    steps: Annotated[int, typer.Option(min=1, help="Updates.")] = 3000,
+    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+) -> None:
+    """Make the embedded model `tiny` from scratch: tokenizer, reading drills, checkpoint."""
+    from turnwise.threads import configure_threads
+
+    configure_threads(2)
+    from turnwise.environments.search.corpus import load_corpus
+    from turnwise.synthesis.tiny import build
+
+    texts = [f" {document.card} {document.text}" for document in load_corpus()]
+    build(target, texts, steps, seed, _display())
+
+
+def main() -> None:
+    """Entry point: turns the errors a user should read into one line and an exit code."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except TurnwiseError as error:
+        if debug:
+            raise
+        _fail(str(error), 2 if isinstance(error, UserError) else 3)
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        _fail("interrupted", 130)
+
+
+def _train(recipe: Recipe, folder: Any) -> dict[str, Any]:
+    _configure(recipe)
+    from turnwise.trainer import Trainer
+
+    try:
+        return asyncio.run(Trainer(recipe, folder, _display()).run())
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    except KeyboardInterrupt:
+        hint = f"turnwise train --resume {folder.path}"
+        _fail(f"interrupted; what was done is saved. Go on with: {hint}", 130)
+        raise
+
+
+def _evaluate(recipe: Recipe, weights: str | None) -> dict[str, Any]:
+    _configure(recipe)
+    from turnwise.assembly import assemble
+    from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
+
+    parts = assemble(recipe, weights)
+    config = recipe.evaluation
+    tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
+    limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
+    display = _display()
+    display.phase("evaluation", len(tasks))
+
+    async def work() -> dict[str, Any]:
+        roller = parts.roller(limits)
+        try:
+            _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
+        finally:
+            await parts.engine.stop()
+        return summary
+
+    summary = asyncio.run(work())
+    display.close()
+    return summary
+
+
+def _trained(run: str, overrides: list[str]) -> tuple[Recipe, str | None]:
+    """The recipe of a run folder with its newest weights, or a recipe with its own."""
+    from turnwise.monitor.run_folder import RunFolder
+
+    if not (Path(run) / "config.toml").is_file():
+        return load_recipe(run, overrides), None
+    folder = RunFolder.open(Path(run))
+    recipe = load_recipe(str(folder.path / "config.toml"), overrides)
+    newest = folder.newest_weights()
+    return recipe, str(newest) if newest else None
+
+
+def _configure(recipe: Recipe) -> None:
+    from turnwise.threads import configure_threads
+
+    configure_threads(recipe.threads)
+
+
+def _display() -> Any:
+    from turnwise.monitor.display import TerminalDisplay
+
+    return TerminalDisplay(Console(stderr=True))
+
+
+def _first(group: BaseExceptionGroup) -> BaseException:
+    """The first error inside a task group, which is what went wrong."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def _fail(message: str, code: int) -> None:
+    stderr = Console(stderr=True)
+    stderr.print(f"turnwise: {message}", markup=False, highlight=False, soft_wrap=True)
+    raise SystemExit(code)

@@ -1,0 +1,244 @@
+"""A recipe: every choice of a run, as TOML checked by pydantic, with `key=value` overrides.
+
+Not here: what the names of environments, algorithms and engines stand for; each registry checks its
+own. A recipe that names something unknown is refused before anything is loaded.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turnwise.errors import ConfigError, unknown_name
+
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class ModelConfig(Section):
+    """Which weights are trained."""
+
+    name: str = "tiny"
+    """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    lora_rank: int = Field(0, ge=0)
+    """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
+    gradient_checkpointing: bool = False
+
+
+class EnvironmentConfig(Section):
+    """Where the agent acts: a name from `turnwise list`, or `path/to/file.py:Class`."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment's constructor."""
+
+
+class ScaffoldConfig(Section):
+    """How messages become tokens and tokens become actions."""
+
+    name: str = "tags"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class EngineConfig(Section):
+    """What samples tokens."""
+
+    name: str = "embedded"
+    slots: int = Field(64, ge=1)
+    """Trajectories whose KV cache is held at once."""
+    deterministic: bool = True
+    """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
+
+
+class RolloutConfig(Section):
+    """Budgets of one episode. Whatever reaches a budget is truncated, graded and flagged."""
+
+    temperature: float = Field(1.0, ge=0)
+    max_turns: int = Field(6, ge=1)
+    max_turn_tokens: int = Field(64, ge=1)
+    """Tokens sampled in one turn."""
+    max_tokens: int = Field(768, ge=16)
+    """Tokens of the whole trajectory, observations included."""
+    max_tool_calls: int = Field(8, ge=0)
+    max_seconds: float = Field(120.0, gt=0)
+    """Wall time of one episode, and the deadline of each reset, step, verify and close."""
+    max_ungraded_share: float = Field(0.05, ge=0, le=1)
+    """The run stops when more of a step's episodes end without a grade."""
+
+
+class AlgorithmConfig(Section):
+    """What the update maximises: a named algorithm, and the parts of it that are changed."""
+
+    name: str = "grpo"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    """Choices that replace those of the named algorithm, such as `aggregation = "token_mean"`."""
+
+
+class LearningConfig(Section):
+    """The optimizer and the batch."""
+
+    learning_rate: float = Field(3e-4, gt=0)
+    warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_gradient_norm: float = Field(1.0, gt=0)
+    updates_per_step: int = Field(1, ge=1)
+    """Optimizer updates on one step's trajectories, each on an equal share of its groups."""
+    tokens_per_micro_batch: int = Field(8192, ge=64)
+    """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
+    autocast: bool = False
+    """Run matrix multiplications in bfloat16 with float32 weights."""
+    mask_observations: bool = True
+    """False trains on tool output as if the model had written it: only to show what that does."""
+
+
+class SftConfig(Section):
+    """The cold start: supervised learning on demonstrations, before RL. `steps = 0` skips it."""
+
+    steps: int = Field(0, ge=0)
+    batch_size: int = Field(64, ge=1)
+    """Demonstrations per update."""
+    learning_rate: float = Field(1e-3, gt=0)
+    warmup_steps: int = Field(10, ge=0)
+    demonstrations: int = Field(2048, ge=1)
+    behaviours: dict[str, float] = Field(default_factory=dict)
+    """Share of each scripted behaviour; the names are checked by `synthesis.demonstrations`."""
+    checkpoint_every: int = Field(50, ge=1)
+
+
+class TrainConfig(Section):
+    """The loop."""
+
+    steps: int = Field(40, ge=0)
+    tasks_per_step: int = Field(16, ge=1)
+    group_size: int = Field(8, ge=1)
+    """Trajectories per task."""
+    checkpoint_every: int = Field(5, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+
+
+class EvaluationConfig(Section):
+    """The held-out evaluation before and after RL."""
+
+    tasks: int = Field(1000, ge=0)
+    """Distinct held-out tasks; 0 skips the evaluation."""
+    temperature: float = Field(0.0, ge=0)
+    seed: int = 0
+    """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
+
+
+class Recipe(Section):
+    """A whole run. `turnwise train RECIPE key=value` changes any leaf: `train.steps=10`."""
+
+    name: str
+    seed: int = 0
+    threads: int = Field(2, ge=1)
+    """Threads of the numerical library; more than there are cores slows everything down."""
+    model: ModelConfig = ModelConfig()
+    environment: EnvironmentConfig
+    scaffold: ScaffoldConfig = ScaffoldConfig()
+    engine: EngineConfig = EngineConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learning: LearningConfig = LearningConfig()
+    sft: SftConfig = SftConfig()
+    train: TrainConfig = TrainConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+
+FREE_TABLES = ("environment.options", "scaffold.options", "algorithm.overrides", "sft.behaviours")
+"""Tables whose keys belong to somebody else, who checks them."""
+
+
+def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe: a path to a TOML file, or the name of one that comes with turnwise.
+
+    Overrides are `dotted.key=value`, the value in TOML syntax or a bare string. Raises ConfigError
+    for a missing or malformed file, an unknown key (naming the nearest known one) or a bad value.
+    """
+    values = _read(source)
+    for override in overrides:
+        _apply(values, override)
+    return check_recipe(values, source)
+
+
+def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
+    """Validate a recipe's values; `source` names them in errors."""
+    known = list(recipe_keys())
+    for key in _flatten(values):
+        inside = any(key == table or key.startswith(f"{table}.") for table in FREE_TABLES)
+        if key not in known and not inside:
+            error = unknown_name("key", key, known)
+            raise ConfigError(f"{source}: {error}")
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{source}: {where}: {first['msg']}") from None
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The recipe as TOML with every value spelled out; `load_recipe` reads it back."""
+    return tomli_w.dumps(recipe.model_dump(mode="json"))
+
+
+def recipe_keys() -> Iterator[str]:
+    """Every dotted key a recipe may have."""
+    for name, section in Recipe.model_fields.items():
+        if isinstance(section.annotation, type) and issubclass(section.annotation, Section):
+            yield from (f"{name}.{key}" for key in section.annotation.model_fields)
+        else:
+            yield name
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Recipes that come with turnwise, by name."""
+    folder = Path(str(resources.files("turnwise") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def _read(source: str) -> dict[str, Any]:
+    shipped = shipped_recipes()
+    path = shipped.get(source, Path(source))
+    if not path.is_file():
+        if path.suffix or "/" in source:
+            raise ConfigError(f"recipe {source}: there is no such file")
+        raise unknown_name("recipe", source, shipped)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"override {override!r}: write key=value, as in train.steps=10")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, leaf = key.split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"override {override!r}: {table!r} is a value, not a table")
+    values[leaf] = value
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping) and dotted not in FREE_TABLES and "." not in dotted:
+            yield from _flatten(value, f"{dotted}.")
+        else:
+            yield dotted

@@ -1,0 +1,74 @@
+"""What an engine is: token ids in, sampled token ids and their log-probabilities out.
+
+An engine knows nothing of messages, tools or tasks. One request is one model turn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class StopReason(StrEnum):
+    """Why sampling ended."""
+
+    STOP_STRING = "stop_string"
+    END_OF_TEXT = "end_of_text"
+    MAX_TOKENS = "max_tokens"
+    CONTEXT = "context"
+    """The model's context is full; the tokens sampled so far are returned."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",), seed=5).
+
+    Log-probabilities are those of the distribution that was sampled from (after temperature).
+    An engine that cannot honour an option raises ConfigError.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    """0 is greedy; then log-probabilities are those at temperature 1."""
+    stop: tuple[str, ...] = ()
+    """Sampling ends with the token that completes one of these strings; that token is kept."""
+    seed: int = 0
+    """Of this request alone: the result does not depend on what is sampled beside it."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was sampled. Example: Completion([5, 9], [-0.1, -2.0], StopReason.STOP_STRING, 7)."""
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    stop_reason: StopReason
+    version: int
+    """Version of the weights that sampled these tokens."""
+
+
+class Engine(Protocol):
+    """The seam. A session is one trajectory: its KV cache lives from `open` to `close`."""
+
+    def open(self, session: str) -> None:
+        """Announce a trajectory. Between its requests, an engine in lockstep mode waits for it."""
+        ...
+
+    def close(self, session: str) -> None:
+        """Release everything held for the session, a request under way included. Idempotent."""
+        ...
+
+    async def generate(
+        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+    ) -> Completion:
+        """Sample one turn. `prompt` is the whole history; what the session's cache already holds
+        is not computed again."""
+        ...
+
+    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+        """Replace the weights (name -> tensor); later tokens carry the new version."""
+        ...
+
+    async def stop(self) -> None:
+        """End the engine's background work. Idempotent."""
+        ...

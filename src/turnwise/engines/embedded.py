@@ -1,0 +1,300 @@
+"""The engine in process: continuous batching over one transformers model, no server.
+
+Each session keeps its keys and values across its turns; a request prefills only what is new. Not
+here: the forward pass (`runner.py`), who sits in which cache row (`sessions.py`), and sampling.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.batches import Batch, decode_batch, prefill_batch
+from turnwise.engines.runner import Runner, end_tokens, match_weights
+from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
+from turnwise.engines.sessions import Request, Session, SlotTable
+from turnwise.errors import ConfigError, InfrastructureError
+
+ADMIT_SHARE = 8
+"""Requests are prefilled together once there is one for every so many running ones..."""
+PATIENCE = 16
+"""...or after so many forward passes: a prefill of few rows costs as much as one of many."""
+
+
+@dataclass
+class Counters:
+    """What the engine has done so far."""
+
+    passes: int = 0
+    """Forward passes."""
+    computed: int = 0
+    """Tokens put through the model: those found in a session's cache are not among them."""
+    sampled: int = 0
+
+
+class EmbeddedEngine:
+    """Samples from a causal language model with full or sliding-window attention.
+
+    `slots` sessions are in the cache at once, each with up to `max_tokens` tokens of history
+    (fewer if the model has fewer positions). More sessions may be open: their requests wait, and
+    an idle session gives up its row to one that waits and is prefilled again later.
+
+    With `deterministic`, the same seeds give bit-identical results however long tools take:
+    requests are admitted only once every open session has one (so open all sessions that belong
+    together before the first request), in the order of their names. Otherwise requests are
+    admitted in order of arrival, and forward passes run in a thread while tools proceed.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        *,
+        slots: int,
+        max_tokens: int,
+        deterministic: bool,
+    ) -> None:
+        if slots < 1:
+            raise ConfigError(f"the engine has {slots} slots: it needs at least 1")
+        if max_tokens < 2:
+            raise ConfigError(f"the engine's max_tokens is {max_tokens}: it must be at least 2")
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self._limit = min(max_tokens, positions or max_tokens)
+        self._vocabulary: int = model.get_input_embeddings().num_embeddings
+        self._model = model
+        self._runner = Runner(model, slots, self._limit)
+        self._texts = TokenTexts(tokenizer)
+        self._ends = end_tokens(model, tokenizer)
+        self._slots = slots
+        self._table = SlotTable(slots, self._runner.cache.swap)
+        self._deterministic = deterministic
+        self._executor = None if deterministic else ThreadPoolExecutor(1, "turnwise-engine")
+        self._sessions: dict[str, Session] = {}
+        self._waiting: list[Request] = []
+        self._running: list[Request] = []
+        self._ended = 0
+        self._passes_since_admission = 0
+        self._loading = 0
+        self._stopped = False
+        self._pump: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self.version = 0
+        self.counters = Counters()
+
+    @property
+    def evictions(self) -> int:
+        """How many times a session lost its cache to one that was waiting."""
+        return self._table.evictions
+
+    def open(self, session: str) -> None:
+        """Announce a trajectory. Raises RuntimeError when it is open already."""
+        if session in self._sessions:
+            raise RuntimeError(f"session {session!r} is open already")
+        self._sessions[session] = Session(session, np.zeros(self._limit, np.int64))
+
+    def close(self, session: str) -> None:
+        """Free the session's slot; cancels a request under way. Idempotent."""
+        closed = self._sessions.pop(session, None)
+        if closed is None:
+            return
+        if closed.request is not None:
+            closed.request.future.cancel()
+            closed.request = None
+        self._table.free(closed)
+        self._wake.set()
+
+    async def generate(
+        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+    ) -> Completion:
+        """Sample one turn after `prompt`, the whole history.
+
+        A prompt that leaves no room gives an empty completion with CONTEXT. Raises ConfigError
+        for a prompt or sampling that makes no sense, InfrastructureError when the engine is
+        stopped, RuntimeError for a session that is not open or has a request already.
+        """
+        check_sampling(sampling)
+        history = self._check_prompt(prompt)
+        holder = self._check_session(session)
+        room = self._limit - len(history)
+        if room <= 0:
+            return Completion([], [], StopReason.CONTEXT, self.version)
+        draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
+        matcher = StopMatcher(sampling.stop, self._texts)
+        future = asyncio.get_running_loop().create_future()
+        request = Request(holder, history, sampling, draws, matcher, future)
+        holder.request = request
+        self._waiting.append(request)
+        self._keep_pumping()
+        try:
+            return await request.future
+        finally:
+            if holder.request is request:
+                holder.request = None
+                self._wake.set()
+
+    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+        """Replace weights in place, once the requests that are running have ended.
+
+        Names are those of the model's state dict; names left out keep their values, so an empty
+        mapping announces that the weights were changed where they are. All cached keys and values
+        are dropped. Raises ConfigError for an unknown name or a wrong shape, changing nothing.
+        """
+        changes = match_weights(self._model, weights)
+        self._loading += 1
+        self._wake.set()
+        try:
+            while self._pump is not None and not self._pump.done():
+                await asyncio.wait({self._pump})
+            with torch.no_grad():
+                for target, source in changes:
+                    target.copy_(source)
+            self.version = version
+            self._forget()
+        finally:
+            self._loading -= 1
+            self._keep_pumping()
+
+    async def stop(self) -> None:
+        """End the background work; requests that wait get InfrastructureError. Idempotent."""
+        self._stopped = True
+        self._wake.set()
+        if self._pump is not None and not self._pump.done():
+            await asyncio.wait({self._pump})
+        self._fail(InfrastructureError("the engine was stopped"))
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def _check_prompt(self, prompt: Sequence[int]) -> np.ndarray:
+        history = np.array(prompt, np.int64)
+        if len(history) == 0:
+            raise ConfigError("the prompt is empty: there is nothing to continue")
+        if history.min() < 0 or history.max() >= self._vocabulary:
+            raise ConfigError(f"the prompt has a token outside the {self._vocabulary} of the model")
+        return history
+
+    def _check_session(self, name: str) -> Session:
+        if self._stopped:
+            raise InfrastructureError("the engine was stopped")
+        if name not in self._sessions:
+            raise RuntimeError(f"session {name!r} is not open")
+        if self._sessions[name].request is not None:
+            raise RuntimeError(f"session {name!r} has a request under way")
+        return self._sessions[name]
+
+    def _forget(self) -> None:
+        for session in self._sessions.values():
+            session.length = 0
+
+    def _has_work(self) -> bool:
+        if self._stopped:
+            return False
+        return bool(self._running) or (bool(self._waiting) and self._loading == 0)
+
+    def _keep_pumping(self) -> None:
+        self._wake.set()
+        if self._has_work() and (self._pump is None or self._pump.done()):
+            self._wake = asyncio.Event()
+            self._pump = asyncio.get_running_loop().create_task(self._work())
+            self._pump.add_done_callback(self._work_ended)
+
+    def _work_ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            self._fail(InfrastructureError("the engine's background task was cancelled"))
+        elif (error := task.exception()) is not None:
+            self._forget()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        for request in self._running + self._waiting:
+            request.fail(error)
+        self._running.clear()
+        self._waiting.clear()
+
+    async def _work(self) -> None:
+        """Runs while there is something to do, and waits only where lockstep demands it."""
+        while self._has_work():
+            self._wake.clear()
+            self._drop_ended()
+            if self._admission_due():
+                if self._deterministic and not self._all_present():
+                    await self._wake.wait()
+                    continue
+                self._admit()
+            if self._running:
+                await self._step()
+
+    def _drop_ended(self) -> None:
+        self._waiting = [request for request in self._waiting if not request.future.done()]
+        running = [request for request in self._running if not request.future.done()]
+        self._ended += len(self._running) - len(running)
+        self._running = running
+
+    def _admission_due(self) -> bool:
+        """In lockstep this looks only at how many turns have ended, never at who is waiting."""
+        if self._loading:
+            return False
+        running = len(self._running)
+        free = self._slots - running
+        ready = self._ended if self._deterministic else min(len(self._waiting), free)
+        if running == 0 or ready * ADMIT_SHARE >= running:
+            return True
+        return ready > 0 and self._passes_since_admission >= PATIENCE
+
+    def _all_present(self) -> bool:
+        return all(session.request is not None for session in self._sessions.values())
+
+    def _admit(self) -> None:
+        self._ended = 0
+        self._passes_since_admission = 0
+        if self._deterministic:
+            self._waiting.sort(key=lambda request: request.session.name)
+        seated = self._table.seat(self._waiting, self._slots - len(self._running))
+        self._waiting = self._waiting[len(seated) :]
+        for request in seated:
+            request.version = self.version
+            request.session.keep_prefix(request.prompt)
+        self._running += seated
+
+    async def _step(self) -> None:
+        """One forward pass: a prefill when there is one to do, else a token for all."""
+        fresh = [request for request in self._running if not request.tokens]
+        if fresh:
+            batch = prefill_batch(fresh)
+        else:
+            self._table.pack(self._running)
+            batch = decode_batch(self._running)
+        if self._executor is None:
+            self._apply(batch, *self._compute(batch))
+            await asyncio.sleep(0)
+        else:
+            loop = asyncio.get_running_loop()
+            results = await loop.run_in_executor(self._executor, self._compute, batch)
+            self._apply(batch, *results)
+
+    def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
+        logits = self._runner.forward(batch.rows, batch.ids, batch.positions)
+        if not batch.sampled:
+            return [], []
+        if batch.picks is not None:
+            logits = logits[torch.from_numpy(batch.picks).to(logits.device)]
+        temperatures = [request.sampling.temperature for request in batch.sampled]
+        draws = [request.draws[len(request.tokens)] for request in batch.sampled]
+        return sample(logits, temperatures, draws)
+
+    def _apply(self, batch: Batch, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        self.counters.passes += 1
+        self.counters.sampled += len(batch.sampled)
+        self.counters.computed += sum(batch.counts)
+        self._passes_since_admission += 1
+        for request, count in zip(batch.requests, batch.counts, strict=True):
+            if not request.future.done():
+                request.session.length += count
+        for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):
+            if not request.future.done():
+                request.take(token, logprob, self._ends)

@@ -1,0 +1,28 @@
+"""Engines that a recipe can name. The scripted engine is not one of them: it needs a script."""
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from turnwise.config import EngineConfig
+from turnwise.engines.base import Engine
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.errors import unknown_name
+
+ENGINES = {"embedded": "in this process, any transformers causal LM, KV cache kept over turns"}
+
+
+def make_engine(
+    config: EngineConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int,
+) -> Engine:
+    """The engine a recipe names, sampling from `model` itself. `max_tokens` bounds a trajectory."""
+    if config.name not in ENGINES:
+        raise unknown_name("engine", config.name, ENGINES)
+    return EmbeddedEngine(
+        model,
+        tokenizer,
+        slots=config.slots,
+        max_tokens=max_tokens,
+        deterministic=config.deterministic,
+    )

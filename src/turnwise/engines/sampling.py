@@ -1,0 +1,158 @@
+"""From logits to tokens, one whole batch at a time, and when a completion stops.
+
+Randomness is a counter-based stream per request: the same seed draws the same numbers whatever is
+sampled beside it. Not here: the model.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from turnwise.engines.base import Sampling
+from turnwise.errors import ConfigError, InfrastructureError
+
+REPLACEMENT = "\ufffd"
+LONGEST_CHARACTER = 4
+"""Bytes of the longest character in UTF-8: no more tokens than that can share one."""
+
+
+def check_sampling(sampling: Sampling) -> None:
+    """Raise ConfigError for what cannot be honoured."""
+    if sampling.max_tokens < 1:
+        raise ConfigError(f"sampling max_tokens is {sampling.max_tokens}: it must be at least 1")
+    if not (math.isfinite(sampling.temperature) and sampling.temperature >= 0):
+        raise ConfigError(f"sampling temperature is {sampling.temperature}: it must be at least 0")
+    if "" in sampling.stop:
+        raise ConfigError("sampling stop has an empty string, which would stop everything")
+
+
+def uniforms(seed: int, count: int) -> np.ndarray:
+    """float64[count] in [0, 1): the same numbers for the same seed, whatever the count."""
+    return np.random.Generator(np.random.Philox(key=seed % 2**64)).random(count)
+
+
+def sample(
+    logits: torch.Tensor, temperatures: Sequence[float], draws: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """Tokens and their log-probabilities, from float32[n, vocabulary] logits.
+
+    Temperature 0 takes the most likely token; its log-probability is that at temperature 1.
+    Others invert the cumulative distribution at `draws`, float[n] in [0, 1).
+    Raises InfrastructureError when logits are not numbers.
+    """
+    greedy = [temperature == 0 for temperature in temperatures]
+    logprobs = torch.log_softmax(_scaled(logits, temperatures), dim=-1)
+    if all(greedy):
+        tokens = logprobs.argmax(-1, keepdim=True)
+    else:
+        tokens = _invert(logprobs, torch.tensor(draws, dtype=torch.float32, device=logits.device))
+        if any(greedy):
+            choice = torch.tensor(greedy, device=logits.device)[:, None]
+            tokens = torch.where(choice, logprobs.argmax(-1, keepdim=True), tokens)
+    chosen = logprobs.gather(-1, tokens).squeeze(-1).tolist()
+    if any(math.isnan(value) for value in chosen):
+        raise InfrastructureError("the model's logits are not numbers: its weights have diverged")
+    return tokens.squeeze(-1).tolist(), chosen
+
+
+def _scaled(logits: torch.Tensor, temperatures: Sequence[float]) -> torch.Tensor:
+    scales = [temperature or 1.0 for temperature in temperatures]
+    if all(scale == 1.0 for scale in scales):
+        return logits
+    return logits / torch.tensor(scales, device=logits.device)[:, None]
+
+
+def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+    """int64[n, 1], the first token whose cumulative probability exceeds the draw.
+
+    The threshold stays below the total, so a token of probability 0 is never found.
+    """
+    mass = logprobs.exp().cumsum(-1)
+    total = mass[:, -1:]
+    thresholds = torch.minimum(draws[:, None] * total, total.nextafter(torch.zeros_like(total)))
+    return torch.searchsorted(mass, thresholds, right=True).clamp_(max=mass.shape[-1] - 1)
+
+
+class TokenTexts:
+    """What each token adds to a text, decoded once for each token.
+
+    `tokenizer` is a transformers tokenizer: of it, `decode` and `len` are used.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[int, str | None] = {}
+        self._anchor, self._anchor_text = self._find_anchor()
+
+    def piece(self, token: int) -> str | None:
+        """The token's text after other text; None for bytes that are no whole characters."""
+        if token not in self._known:
+            self._known[token] = self._look_up(token)
+        return self._known[token]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens that follow other text, special tokens included."""
+        return self._raw([self._anchor, *tokens]).removeprefix(self._anchor_text)
+
+    def _look_up(self, token: int) -> str | None:
+        text = self._raw([self._anchor, token])
+        if REPLACEMENT in text or not text.startswith(self._anchor_text):
+            return None
+        return text.removeprefix(self._anchor_text)
+
+    def _raw(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(
+            tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _find_anchor(self) -> tuple[int, str]:
+        """A token that decodes to plain text, so that others are decoded as its continuation."""
+        special = set(self._tokenizer.all_special_ids)
+        for token in range(len(self._tokenizer)):
+            text = self._raw([token])
+            if token not in special and text.strip() and REPLACEMENT not in text:
+                return token, text
+        raise ConfigError("the tokenizer has no token that decodes to text: is it the right one?")
+
+
+class StopMatcher:
+    """Looks for stop strings in the text of one completion, token by token."""
+
+    def __init__(self, stop: tuple[str, ...], texts: TokenTexts) -> None:
+        self._stop = stop
+        self._texts = texts
+        self._memory = max(map(len, stop), default=1) - 1
+        self._tail = ""
+        self._partial: list[int] = []
+
+    def feed(self, token: int) -> bool:
+        """True when the token completes a stop string, wherever in the token it ends."""
+        if not self._stop:
+            return False
+        piece = self._texts.piece(token)
+        if piece is None or self._partial:
+            text = self._join(token)
+        else:
+            text = self._tail + piece
+            self._remember(text)
+        return any(stop in text for stop in self._stop)
+
+    def _join(self, token: int) -> str:
+        """The remembered text with the tokens since the last whole character."""
+        self._partial.append(token)
+        text = self._tail + self._texts.decode(self._partial)
+        if not text.endswith(REPLACEMENT):
+            self._remember(text)
+            self._partial = []
+        elif len(self._partial) == LONGEST_CHARACTER:
+            self._remember(self._tail + self._texts.decode(self._partial[:1]))
+            del self._partial[0]
+        return text
+
+    def _remember(self, text: str) -> None:
+        """Keep what may be the beginning of a stop string."""
+        self._tail = text[-self._memory :] if self._memory else ""

@@ -1,0 +1,134 @@
+"""Environments by name: the built-in ones, and a user's own by file or module.
+
+Listing loads none of them: each is imported when it is made.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Where a built-in environment is, and what it is in one line."""
+
+    target: str
+    description: str
+
+
+ENVIRONMENTS = {
+    "search": Registered(
+        "turnwise.environments.search.environment:SearchEnvironment",
+        "answer multi-hop questions by searching documents: Python's own, or yours",
+    ),
+}
+
+
+def environment_names() -> dict[str, str]:
+    """The built-in environments with a line on each, in alphabetical order."""
+    return {name: ENVIRONMENTS[name].description for name in sorted(ENVIRONMENTS)}
+
+
+def make_environment(name: str, options: Mapping[str, Any]) -> Environment:
+    """Build the environment that a recipe names.
+
+    `name` is a built-in name, `path/to/file.py:Class` or `package.module:Class`; `options` are
+    arguments of its constructor. Raises ConfigError for what is not there or does not fit; an
+    error inside the user's own file goes through.
+    """
+    registered = ENVIRONMENTS.get(name)
+    kind = _find(registered.target if registered else name)
+    return kind(**_checked(name, kind, options))
+
+
+def _find(target: str) -> type[Environment]:
+    place, separator, class_name = target.rpartition(":")
+    if not separator:
+        raise unknown_name("environment", target, ENVIRONMENTS)
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    found = getattr(module, class_name, None)
+    if found is None:
+        classes = [key for key, value in vars(module).items() if _is_environment(value)]
+        raise ConfigError(f"{place}: {unknown_name('class', class_name, classes)}")
+    if not _is_environment(found):
+        raise ConfigError(f"{target}: not an environment: derive the class from Environment")
+    kind: type[Environment] = found
+    return kind
+
+
+def _is_environment(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Environment) and value is not Environment
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a file under a name made from its place and text, so that an edit is seen."""
+    if not path.is_file():
+        raise ConfigError(f"environment file {path}: there is no such file")
+    digest = hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:12]
+    name = f"turnwise_file_{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"environment file {path}: Python cannot import it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(f"environment module {name!r}: there is no such module") from None
+        raise
+
+
+def _checked(name: str, kind: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, converted to the types that the constructor states."""
+    parameters = inspect.signature(kind, eval_str=True).parameters
+    named = {key: entry for key, entry in parameters.items() if entry.kind not in _VARIABLE}
+    if len(named) == len(parameters):
+        for option in options:
+            if option not in named:
+                raise ConfigError(f"environment {name}: {unknown_name('option', option, named)}")
+    for option, parameter in named.items():
+        if parameter.default is inspect.Parameter.empty and option not in options:
+            raise ConfigError(f"environment {name}: set environment.options.{option}")
+    return {
+        option: _converted(name, option, value, named[option].annotation)
+        if option in named
+        else value
+        for option, value in options.items()
+    }
+
+
+_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+def _converted(name: str, option: str, value: Any, annotation: Any) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return value
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise ConfigError(f"environment {name}: option {option!r}: {reason}") from None

@@ -1,0 +1,77 @@
+"""A cache of records on disk, for what takes seconds to compute and is the same every time.
+
+The folder is `$TURNWISE_CACHE`, `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`; it can be
+deleted at any time. A file that cannot be written is done without; one that is damaged is rebuilt.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def cache_folder() -> Path:
+    """Where cached files lie; the folder need not exist."""
+    own = os.environ.get("TURNWISE_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "turnwise"
+
+
+def cached(
+    name: str, sources: Sequence[Path], build: Callable[[], Sequence[Record]]
+) -> list[Record]:
+    """The records that `build` makes, from disk where they were made before.
+
+    They are made anew when Python's version or installation, or the text of a file in `sources`
+    (those that hold the builder), is another one.
+    """
+    path = cache_folder() / f"{name}-{_key(sources)}.jsonl"
+    records = _read(path)
+    if records is None:
+        lines = [json.dumps(record) for record in build()]
+        with suppress(OSError):  # a read-only home: slower, not broken
+            _write(path, lines)
+        records = [json.loads(line) for line in lines]
+    return records
+
+
+def _key(sources: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for part in (sys.version, sys.platform, sysconfig.get_path("stdlib")):
+        digest.update(part.encode())
+    for source in sorted(sources):
+        digest.update(source.read_bytes())
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return f"{version}-{digest.hexdigest()[:16]}"
+
+
+def _read(path: Path) -> list[Record] | None:
+    """None when there is no such file or when it is not what `_write` wrote."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        header, *records = [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return None
+    return records if header == {"records": len(records)} else None
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            header = json.dumps({"records": len(lines)})
+            file.writelines(f"{line}\n" for line in (header, *lines))
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""A user's own documents: a folder of text files, a JSON Lines file or a JSON array.
+
+Each becomes one or more documents whose card is its title. Not here: the built-in documents
+(`corpus.py`) and how results are cut (`environment.py`).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.search.corpus import Document
+from turnwise.errors import DataError
+from turnwise.tools.bm25 import BM25Index
+
+PASSAGE_WORDS = 100
+"""Paragraphs of text files are cut into passages of so many words at most."""
+
+TITLE_FIELDS = ("title", "name")
+TEXT_FIELDS = ("text", "contents")
+
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def index_documents(documents: Sequence[Document]) -> BM25Index:
+    """An index in which a search for a document's name finds that document first.
+
+    Base classes count once more, so that subclasses come before methods and whatever else names
+    a class in passing.
+    """
+    texts = []
+    for document in documents:
+        bases = [target for fact, target in document.facts if fact == "base"]
+        texts.append(" ".join([document.card, document.text, *bases]))
+    return BM25Index(texts, [document.name for document in documents])
+
+
+def read_documents(path: Path) -> list[Document]:
+    """The documents of a folder (.txt, .md, at any depth), a .jsonl or a .json file, in order.
+
+    A JSON document has `title` (or `name`) and `text` (or `contents`). Raises DataError, naming
+    file and line, for what is missing, empty, or not readable.
+    """
+    if path.is_dir():
+        documents = [document for file in _text_files(path) for document in _passages(file, path)]
+    else:
+        documents = [
+            _document(record, where, number)
+            for number, (where, record) in enumerate(read_records(path))
+        ]
+    if not any(document.text for document in documents):
+        raise DataError(f"{path}: there are no documents with text in it")
+    return documents
+
+
+def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(where, record) for each object of a .jsonl or .json file; `where` names file and line.
+
+    Raises DataError for a missing file, another kind of file, and broken or unexpected JSON.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file or folder")
+    if path.suffix not in (".jsonl", ".json"):
+        raise DataError(f"{path}: give a folder, a .jsonl file or a .json file")
+    for where, record in _json_lines(path) if path.suffix == ".jsonl" else _json_array(path):
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: expected a JSON object in braces, found {record!r:.40}")
+        yield where, record
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file. Raises DataError when it is not one."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text, at byte {error.start}: convert it") from None
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            yield f"{path}, line {number}", _parse(line, f"{path}, line {number}", 0)
+
+
+def _json_array(path: Path) -> Iterator[tuple[str, Any]]:
+    text = read_text(path)
+    records = _parse(text, str(path), 1)
+    if not isinstance(records, list):
+        raise DataError(f"{path}: expected one JSON array of objects")
+    yield from ((f"{path}, entry {number}", record) for number, record in enumerate(records, 1))
+
+
+def _parse(text: str, where: str, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f", line {error.lineno}" if first_line else ""
+        raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None
+
+
+def _document(record: Mapping[str, Any], where: str, number: int) -> Document:
+    title = _field(record, TITLE_FIELDS, where)
+    text = _field(record, TEXT_FIELDS, where)
+    return Document(str(number), title, "passage", title, text)
+
+
+def _field(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
+    for name in names:
+        if name in record:
+            if not isinstance(record[name], str):
+                raise DataError(f"{where}: {name!r} must be a string, not {record[name]!r:.40}")
+            return " ".join(record[name].split())
+    raise DataError(f"{where}: there is no field {' or '.join(map(repr, names))}")
+
+
+def _text_files(folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.suffix in (".txt", ".md"))
+    return sorted(path for path in files if path.is_file())
+
+
+def _passages(file: Path, folder: Path) -> Iterator[Document]:
+    title = file.relative_to(folder).with_suffix("").as_posix()
+    number = 0
+    for paragraph in _PARAGRAPH.split(read_text(file)):
+        words = paragraph.split()
+        for start in range(0, len(words), PASSAGE_WORDS):
+            text = " ".join(words[start : start + PASSAGE_WORDS])
+            yield Document(f"{title}#{number}", title, "passage", title, text)
+            number += 1

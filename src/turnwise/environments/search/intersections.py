@@ -1,0 +1,152 @@
+"""Question candidates with two conditions on a class, of which neither alone is enough.
+
+Exactly one class over all documents meets both, and several meet either. Not here: chains of
+relations (`chains.py`), and the checks that make a task of a candidate (`tasks.py`).
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from turnwise.environments.search.chains import (
+    BASE,
+    HOPS,
+    MODULE,
+    TRIVIAL,
+    Candidate,
+    is_known,
+    steps,
+)
+from turnwise.environments.search.graph import Edge, Graph, Relation
+from turnwise.environments.search.wording import describe, intersection_question, last_question
+from turnwise.seeds import derive
+
+FEW = 3
+"""A method that more classes have is no condition: one search cannot show them all."""
+
+_FUNCTION = Relation("module", "function", "module")
+_CLASS = Relation("class", "method", "class")
+_METHODS = replace(_CLASS, inverse=True)
+
+WAYS = 12
+"""How many functions, and how many methods, are tried as a way to one module."""
+
+Evidence = frozenset[int]
+Find = tuple[tuple[str, str], Evidence]
+"""((query, name to find), documents that state it)."""
+Condition = tuple[Relation, str]
+"""MODULE or BASE, and its name. Example: (BASE, "TarInfo")."""
+
+
+def intersections(graph: Graph) -> Iterator[Candidate]:
+    """All intersections, in an order that depends on the documents only.
+
+    A module may be named, or be what a chain leads to; the latter count as two or three hops.
+    """
+    for (one, two), name, evidence in _unique_pairs(graph):
+        last = ((f"{two[1]} {one[1]}", name), evidence)
+        first = one[1] if one[0] == BASE else describe((), "module", one[1])
+        question = intersection_question(one[0].fact, first, two[1])
+        yield _candidate("intersection", question, (one[1], two[1]), [last])
+        if one[0] == MODULE:
+            yield from _through_chains(graph, one[1], two[1], last)
+    yield from _of_methods(graph)
+
+
+def _unique_pairs(graph: Graph) -> Iterator[tuple[tuple[Condition, Condition], str, Evidence]]:
+    """A module and a base class, or two base classes, and the one class whose document states
+    both, where either is stated of other classes too."""
+    members: dict[tuple[Condition, Condition], dict[str, Evidence]] = defaultdict(dict)
+    for name in graph.names("class"):
+        for (one, first), (two, second) in itertools.combinations(_conditions(graph, name), 2):
+            evidence = first.evidence & second.evidence
+            if two == BASE and evidence:
+                members[(one, first.name), (two, second.name)][name] = evidence
+    for pair, found in members.items():
+        if len(found) == 1 and _is_shared(graph, *pair):
+            name, evidence = found.popitem()
+            yield pair, name, evidence
+
+
+def _through_chains(graph: Graph, module: str, base: str, last: Find) -> Iterator[Candidate]:
+    """Questions in which the module is that of a function, or of the class of a method."""
+    for relations, start in _ways_to(graph, module):
+        names, finds = [start], []
+        for relation in relations:
+            edge = graph.follow(relation, names[-1])
+            if edge is None or edge.name in (base, last[0][1], *names):
+                break
+            finds.append(((names[-1], edge.name), edge.evidence))
+            names.append(edge.name)
+        if names[-1] == module and start not in (base, last[0][1]):
+            phrase = describe(relations, relations[0].start, start)
+            question = intersection_question("module", phrase, base)
+            yield _candidate(HOPS[len(finds)], question, (start, base), [*finds, last])
+
+
+def _ways_to(graph: Graph, module: str) -> Iterator[tuple[tuple[Relation, ...], str]]:
+    """A few of the functions, and of the methods, that may lead to a module, chosen by hash."""
+    functions = [edge.name for edge in graph.neighbours(replace(_FUNCTION, inverse=True), module)]
+    classes = graph.neighbours(replace(MODULE, inverse=True), module)
+    methods = [edge.name for entry in classes for edge in graph.neighbours(_METHODS, entry.name)]
+    for relations, names in (((_FUNCTION,), functions), ((_CLASS, MODULE), methods)):
+        ordered = sorted(set(names), key=lambda name: derive("way", module, name))
+        yield from ((relations, name) for name in ordered[:WAYS])
+
+
+def _candidate(
+    hops: str, question: str, given: tuple[str, str], finds: Sequence[Find]
+) -> Candidate:
+    return Candidate(
+        hops=hops,
+        question=question,
+        given=given,
+        searches=tuple(search for search, _ in finds),
+        evidence=tuple(evidence for _, evidence in finds),
+    )
+
+
+def _conditions(graph: Graph, name: str) -> list[tuple[Relation, Edge]]:
+    return [
+        (relation, edge)
+        for relation in (MODULE, BASE)
+        for edge in graph.neighbours(relation, name)
+        if edge.name.lower() not in TRIVIAL and is_known(graph, relation, edge)
+    ]
+
+
+def _is_shared(graph: Graph, *conditions: Condition) -> bool:
+    """Whether more than one class meets each of the conditions."""
+    return all(
+        len(graph.neighbours(replace(relation, inverse=True), name)) > 1
+        for relation, name in conditions
+    )
+
+
+def _of_methods(graph: Graph) -> Iterator[Candidate]:
+    """Two methods that only one class has both of: one search for each of them. And, as three
+    hops, what a relation leads to from that class."""
+    for name in graph.names("class"):
+        shared = [
+            edge
+            for edge in graph.neighbours(_METHODS, name)
+            if 1 < len(graph.neighbours(_CLASS, edge.name)) <= FEW
+        ]
+        for one, two in itertools.pairwise(shared):
+            if _owners(graph, one.name) & _owners(graph, two.name) == {name}:
+                finds = [((edge.name, name), edge.evidence) for edge in (one, two)]
+                given = (one.name, two.name)
+                yield _candidate(
+                    "intersection", intersection_question("method", *given), given, finds
+                )
+                phrase = f"the class with the methods {one.name} and {two.name}"
+                for relation, edge in steps(graph, "class", (*given, name)):
+                    last = ((name, edge.name), edge.evidence)
+                    yield _candidate(
+                        "three", last_question(relation, phrase), given, [*finds, last]
+                    )
+
+
+def _owners(graph: Graph, method: str) -> set[str]:
+    return {edge.name for edge in graph.neighbours(_CLASS, method)}

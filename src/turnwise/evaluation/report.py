@@ -1,0 +1,124 @@
+"""The report of a run: what was measured, and everything needed to say what it means.
+
+The seeds of this project ask that a result names its environment, tool budget, scaffold, evaluator
+and failure-recovery policy; a number without them is not comparable with any other.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise import __version__
+from turnwise.config import Recipe
+from turnwise.environments.base import Environment
+from turnwise.evaluation.evaluate import best_constant_answer
+from turnwise.types import Task
+
+RULER = "|---|---|---|---|---|"
+
+
+def build_report(
+    recipe: Recipe,
+    environment: Environment,
+    heldout: Sequence[Task],
+    evaluations: Mapping[str, Mapping[str, Any]],
+    seconds: float,
+) -> dict[str, Any]:
+    """The report as data: one key for each evaluation (`cold_start`, `trained`, floors such as
+    `no_search`), each with `success`, `low`, `high`, `n`; `seconds`, `commit`, and `statement`."""
+    return {
+        "name": recipe.name,
+        "seed": recipe.seed,
+        **{name: dict(summary) for name, summary in evaluations.items()},
+        "constant_answer": best_constant_answer(heldout),
+        "statement": statement(recipe, environment),
+        "seconds": round(seconds, 1),
+        "commit": commit(),
+        "version": __version__,
+    }
+
+
+def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
+    """What a reader must know to compare the figures with others."""
+    spec, limits = environment.spec, recipe.rollout
+    tools = ", ".join(tool.name for tool in environment.tools()) or "none"
+    return {
+        "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}",
+        "tool budget": (
+            f"tools: {tools}; at most {limits.max_tool_calls} calls, {limits.max_turns} turns, "
+            f"{limits.max_turn_tokens} tokens a turn, {limits.max_tokens} tokens in all, "
+            f"{limits.max_seconds:g} s"
+        ),
+        "scaffold": f"{recipe.scaffold.name}; sampled at temperature "
+        f"{recipe.evaluation.temperature:g}, one episode a task",
+        "evaluator": f"verify() of the environment, version {spec.version}; reads only what the "
+        "model wrote",
+        "failure recovery": "nothing is retried; a malformed action gets a correction and counts "
+        "against the budget; infrastructure and grader failures are ungraded and counted; "
+        f"more than {limits.max_ungraded_share:.0%} of them stop the run",
+    }
+
+
+def report_markdown(report: Mapping[str, Any]) -> str:
+    """The report for people."""
+    lines = [f"# {report['name']}, seed {report['seed']}", "", *_table(report), ""]
+    for name, summary in _evaluations(report):
+        lines += [f"## {name}", "", f"Outcomes: {_pairs(summary['outcomes'])}.", ""]
+        for label, values in summary["breakdown"].items():
+            lines += [
+                f"| {label} | success | 95% interval | n | tool calls |",
+                RULER,
+            ]
+            lines += [f"| {value} | {_cells(part)} |" for value, part in values.items()]
+            lines.append("")
+    lines += ["## What the figures mean", ""]
+    lines += [f"- **{key}**: {value}" for key, value in report["statement"].items()]
+    share = f"{report['constant_answer']:.1%}"
+    lines += [
+        f"- **constant answer**: always giving the most frequent answer would score {share}",
+        f"- **run**: {report['seconds']:.0f} s, commit {report['commit']}, "
+        f"turnwise {report['version']}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def commit() -> str:
+    """The source's git commit, with `+changes` when files differ from it; "unknown" outside git."""
+    folder = Path(__file__).parent
+    try:
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head}+changes" if changed else head
+
+
+def report_json(report: Mapping[str, Any]) -> str:
+    """The report for programs."""
+    return json.dumps(report, indent=2) + "\n"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _evaluations(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(name, part) for name, part in report.items() if isinstance(part, dict) and "n" in part]
+
+
+def _table(report: Mapping[str, Any]) -> list[str]:
+    rows = [f"| {name} | {_cells(part)} |" for name, part in _evaluations(report)]
+    head = ["| policy | success | 95% interval | n | tool calls |", RULER]
+    return [*head, *rows] if rows else ["No evaluation was asked for."]
+
+
+def _cells(part: Mapping[str, Any]) -> str:
+    interval = f"{part['low']:.1%} – {part['high']:.1%}"
+    return f"{part['success']:.1%} | {interval} | {part['n']} | {part['tool_calls']:.2f}"
+
+
+def _pairs(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -1,0 +1,199 @@
+"""From graded trajectories to micro-batches of tensors.
+
+The loss mask, the denominators and the shift by one (position t predicts token t+1) are decided
+here and nowhere else. Not here: what is done with the tensors.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from turnwise.algorithms.advantages import ESTIMATORS, GROUP_FILTERS, token_advantages
+from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from turnwise.algorithms.registry import Algorithm
+from turnwise.types import Group, Source, Tokens, Trajectory
+
+OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One sequence to train on; arrays of one length n, cut after the last trained token."""
+
+    name: str
+    """For messages to people."""
+    ids: NDArray[np.int64]
+    trained: NDArray[np.bool_]
+    """True where the token is in the loss. Token 0 never is: nothing predicts it."""
+    sampled: NDArray[np.bool_]
+    """True where the policy sampled the token."""
+    behaviour_logprob: NDArray[np.float32]
+    advantage: NDArray[np.float32]
+    weight: float = 0.0
+    """Of each trained token in the loss: set by `weigh`."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one forward and backward pass needs. N = trained tokens, in row-major order.
+
+    Sequences are padded on the right with id 0; a causal model needs no attention mask then, since
+    no real token can see a later one.
+    """
+
+    names: tuple[str, ...]
+    inputs: Tensor
+    """int64[B, T]: every token but the last, padded."""
+    selected: Tensor
+    """bool[B, T]: True where the position predicts a trained token."""
+    targets: Tensor
+    """int64[N]: the trained tokens."""
+    sequence: Tensor
+    """int64[N]: the row of each."""
+    sampled: Tensor
+    """bool[N]"""
+    behaviour_logprob: Tensor
+    """float32[N]"""
+    advantage: Tensor
+    """float32[N]"""
+    weight: Tensor
+    """float32[N]"""
+
+
+def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
+    """Set `advantage` of every graded trajectory; that of an ungraded one becomes None.
+
+    Raises ValueError for a NaN or infinite reward, naming the group.
+    """
+    for group in groups:
+        for member in group.trajectories:
+            member.advantage = None
+        try:
+            values = ESTIMATORS[algorithm.estimator](_rewards(group))
+        except ValueError as error:
+            raise ValueError(f"group {group.id}: {error}") from None
+        for member, value in zip(group.graded, values, strict=True):
+            member.advantage = token_advantages(value, member.tokens.mask)
+
+
+def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
+    """bool[n]: which tokens are trained, from their provenance alone.
+
+    `mask_observations=False` adds what tools and the environment wrote; that trains the model to
+    invent tool output, and exists only to show the harm.
+    """
+    if mask_observations:
+        return tokens.mask
+    return tokens.mask | np.isin(tokens.source, OBSERVATIONS)
+
+
+def policy_examples(
+    groups: Sequence[Group], algorithm: Algorithm, mask_observations: bool
+) -> list[Example]:
+    """The weighted examples of one optimizer batch; ungraded trajectories are in nothing.
+
+    Raises ValueError for a graded trajectory whose advantage was not set.
+    """
+    keep = GROUP_FILTERS[algorithm.group_filter]
+    members = [member for group in groups if keep(_rewards(group)) for member in group.graded]
+    examples = [_policy_example(member, mask_observations) for member in members]
+    return weigh(examples, algorithm.aggregation, algorithm.aggregation_constant or 1.0)
+
+
+def supervised_example(tokens: Tokens, name: str) -> Example:
+    """A demonstration: the tokens marked as the model's are trained, with advantage 1."""
+    return _example(name, tokens, tokens.mask, tokens.mask.astype(np.float32))
+
+
+def weigh(examples: Sequence[Example], aggregation: str, constant: float) -> list[Example]:
+    """Give each example its weight in the loss of the optimizer batch that they all make up."""
+    counts = np.array([example.trained.sum() for example in examples], np.int64)
+    weights = AGGREGATIONS[aggregation](counts, Totals.of(counts), constant)
+    return [
+        replace(example, weight=float(weight))
+        for example, weight in zip(examples, weights, strict=True)
+    ]
+
+
+def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:
+    """Sort by length and cut into micro-batches of at most that many padded tokens.
+
+    An example without trained tokens is left out; one longer than the budget is alone.
+    """
+    ordered = sorted((e for e in examples if e.trained.any()), key=lambda e: len(e.ids))
+    current: list[Example] = []
+    for example in ordered:
+        if current and (len(current) + 1) * (len(example.ids) - 1) > tokens_per_micro_batch:
+            yield current
+            current = []
+        current.append(example)
+    if current:
+        yield current
+
+
+def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
+    """Tensors of one micro-batch; the one place where tokens are shifted against positions."""
+    length = max(len(example.ids) for example in examples) - 1
+    inputs = np.zeros((len(examples), length), np.int64)
+    selected = np.zeros((len(examples), length), np.bool_)
+    for row, example in enumerate(examples):
+        inputs[row, : len(example.ids) - 1] = example.ids[:-1]
+        selected[row, : len(example.ids) - 1] = example.trained[1:]
+    counts = [int(example.trained.sum()) for example in examples]
+
+    def flat(arrays: Iterable[NDArray[np.generic]]) -> Tensor:
+        pieces = [array[example.trained] for array, example in zip(arrays, examples, strict=True)]
+        return torch.from_numpy(np.concatenate(pieces)).to(device)
+
+    return MicroBatch(
+        names=tuple(example.name for example in examples),
+        inputs=torch.from_numpy(inputs).to(device),
+        selected=torch.from_numpy(selected).to(device),
+        targets=flat(example.ids for example in examples),
+        sequence=torch.from_numpy(np.repeat(np.arange(len(examples)), counts)).to(device),
+        sampled=flat(example.sampled for example in examples),
+        behaviour_logprob=flat(example.behaviour_logprob for example in examples),
+        advantage=flat(example.advantage for example in examples),
+        weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
+    )
+
+
+def _rewards(group: Group) -> NDArray[np.float64]:
+    return np.array([member.reward for member in group.graded], np.float64)
+
+
+def _policy_example(member: Trajectory, mask_observations: bool) -> Example:
+    name = f"{member.group} episode {member.episode}"
+    if member.advantage is None:
+        raise ValueError(f"{name}: no advantage; call assign_advantages first")
+    mask = loss_mask(member.tokens, mask_observations)
+    advantage = member.advantage
+    if not mask_observations:
+        advantage = _spread(advantage, member.tokens.mask)
+    return _example(name, member.tokens, mask, advantage)
+
+
+def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """On each token the advantage of the last sampled token before it, 0 before the first."""
+    last = np.maximum.accumulate(np.where(sampled, np.arange(len(sampled)), -1))
+    return np.where(last >= 0, advantage[last], np.float32(0))
+
+
+def _example(
+    name: str, tokens: Tokens, mask: NDArray[np.bool_], advantage: NDArray[np.float32]
+) -> Example:
+    trained = mask.copy()
+    trained[:1] = False
+    end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
+    return Example(
+        name=name,
+        ids=tokens.ids[:end],
+        trained=trained[:end],
+        sampled=tokens.mask[:end],
+        behaviour_logprob=tokens.logprob[:end],
+        advantage=advantage[:end],
+    )

@@ -1,0 +1,123 @@
+"""The cold start: supervised learning on demonstrations, on the tokens marked as the model's.
+
+Batches, micro-batches and denominators are those of the policy update. Which demonstrations make up
+which batch follows from the seed and the step number alone, so a resumed run sees the same ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from turnwise.config import LearningConfig, SftConfig
+from turnwise.errors import DataError
+from turnwise.learning.batch import Example, collate, pack, supervised_example, weigh
+from turnwise.learning.logprobs import check_supported, token_logprobs
+from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up_then_cosine
+from turnwise.seeds import derive
+from turnwise.types import Tokens
+
+
+class SupervisedLearner:
+    """Cross-entropy by AdamW: linear warm-up, then half a cosine to a tenth of the learning rate.
+
+    Args:
+        model: changed in place.
+        demonstrations: records whose MODEL tokens are to be learned; never changed in order.
+        config: steps, batch size, learning rate.
+        learning: gradient clipping, micro-batches, autocast, betas, weight decay.
+        seed: of the run.
+
+    Raises DataError when no demonstration has a token to learn.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+        learning: LearningConfig,
+        seed: int,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.learning = learning
+        self.seed = seed
+        self.steps_done = 0
+        self.device = next(model.parameters()).device
+        self._examples = [
+            supervised_example(tokens, f"demonstration {index}")
+            for index, tokens in enumerate(demonstrations)
+        ]
+        if not any(example.trained.any() for example in self._examples):
+            raise DataError("no demonstration has a token of the model's to learn from")
+        prepare_for_training(model)
+        check_supported(model)
+        self.optimizer = Optimizer(
+            model,
+            config.learning_rate,
+            warm_up_then_cosine(config.warmup_steps, config.steps),
+            learning.betas,
+            learning.weight_decay,
+            learning.max_gradient_norm,
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps of the configuration are done."""
+        return self.steps_done >= self.config.steps
+
+    def step(self) -> dict[str, float]:
+        """One update on the next batch.
+
+        A loss or gradient that is not finite changes nothing and counts in `sft/skipped_updates`.
+        """
+        prepare_for_training(self.model)
+        examples = weigh(self._batch(self.steps_done), "token_mean", 1.0)
+        self.steps_done += 1
+        loss = sum(self._backward(members) for members in self._pack(examples))
+        tokens = sum(int(example.trained.sum()) for example in examples)
+        norm = self.optimizer.apply()
+        return {
+            "sft/loss": loss,
+            "sft/gradient_norm": norm,
+            "sft/trained_tokens": float(tokens),
+            "sft/skipped_updates": float(not np.isfinite(norm)),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Optimizer state and step number; the weights are saved with the model."""
+        return {"optimizer": self.optimizer.state(), "steps_done": self.steps_done}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.optimizer.load_state(state["optimizer"])
+        self.steps_done = int(state["steps_done"])
+
+    def _pack(self, examples: Sequence[Example]) -> list[list[Example]]:
+        return list(pack(examples, self.learning.tokens_per_micro_batch))
+
+    def _backward(self, members: Sequence[Example]) -> float:
+        batch = collate(members, self.device)
+        logprob, _ = token_logprobs(
+            self.model, batch.inputs, batch.selected, batch.targets, 1.0, self.learning.autocast
+        )
+        loss = -(logprob * batch.weight).sum()
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+    def _batch(self, step: int) -> list[Example]:
+        """Each pass over the demonstrations is shuffled anew; batches run across passes."""
+        count = len(self._examples)
+        first = step * self.config.batch_size
+        chosen = []
+        orders: dict[int, np.ndarray] = {}
+        for index in range(first, first + self.config.batch_size):
+            epoch, position = divmod(index, count)
+            if epoch not in orders:
+                generator = np.random.default_rng(derive(self.seed, "sft", "order", epoch))
+                orders[epoch] = generator.permutation(count)
+            chosen.append(self._examples[orders[epoch][position]])
+        return chosen

@@ -1,0 +1,74 @@
+"""What a policy update measured, summed over micro-batches and updates, then divided once.
+
+A mean over tokens is the sum over all tokens by the number of all tokens: never a mean of means.
+"""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from turnwise.algorithms.losses import TokenLosses
+
+
+@dataclass
+class Tally:
+    """Sums and counts of one or more updates. Example: see `PolicyLearner.update`."""
+
+    updates: int = 0
+    tokens: int = 0
+    loss: float = 0.0
+    """Sum over updates."""
+    gradient_norm: float = 0.0
+    """Sum over updates, before clipping."""
+    sums: dict[str, float] = field(default_factory=dict)
+    """Over trained tokens."""
+    maxima: dict[str, float] = field(default_factory=dict)
+    minima: dict[str, float] = field(default_factory=dict)
+    gap: float = 0.0
+    """Sum over sampled tokens of |trainer's - engine's log-probability|, before any update."""
+    gap_tokens: int = 0
+
+    def add_losses(self, result: TokenLosses, tokens: int, loss: float) -> None:
+        """Count one micro-batch."""
+        self.tokens += tokens
+        self.loss += loss
+        self._merge(result.sums, result.maxima, result.minima)
+
+    def add_gap(self, difference: Tensor) -> None:
+        """Count the differences of log-probability of sampled tokens, float32[n]."""
+        self.gap += difference.detach().abs().sum().item()
+        self.gap_tokens += len(difference)
+
+    def add(self, other: "Tally") -> None:
+        """Count another update."""
+        self.updates += other.updates
+        self.tokens += other.tokens
+        self.loss += other.loss
+        self.gradient_norm += other.gradient_norm
+        self.gap += other.gap
+        self.gap_tokens += other.gap_tokens
+        self._merge(other.sums, other.maxima, other.minima)
+
+    def metrics(self) -> dict[str, float]:
+        """Means over tokens and updates; what was never measured is absent."""
+        metrics = {
+            "policy/updates": float(self.updates),
+            "policy/trained_tokens": float(self.tokens),
+        }
+        if self.updates:
+            metrics["policy/loss"] = self.loss / self.updates
+            metrics["policy/gradient_norm"] = self.gradient_norm / self.updates
+        if self.gap_tokens:
+            metrics["policy/logprob_gap"] = self.gap / self.gap_tokens
+        means = {name: value / self.tokens for name, value in self.sums.items()}
+        return {**metrics, **means, **self.maxima, **self.minima}
+
+    def _merge(
+        self, sums: dict[str, float], maxima: dict[str, float], minima: dict[str, float]
+    ) -> None:
+        for name, value in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        for name, value in maxima.items():
+            self.maxima[name] = max(self.maxima.get(name, value), value)
+        for name, value in minima.items():
+            self.minima[name] = min(self.minima.get(name, value), value)

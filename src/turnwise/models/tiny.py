@@ -1,0 +1,41 @@
+"""The embedded model `tiny`: a Qwen3-architecture model small enough to train on two cores.
+
+Its base checkpoint comes with the package, in `base/`; `turnwise build-tiny` makes it again from
+nothing (see synthesis/tiny.py). It has learned to read and to copy, on made-up names; it has never
+seen a task. Not here: loading (load.py).
+"""
+
+from importlib import resources
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerFast, Qwen3Config
+
+TINY = "tiny"
+VOCABULARY = 512
+CONTEXT = 1024
+PAD, END = "<|pad|>", "<|endoftext|>"
+TAGS = ("think", "search", "information", "answer")
+SPECIAL_TOKENS = [PAD, END, *(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))]
+
+
+def tiny_folder() -> Path:
+    """The folder of the base checkpoint."""
+    return Path(str(resources.files("turnwise.models") / "base"))
+
+
+def tiny_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
+    """Two million parameters: four layers of width 192, untied embeddings."""
+    return Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=6,
+        head_dim=32,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )

@@ -1,0 +1,188 @@
+"""A run on disk: what is written while training, and how it is read back.
+
+    config.toml          the recipe with every value spelled out
+    metrics.jsonl        one line a step; the same bytes for the same seed
+    timing.jsonl         seconds and tokens per second of each step
+    trajectories/*.parquet   every trajectory with the provenance of every token
+    tokenizer/           decodes them
+    evaluations/*.json   each evaluation as soon as it is finished
+    checkpoints/         see learning/checkpoint.py
+    report.json, report.md
+
+Files that other programs may read while a run writes them are replaced whole, never half-written.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from turnwise.config import Recipe, dump_recipe, load_recipe
+from turnwise.errors import DataError
+from turnwise.types import Group, Trajectory
+
+SCHEMA = pa.schema(
+    [
+        ("task", pa.string()),
+        ("prompt", pa.string()),
+        ("group", pa.string()),
+        ("episode", pa.int32()),
+        ("seed", pa.int64()),
+        ("outcome", pa.string()),
+        ("reward", pa.float64()),
+        ("success", pa.bool_()),
+        ("detail", pa.string()),
+        ("answer", pa.string()),
+        ("problem", pa.string()),
+        ("turns", pa.int32()),
+        ("tool_calls", pa.int32()),
+        ("actions", pa.string()),
+        ("ids", pa.list_(pa.int64())),
+        ("source", pa.list_(pa.uint8())),
+        ("turn", pa.list_(pa.int32())),
+        ("version", pa.list_(pa.int32())),
+        ("logprob", pa.list_(pa.float32())),
+        ("advantage", pa.list_(pa.float32())),
+    ]
+)
+
+
+class RunFolder:
+    """Paths and formats of one run. Example: RunFolder(Path("runs/demo")).metrics()[-1]["step"]."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.tokenizer = path / "tokenizer"
+
+    @classmethod
+    def create(cls, path: Path, recipe: Recipe) -> "RunFolder":
+        """Start a run. Raises DataError when the folder already holds one."""
+        if (path / "config.toml").exists():
+            raise DataError(
+                f"{path} already holds a run: resume it with `turnwise train --resume {path}`, "
+                "or choose another folder with --run"
+            )
+        folder = cls(path)
+        for part in ("trajectories", "checkpoints", "evaluations"):
+            (path / part).mkdir(parents=True, exist_ok=True)
+        folder.write_text("config.toml", dump_recipe(recipe))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """An existing run. Raises DataError when the folder holds none."""
+        if not (path / "config.toml").is_file():
+            raise DataError(f"{path} is not a run folder: it has no config.toml")
+        return cls(path)
+
+    def recipe(self) -> Recipe:
+        """The recipe the run was started with."""
+        return load_recipe(str(self.path / "config.toml"))
+
+    def newest_weights(self) -> Path | None:
+        """The model folder of the last RL step that was saved, else of the cold start, or None."""
+        for root in (self.checkpoints, self.checkpoints / "cold_start"):
+            found = sorted(root.glob("step-*"))
+            if found:
+                return found[-1]
+        return None
+
+    def append_metrics(self, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """One line each for a finished step."""
+        for name, values in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
+            with (self.path / name).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dict(values)) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl, in order."""
+        return _lines(self.path / "metrics.jsonl")
+
+    def rewind(self, step: int) -> None:
+        """Forget everything after `step` finished steps, before a resumed run does it again."""
+        for name in ("metrics.jsonl", "timing.jsonl"):
+            kept = [line for line in _lines(self.path / name) if line["step"] <= step]
+            self.write_text(name, "".join(json.dumps(line) + "\n" for line in kept))
+        for file in (self.path / "trajectories").glob("step-*.parquet"):
+            if int(file.stem.partition("-")[2]) > step:
+                file.unlink()
+
+    def write_trajectories(self, name: str, groups: Sequence[Group]) -> None:
+        """All trajectories of a step or an evaluation, one row each."""
+        rows = [trajectory_row(member) for group in groups for member in group.trajectories]
+        target = self.path / "trajectories" / f"{name}.parquet"
+        partial = target.with_suffix(".partial")
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
+        os.replace(partial, target)
+
+    def trajectory_files(self) -> list[Path]:
+        """Parquet files, oldest first."""
+        files = (self.path / "trajectories").glob("*.parquet")
+        return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+    def write_evaluation(self, name: str, summary: Mapping[str, Any]) -> None:
+        """Keep an evaluation's summary, so that a resumed run need not repeat it."""
+        self.write_text(f"evaluations/{name}.json", json.dumps(dict(summary), indent=2) + "\n")
+
+    def evaluation(self, name: str) -> dict[str, Any] | None:
+        """A finished evaluation's summary, or None."""
+        path = self.path / "evaluations" / f"{name}.json"
+        return json.loads(path.read_text()) if path.is_file() else None
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace a file of the run as a whole."""
+        target = self.path / name
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, target)
+
+
+def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
+    """A trajectory as a row of `SCHEMA`. The task's secret is not written."""
+    tokens, verdict = trajectory.tokens, trajectory.verdict
+    advantage = trajectory.advantage
+    return {
+        "task": trajectory.task.id,
+        "prompt": trajectory.task.prompt,
+        "group": trajectory.group,
+        "episode": trajectory.episode,
+        "seed": trajectory.seed,
+        "outcome": str(trajectory.outcome),
+        "reward": trajectory.reward,
+        "success": verdict.success if verdict is not None else None,
+        "detail": verdict.detail if verdict is not None else "",
+        "answer": trajectory.answer,
+        "problem": trajectory.problem,
+        "turns": len(trajectory.turns),
+        "tool_calls": trajectory.tool_calls,
+        "actions": json.dumps([asdict(turn.action) for turn in trajectory.turns]),
+        "ids": tokens.ids,
+        "source": tokens.source,
+        "turn": tokens.turn,
+        "version": tokens.version,
+        "logprob": tokens.logprob,
+        "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
+    }
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows of one Parquet file. Raises DataError for a damaged file."""
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{file} cannot be read: {error}") from error
+    return rows
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Complete JSON lines; a last line cut short by a crash is dropped."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]

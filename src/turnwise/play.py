@@ -1,0 +1,48 @@
+"""The agent loop with a person in the policy's place: the same episode, another engine."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from turnwise.config import Recipe
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.registry import make_environment
+from turnwise.errors import DataError
+from turnwise.models.load import load_tokenizer
+from turnwise.rollout.groups import Roller
+from turnwise.scaffolds.registry import make_scaffold
+from turnwise.types import Trajectory
+
+PATIENCE = 3600.0
+"""Seconds a person has for an episode."""
+
+
+async def play_episode(recipe: Recipe, number: int, console: Console) -> Trajectory:
+    """Play the held-out task with that number, and print what the verifier says.
+
+    Raises DataError for a number that there is no task for.
+    """
+    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    tasks = environment.tasks("heldout")
+    if number >= len(tasks):
+        raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")
+    tokenizer = load_tokenizer(recipe.model)
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    shown = 0
+
+    def ask(session: str, prompt: list[int]) -> Sequence[int]:
+        nonlocal shown
+        del session
+        console.print(tokenizer.decode(prompt[shown:]), style="cyan", markup=False)
+        console.print(f"End your turn with {' or '.join(scaffold.stop)}:", style="dim")
+        typed = tokenizer(input("> "), add_special_tokens=False)["input_ids"]
+        shown = len(prompt) + len(typed)
+        return list(typed)
+
+    limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})
+    roller = Roller(environment, scaffold, ScriptedEngine(ask), limits, concurrency=1)
+    (group,) = await roller.collect([tasks[number]], 1, recipe.seed, "play")
+    trajectory = group.trajectories[0]
+    detail = trajectory.verdict.detail if trajectory.verdict else trajectory.problem
+    console.print(f"{trajectory.outcome}, reward {trajectory.reward}: {detail}", style="bold")
+    return trajectory

@@ -1,0 +1,1 @@
+"""Verifiers and parts of rewards: plain functions of what the model wrote."""

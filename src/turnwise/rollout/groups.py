@@ -1,0 +1,87 @@
+"""Many episodes at once: every task `group_size` times, a bounded number of them under way.
+
+Not here: what an episode does (episode.py), and which tasks are played (the trainer's business).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turnwise.config import RolloutConfig
+from turnwise.engines.base import Engine
+from turnwise.environments.base import Environment
+from turnwise.errors import RunStoppedError
+from turnwise.rollout.episode import Episode
+from turnwise.scaffolds.base import Scaffold
+from turnwise.seeds import derive
+from turnwise.types import Group, Task, Trajectory
+
+Progress = Callable[[Trajectory], None]
+
+
+@dataclass(frozen=True)
+class Roller:
+    """What all episodes share. Example: `await Roller(...).collect(tasks, 8, seed, "train/3")`."""
+
+    environment: Environment
+    """The prototype: each episode gets a `fresh()` one."""
+    scaffold: Scaffold
+    engine: Engine
+    limits: RolloutConfig
+    concurrency: int
+    """Episodes under way at once."""
+
+    async def collect(
+        self,
+        tasks: Sequence[Task],
+        group_size: int,
+        seed: int,
+        label: str,
+        progress: Progress | None = None,
+    ) -> list[Group]:
+        """Play every task `group_size` times; groups and members come in the order asked for.
+
+        `label` names the occasion (such as "train/12"): together with the run's seed, the task and
+        the episode it determines every random number of the episode.
+        Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
+        """
+        groups = [Group(f"{label}/{task.id}", []) for task in tasks]
+        for group, task in zip(groups, tasks, strict=True):
+            for episode in range(group_size):
+                trajectory_seed = derive(seed, label, task.id, episode)
+                group.trajectories.append(Trajectory(task, group.id, episode, trajectory_seed))
+        waiting = [member for group in groups for member in group.trajectories]
+        sessions = iter([(f"{index:08d}", member) for index, member in enumerate(waiting)])
+
+        async def worker() -> None:
+            for session, trajectory in sessions:
+                self.engine.open(session)
+                try:
+                    await self._episode(session, trajectory).run()
+                finally:
+                    self.engine.close(session)
+                if progress is not None:
+                    progress(trajectory)
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self.concurrency, len(waiting))):
+                workers.create_task(worker())
+        self._check_ungraded(waiting)
+        return groups
+
+    def _episode(self, session: str, trajectory: Trajectory) -> Episode:
+        environment = self.environment.fresh()
+        return Episode(trajectory, environment, self.scaffold, self.engine, self.limits, session)
+
+    def _check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
+        ungraded = [member for member in trajectories if member.reward is None]
+        if len(ungraded) <= self.limits.max_ungraded_share * len(trajectories):
+            return
+        outcomes = Counter(member.outcome for member in ungraded)
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        problem = next((member.problem for member in ungraded if member.problem), "no message")
+        raise RunStoppedError(
+            f"{len(ungraded)} of {len(trajectories)} episodes could not be graded ({counts}); "
+            f"first: {problem}. rollout.max_ungraded_share allows {self.limits.max_ungraded_share}"
+        )

@@ -1,0 +1,38 @@
+"""What a scaffold is: the only place where messages become tokens, and where actions are parsed.
+
+Tokens that the model sampled are never decoded and encoded again: a scaffold renders new messages
+only, and what it renders is appended to what is there. One scaffold serves all episodes: it holds
+the tokenizer and the tools, and nothing of an episode.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from turnwise.types import Action, Observation, Segment
+
+
+class Scaffold(Protocol):
+    """Messages to tokens, completions to actions."""
+
+    stop: tuple[str, ...]
+    """Strings that end a model turn."""
+
+    def begin(self, prompt: Observation) -> list[Segment]:
+        """The first tokens of an episode: instructions, the task, the start of the reply."""
+        ...
+
+    def extend(self, observation: Observation) -> list[Segment]:
+        """The tokens between two model turns."""
+        ...
+
+    def parse(self, tokens: Sequence[int]) -> Action:
+        """What the model meant. A malformed turn is an Action too, with `error` set."""
+        ...
+
+    def render(self, action: Action) -> list[int]:
+        """The tokens with which a scripted policy would write this action (demonstrations)."""
+        ...
+
+    def truncate(self, text: str, max_tokens: int) -> str:
+        """The longest beginning of `text` that takes at most `max_tokens` tokens."""
+        ...

@@ -1,0 +1,116 @@
+"""Scripted demonstrations for the cold start, most of them mediocre on purpose.
+
+Each behaviour rewrites the oracle's actions for a task. The script is then played as an episode in
+the real environment, so that a demonstration has observations, provenance and a verdict like any
+other trajectory. The point of bad ones is that RL should have something to find.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from turnwise.config import RolloutConfig
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.rollout.groups import Progress, Roller
+from turnwise.scaffolds.base import Scaffold
+from turnwise.seeds import derive
+from turnwise.types import Action, Task, Trajectory
+
+Script = Sequence[Action]
+Behaviour = Callable[[Script, str, random.Random], Script]
+"""(the oracle's actions, another task's answer, random stream) -> the actions to demonstrate."""
+
+
+def faithful(script: Script, guess: str, stream: random.Random) -> Script:
+    """What the oracle does."""
+    del guess, stream
+    return script
+
+
+def guessing(script: Script, guess: str, stream: random.Random) -> Script:
+    """Never uses a tool: answers with some other task's answer."""
+    del script, stream
+    return [Action("", "I know it", answer=guess)]
+
+
+def hasty(script: Script, guess: str, stream: random.Random) -> Script:
+    """Uses one tool call and answers with what it found, also where more calls are needed."""
+    del guess, stream
+    first, second = script[0], script[1]
+    found = second.answer if second.answer is not None else _argument(second)
+    return [first, replace(script[-1], answer=found)]
+
+
+def mistaken(script: Script, guess: str, stream: random.Random) -> Script:
+    """Does all the work and then answers with the name it looked up last, or with a guess."""
+    answer = _argument(script[-2]) if len(script) > 1 and stream.random() < 0.5 else guess
+    return [*script[:-1], replace(script[-1], answer=answer)]
+
+
+def malformed(script: Script, guess: str, stream: random.Random) -> Script:
+    """Forgets the tags once, is corrected by the environment, and goes on."""
+    del guess
+    position = stream.randrange(len(script))
+    action = script[position]
+    bare = action.answer if action.answer is not None else _argument(action)
+    broken = Action(text=f" {bare}", error="the tags are missing")
+    return [*script[:position], broken, *script[position:]]
+
+
+BEHAVIOURS: dict[str, Behaviour] = {
+    behaviour.__name__: behaviour for behaviour in (faithful, guessing, hasty, mistaken, malformed)
+}
+
+
+def check_behaviours(shares: Mapping[str, float]) -> None:
+    """Raise ConfigError for an unknown behaviour or shares that are not a distribution."""
+    for name in shares:
+        if name not in BEHAVIOURS:
+            raise unknown_name("behaviour", name, BEHAVIOURS)
+    if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
+        raise ConfigError("sft.behaviours: give at least one behaviour a positive share")
+
+
+async def demonstrate(
+    environment: Environment,
+    scaffold: Scaffold,
+    limits: RolloutConfig,
+    tasks: Sequence[Task],
+    shares: Mapping[str, float],
+    count: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Trajectory]:
+    """`count` demonstrations on random tasks, each with a behaviour drawn by its share.
+
+    `tasks` have their secrets: the environment's oracle reads them. The result depends on the
+    arguments alone.
+    """
+    check_behaviours(shares)
+    stream = random.Random(derive(seed, "demonstrations"))
+    names, weights = list(shares), list(shares.values())
+    chosen = [tasks[stream.randrange(len(tasks))] for _ in range(count)]
+    scripts = []
+    for task in chosen:
+        other = tasks[stream.randrange(len(tasks))]
+        behaviour = BEHAVIOURS[stream.choices(names, weights)[0]]
+        oracle = list(environment.oracle(task))
+        scripts.append(list(behaviour(oracle, str(environment.oracle(other)[-1].answer), stream)))
+    places = [0] * count
+
+    def policy(session: str, prompt: list[int]) -> Sequence[int]:
+        del prompt
+        index = int(session)
+        action = scripts[index][min(places[index], len(scripts[index]) - 1)]
+        places[index] += 1
+        return scaffold.render(action)
+
+    roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, concurrency=64)
+    groups = await roller.collect(chosen, 1, seed, "demonstrations", progress)
+    return [group.trajectories[0] for group in groups]
+
+
+def _argument(action: Action) -> str:
+    return str(next(iter(action.calls[0].arguments.values())))

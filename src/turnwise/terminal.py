@@ -1,0 +1,158 @@
+"""What the command line prints: trajectories with their masks, tables of results and names.
+
+Reads run folders only. Trained tokens stand between « and », so that the mask can be seen without
+colour; with colour they are also bold green, and everything else is dim.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tokenizers import Tokenizer
+
+from turnwise.errors import DataError, unknown_name
+from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.types import Source
+
+STYLES = {
+    Source.TEMPLATE: "dim",
+    Source.USER: "cyan dim",
+    Source.MODEL: "bold green",
+    Source.TOOL: "yellow dim",
+    Source.ENVIRONMENT: "magenta dim",
+}
+
+
+def choose_rows(
+    run: Path, name: str | None, outcome: str | None, count: int
+) -> tuple[list[dict[str, Any]], str]:
+    """Trajectories of a run and the name of their file: the newest file unless `name` says which.
+
+    Raises DataError when the run has none that fit.
+    """
+    files = {file.stem: file for file in RunFolder.open(run).trajectory_files()}
+    if not files:
+        raise DataError(f"{run} has no trajectories yet")
+    chosen = list(files)[-1] if name is None else name
+    if chosen.isdigit():
+        chosen = f"step-{int(chosen):06d}"
+    if chosen not in files:
+        raise unknown_name("trajectory file", chosen, files)
+    rows = [row for row in read_rows(files[chosen]) if outcome in (None, row["outcome"])]
+    if not rows:
+        raise DataError(f"{files[chosen]} has no trajectory with outcome {outcome!r}")
+    return rows[:count], chosen
+
+
+def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print trajectories with a legend."""
+    file = run / "tokenizer" / "tokenizer.json"
+    if not file.is_file():
+        raise DataError(f"{file} is missing: the run cannot be decoded")
+    tokenizer = Tokenizer.from_file(str(file))
+    legend = Text.assemble(
+        f"{name}: ",
+        ("«trained»", STYLES[Source.MODEL]),
+        " are the tokens the policy sampled; ",
+        ("task", STYLES[Source.USER]),
+        ", ",
+        ("tool output", STYLES[Source.TOOL]),
+        ", ",
+        ("corrections", STYLES[Source.ENVIRONMENT]),
+        " and ",
+        ("template", STYLES[Source.TEMPLATE]),
+        " are masked.",
+    )
+    console.print(legend)
+    for row in rows:
+        console.rule(style="dim")
+        console.print(_headline(row))
+        console.print(trajectory_text(row, tokenizer))
+
+
+def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
+    """The trajectory as read by the model, spans of one source and turn at a time."""
+    text = Text()
+    for source, _, ids in _spans(row):
+        piece = tokenizer.decode(ids, skip_special_tokens=False)
+        text.append(f"«{piece}»" if source == Source.MODEL else piece, STYLES[source])
+    return text
+
+
+def report_tables(report: Mapping[str, Any]) -> list[Table]:
+    """What RL did: every evaluation, then each label's values before and after."""
+    parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
+    tables = [_rates(f"{report['name']}: {next(iter(parts.values()))['n']} held-out tasks", parts)]
+    labels = {label for part in parts.values() for label in part["breakdown"]}
+    for label in sorted(labels):
+        table = Table(label, title=f"success and tool calls by {label}")
+        for name in parts:
+            table.add_column(name, justify="right")
+        values = sorted({value for part in parts.values() for value in part["breakdown"][label]})
+        for value in values:
+            cells = [part["breakdown"][label].get(value) for part in parts.values()]
+            table.add_row(value, *(_short(cell) for cell in cells))
+        tables.append(table)
+    return tables if parts else []
+
+
+def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
+    """One evaluation with its breakdown."""
+    rows = {"all": summary}
+    for label, values in summary["breakdown"].items():
+        rows |= {f"{label} {value}": part for value, part in values.items()}
+    return _rates(f"{name}: {summary['n']} held-out tasks", rows)
+
+
+def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
+    """Everything a recipe can name."""
+    table = Table("kind", "name", "what it is")
+    for kind, names in catalogue.items():
+        for index, (name, description) in enumerate(names.items()):
+            table.add_row(kind if index == 0 else "", name, description)
+        table.add_section()
+    return table
+
+
+def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table("", title=title)
+    for column in ("success", "95% interval", "n", "ungraded", "tool calls"):
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        interval = f"{row['low']:.1%} – {row['high']:.1%}"
+        ungraded = str(row.get("ungraded", ""))
+        calls = f"{row['tool_calls']:.2f}"
+        table.add_row(name, f"{row['success']:.1%}", interval, str(row["n"]), ungraded, calls)
+    return table
+
+
+def _short(part: Mapping[str, Any] | None) -> str:
+    return "" if part is None else f"{part['success']:6.1%}  {part['tool_calls']:.2f}"
+
+
+def _headline(row: Mapping[str, Any]) -> Text:
+    advantage = max(row["advantage"], key=abs, default=0.0)
+    reward = "none" if row["reward"] is None else f"{row['reward']:.2f}"
+    trained = sum(source == Source.MODEL for source in row["source"])
+    parts = [
+        f"{row['group']} #{row['episode']}",
+        f"outcome {row['outcome']}",
+        f"reward {reward}",
+        f"advantage {advantage:+.2f}",
+        f"{row['turns']} turns",
+        f"{row['tool_calls']} tool calls",
+        f"{trained} of {len(row['ids'])} tokens trained",
+    ]
+    if row["problem"] or row["detail"]:
+        parts.append(row["problem"] or row["detail"])
+    return Text(" · ".join(parts), style="bold")
+
+
+def _spans(row: Mapping[str, Any]) -> Iterator[tuple[Source, int, list[int]]]:
+    tokens = zip(row["ids"], row["source"], row["turn"], strict=True)
+    for (source, turn), members in groupby(tokens, key=lambda token: (token[1], token[2])):
+        yield Source(source), turn, [token[0] for token in members]

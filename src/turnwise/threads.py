@@ -1,0 +1,19 @@
+"""The one place where thread counts and the wait policy of the numerical library are set.
+
+Idle OpenMP threads spin by default; on shared cores that slows every neighbour down, tenfold when
+two processes with two threads each share two cores.
+"""
+
+import os
+
+
+def configure_threads(count: int) -> None:
+    """Use `count` threads in this process, and let idle ones sleep.
+
+    The wait policy is read when torch is loaded for the first time, so call this before.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    torch.set_num_threads(count)

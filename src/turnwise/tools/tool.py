@@ -1,0 +1,96 @@
+"""A tool is a method with types: `@tool` turns its signature into a schema and its calls into data.
+
+Not here: what runs inside a tool (that is the environment's business) and how a call is written in
+tokens (that is the scaffold's).
+"""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+from turnwise.errors import ToolError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_MARK = "__turnwise_tool__"
+
+
+def tool(function: Function) -> Function:
+    """Mark a method of an environment as an action of the agent.
+
+    Its signature is the schema, the first paragraph of its docstring the description. It may be
+    `async def`; a plain method runs in a worker thread, so that it cannot block the others. It
+    returns the text of the observation and raises ToolError for what the agent did wrong.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A bound tool. Example: `Tool.of(environment.search).schema["name"] == "search"`."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    """JSON schema of the call: name, description, parameters."""
+    function: Callable[..., Any]
+
+    @classmethod
+    def of(cls, method: Callable[..., Any]) -> "Tool":
+        """Read a bound method's signature."""
+        description = (inspect.getdoc(method) or "").partition("\n\n")[0].replace("\n", " ")
+        model = _arguments_model(method)
+        parameters = {
+            key: value for key, value in model.model_json_schema().items() if key != "title"
+        }
+        schema = {"name": method.__name__, "description": description, "parameters": parameters}
+        return cls(method.__name__, description, schema, method)
+
+    async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
+        """Check the arguments and run the tool.
+
+        Raises ToolError for wrong arguments or when `deadline` seconds pass: both are shown to
+        the agent. What else the tool raises goes through: it is not the agent's doing.
+        """
+        try:
+            checked = _arguments_model(self.function).model_validate(dict(arguments))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ToolError(f"{self.name}: argument {where!r}: {first['msg']}") from None
+        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        try:
+            async with asyncio.timeout(deadline):
+                if inspect.iscoroutinefunction(self.function):
+                    return str(await self.function(**values))
+                return str(await asyncio.to_thread(self.function, **values))
+        except TimeoutError:
+            raise ToolError(f"{self.name}: no result within {deadline:g} s") from None
+
+
+def tools_of(owner: object) -> dict[str, Tool]:
+    """All methods of an object that are marked with @tool, by name, in alphabetical order."""
+    methods = inspect.getmembers(owner, lambda member: callable(member))
+    return {name: Tool.of(method) for name, method in methods if hasattr(method, _MARK)}
+
+
+@functools.cache
+def _model_of(function: Callable[..., Any]) -> Any:
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if name == "self":
+            continue
+        given, empty = parameter.annotation, inspect.Parameter.empty
+        annotation = Any if given is empty else given
+        default = ... if parameter.default is empty else parameter.default
+        fields[name] = (annotation, default)
+    return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _arguments_model(method: Callable[..., Any]) -> Any:
+    return _model_of(getattr(method, "__func__", method))

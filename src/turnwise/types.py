@@ -1,0 +1,334 @@
+"""The records that everything else passes on: plain data, no I/O, no torch.
+
+Data flows Task -> Turn, Trajectory -> Group -> batch. A trajectory is one flat record of tokens;
+each token knows where it came from, and the loss mask is derived from that and from nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+
+NO_VERSION = -1
+"""Policy version of a token that no policy sampled."""
+
+
+class Source(IntEnum):
+    """Where a token came from. Only MODEL tokens were sampled by the policy.
+
+    A token that the engine or the scaffold forced (a closing tag, an end-of-turn marker) is
+    TEMPLATE, even in the middle of the model's turn.
+    """
+
+    TEMPLATE = 0
+    USER = 1
+    MODEL = 2
+    TOOL = 3
+    ENVIRONMENT = 4
+
+
+class Outcome(StrEnum):
+    """How an episode ended: exactly one, decided from evidence that the agent cannot forge."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    TRUNCATED_TURNS = "truncated_turns"
+    TRUNCATED_TOKENS = "truncated_tokens"
+    TRUNCATED_CONTEXT = "truncated_context"
+    TRUNCATED_TOOL_CALLS = "truncated_tool_calls"
+    TRUNCATED_TIME = "truncated_time"
+    AGENT_PARSE_ERROR = "agent_parse_error"
+    AGENT_ABORT = "agent_abort"
+    AGENT_RESOURCE_LIMIT = "agent_resource_limit"
+    INFRASTRUCTURE_RESET = "infrastructure_reset"
+    INFRASTRUCTURE_STEP = "infrastructure_step"
+    INFRASTRUCTURE_MODEL = "infrastructure_model"
+    GRADER_ERROR = "grader_error"
+    GRADER_TIMEOUT = "grader_timeout"
+    CANCELLED = "cancelled"
+
+    @property
+    def family(self) -> str:
+        """success, failure, truncated, agent, infrastructure, grader or cancelled."""
+        return self.value.partition("_")[0]
+
+    @property
+    def graded(self) -> bool:
+        """False when the reward is None: infrastructure, grader and cancelled episodes."""
+        return self.family not in ("infrastructure", "grader", "cancelled")
+
+    @property
+    def truncated(self) -> bool:
+        """True when a budget ended the episode; such an episode is graded and flagged."""
+        return self.family == "truncated"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem. `secret` is for the verifier alone: `public()` is what the environment gets.
+
+    Example:
+        Task(id="hop1/tarfile", prompt="Which module defines the class TarFile?",
+             secret={"answers": ["tarfile"]}, info={"hops": 1})
+    """
+
+    id: str
+    prompt: str
+    secret: Mapping[str, Any] = field(default_factory=dict)
+    """Gold answers, hidden tests: never in prompts, tools, observations or files."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What the environment needs to set the scene (tables, files, a script); not the answer."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Labels for reports (hop count, difficulty, split)."""
+
+    def public(self) -> "Task":
+        """The task without its secret."""
+        return replace(self, secret={})
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A request to run one tool. Example: ToolCall("search", {"query": "TarFile"}, id="1.0")."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+    """`turn.position`, so that results can be matched with calls whatever their order."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What the model did in one turn, parsed by the scaffold from the tokens it sampled.
+
+    Exactly one of the following holds: there are tool calls, there is an answer, or `error` says
+    what is malformed (then the environment is not asked; the agent is told what is wrong).
+
+    Example:
+        Action(text="<think>find it</think><search>TarFile</search>", thought="find it",
+               calls=(ToolCall("search", {"query": "TarFile"}),))
+    """
+
+    text: str
+    """Exactly what the model wrote, decoded for reading; never encoded again."""
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answer: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool call gave back. `ok` is False for the agent's own mistakes (wrong arguments)."""
+
+    call: ToolCall
+    content: str
+    ok: bool = True
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the agent is shown next. Example: Observation("[1] Class TarFile. Module: tarfile.")."""
+
+    content: str
+    source: Source = Source.TOOL
+    """TOOL for tool output, ENVIRONMENT for corrections and messages, USER for the first prompt."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The environment's reply to one action.
+
+    Example: Step(Observation("[1] ..."), results=(result,), done=False)
+    """
+
+    observation: Observation | None = None
+    results: tuple[ToolResult, ...] = ()
+    done: bool = False
+    """The episode has ended: the environment's decision (an answer ends most of them)."""
+    reward: float | None = None
+    """A reward for this turn, where the environment gives one."""
+    abort: bool = False
+    """The agent gave up or broke a rule that ends the episode: outcome agent_abort."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the verifier said of a finished episode.
+
+    Example: Verdict(reward=1.0, success=True, parts={"exact_match": 1.0}, detail="'tarfile'")
+    """
+
+    reward: float
+    success: bool
+    parts: Mapping[str, float] = field(default_factory=dict)
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One exchange: the action, and what came back. Example: Turn(action, step)."""
+
+    action: Action
+    step: Step | None = None
+    """None for the last turn when a budget ended the episode before the environment replied."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of tokens of one source, as a scaffold produces them.
+
+    Example: Segment([17, 4, 9], Source.TOOL)
+    """
+
+    tokens: Sequence[int]
+    source: Source
+
+
+@dataclass
+class Tokens:
+    """The flat token record of one trajectory: five arrays of one length n.
+
+    Example (prompt P0 P1, the model samples A0 A1, a tool returns T0, the model samples A2):
+
+        tokens   P0   P1   A0    A1    T0   A2
+        source   USER USER MODEL MODEL TOOL MODEL
+        turn     0    0    0     0     0    1
+        version  -1   -1   7     7     -1   8
+        logprob  nan  nan  -0.1  -2.0  nan  -0.3
+        mask     0    0    1     1     0    1        (derived)
+    """
+
+    ids: np.ndarray
+    """int64, token ids exactly as the engine saw and sampled them."""
+    source: np.ndarray
+    """uint8, `Source`."""
+    turn: np.ndarray
+    """int32, from 0; an observation belongs to the turn whose action caused it."""
+    version: np.ndarray
+    """int32, version of the policy that sampled the token; NO_VERSION for all others."""
+    logprob: np.ndarray
+    """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
+
+    @classmethod
+    def empty(cls) -> "Tokens":
+        """A record of no tokens, to be extended."""
+        return cls(
+            np.empty(0, np.int64),
+            np.empty(0, np.uint8),
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+            np.empty(0, np.float32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """bool, True where the policy sampled the token: the only mask there is."""
+        mask: np.ndarray = self.source == Source.MODEL
+        return mask
+
+    def extend_segments(self, segments: Sequence[Segment], turn: int) -> None:
+        """Append tokens that no policy sampled.
+
+        Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
+        through `extend_sampled` only.
+        """
+        for segment in segments:
+            if segment.source == Source.MODEL:
+                raise ValueError("model tokens are appended by extend_sampled, from the engine")
+            count = len(segment.tokens)
+            nan = np.full(count, np.nan, np.float32)
+            self._append(segment.tokens, segment.source, turn, NO_VERSION, nan)
+
+    def extend_sampled(
+        self, ids: Sequence[int], logprobs: Sequence[float], version: int, turn: int
+    ) -> None:
+        """Append tokens as the engine sampled them, with its log-probabilities."""
+        if len(ids) != len(logprobs):
+            raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
+        self._append(ids, Source.MODEL, turn, version, np.asarray(logprobs, np.float32))
+
+    def _append(
+        self, ids: Sequence[int], source: Source, turn: int, version: int, logprob: np.ndarray
+    ) -> None:
+        count = len(ids)
+        self.ids = np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)])
+        self.source = np.concatenate([self.source, np.full(count, source, np.uint8)])
+        self.turn = np.concatenate([self.turn, np.full(count, turn, np.int32)])
+        self.version = np.concatenate([self.version, np.full(count, version, np.int32)])
+        self.logprob = np.concatenate([self.logprob, logprob])
+
+
+@dataclass
+class Trajectory:
+    """One finished episode: what was said, every token of it, and how it was judged.
+
+    Example: Trajectory(task, group="step-3/hop1/tarfile", episode=2, seed=..., tokens=...,
+        turns=[...], outcome=Outcome.SUCCESS, verdict=Verdict(1.0, True)).reward == 1.0
+    """
+
+    task: Task
+    group: str
+    """Trajectories with the same group are compared with each other (same task, same step)."""
+    episode: int
+    """Index within the group, from 0."""
+    seed: int
+    tokens: Tokens = field(default_factory=Tokens.empty)
+    turns: list[Turn] = field(default_factory=list)
+    outcome: Outcome = Outcome.CANCELLED
+    verdict: Verdict | None = None
+    advantage: np.ndarray | None = None
+    """float32[n], set by the trainer; zero where nothing was sampled."""
+    seconds: float = 0.0
+    problem: str = ""
+    """For infrastructure and grader outcomes: what went wrong, for people."""
+
+    @property
+    def reward(self) -> float | None:
+        """None when the episode is ungraded; never 0 in its place."""
+        return self.verdict.reward if self.verdict is not None and self.outcome.graded else None
+
+    @property
+    def answer(self) -> str | None:
+        """The model's own last answer; None if it gave none. Tool output is never looked at."""
+        for turn in reversed(self.turns):
+            if turn.action.answer is not None:
+                return turn.action.answer
+        return None
+
+    @property
+    def written(self) -> str:
+        """All that the model itself wrote, and nothing that a tool returned."""
+        return "".join(turn.action.text for turn in self.turns)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """What tools and environment returned, for a verifier that asks for it by this name."""
+        steps = (turn.step for turn in self.turns if turn.step is not None)
+        return tuple(step.observation.content for step in steps if step.observation is not None)
+
+    @property
+    def tool_calls(self) -> int:
+        """Number of tool calls that were run."""
+        return sum(len(turn.step.results) for turn in self.turns if turn.step is not None)
+
+
+@dataclass
+class Group:
+    """The trajectories of one task at one step, compared with each other by the estimator.
+
+    Example: Group("step-3/hop1/tarfile", [trajectory_0, ..., trajectory_7])
+    """
+
+    id: str
+    trajectories: list[Trajectory]
+
+    @property
+    def graded(self) -> list[Trajectory]:
+        """The members that have a reward; the others leave both the loss and the baseline."""
+        return [member for member in self.trajectories if member.reward is not None]

@@ -1,0 +1,211 @@
+"""The policy loss against a second computation in float64 numpy, on padded arrays with a mask."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from turnwise.algorithms.kl import k3
+from turnwise.algorithms.losses import TokenLosses, TrainedTokens, policy_loss
+
+FIELDS = ("logprob", "behaviour", "advantage", "reference", "entropy")
+Padded = dict[str, np.ndarray]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Padded:
+    """Arrays [B, T] in which masked places hold arbitrary numbers."""
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    mask = np.array(
+        draw(st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns))
+    ).reshape(rows, columns)
+    arrays = {name: generator.normal(size=(rows, columns)) for name in FIELDS}
+    return {**arrays, "mask": mask}
+
+
+def by_numpy(batch: Padded, algorithm: Algorithm) -> float:
+    """The textbook form: loop over sequences, then over tokens, float64."""
+    mask, per_sequence, tokens = batch["mask"], [], 0
+    for row in range(len(mask)):
+        trained = np.flatnonzero(mask[row])
+        if not len(trained):
+            continue
+        log_ratios = (batch["logprob"] - batch["behaviour"])[row, trained]
+        if algorithm.ratio_level == "sequence":
+            log_ratios = np.full(len(trained), log_ratios.mean())
+        losses = []
+        for log_ratio, t in zip(log_ratios, trained, strict=True):
+            ratio, advantage = np.exp(log_ratio), batch["advantage"][row, t]
+            clipped = min(max(ratio, 1 - algorithm.clip_low), 1 + algorithm.clip_high)
+            x = batch["logprob"][row, t] - batch["reference"][row, t]
+            losses.append(
+                -min(ratio * advantage, clipped * advantage)
+                + algorithm.kl_coefficient * (np.exp(-x) + x - 1)
+                - algorithm.entropy_coefficient * batch["entropy"][row, t]
+            )
+        tokens += len(losses)
+        per_sequence.append(losses)
+    if not per_sequence:
+        return 0.0
+    if algorithm.aggregation == "token_mean":
+        return sum(map(sum, per_sequence)) / tokens
+    if algorithm.aggregation == "sequence_mean_token_mean":
+        return float(np.mean([np.mean(losses) for losses in per_sequence]))
+    scale = algorithm.aggregation_constant or 1.0
+    return float(np.mean([np.sum(losses) for losses in per_sequence])) / scale
+
+
+def flat(batch: Padded, algorithm: Algorithm, reference: bool = True) -> TrainedTokens:
+    mask = batch["mask"]
+    counts = mask.sum(axis=1)
+    weights = AGGREGATIONS[algorithm.aggregation](
+        counts, Totals.of(counts), algorithm.aggregation_constant or 1.0
+    )
+    picked = {name: torch.tensor(batch[name][mask]) for name in FIELDS}
+    return TrainedTokens(
+        logprob=picked["logprob"].requires_grad_(),
+        behaviour_logprob=picked["behaviour"],
+        advantage=picked["advantage"],
+        weight=torch.tensor(np.repeat(weights, counts)),
+        sequence=torch.tensor(np.repeat(np.arange(len(mask)), counts)),
+        entropy=picked["entropy"],
+        reference_logprob=picked["reference"] if reference else None,
+    )
+
+
+ALGORITHMS = [
+    make_algorithm("grpo", {}),
+    make_algorithm("grpo", {"kl_coefficient": 0.04, "entropy_coefficient": 0.01}),
+    make_algorithm("dapo", {"kl_coefficient": 0.1}),
+    make_algorithm("dr_grpo", {}),
+    make_algorithm("rloo", {}),
+    make_algorithm("gspo", {"clip_low": 0.1, "clip_high": 0.2}),
+    make_algorithm("gspo", {"aggregation": "token_mean"}),
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.name}-{a.aggregation}")
+@settings(max_examples=60, deadline=None)
+@given(batch=batches())
+def test_loss_matches_numpy(algorithm: Algorithm, batch: Padded) -> None:
+    result = policy_loss(flat(batch, algorithm), algorithm)
+    assert result.losses.sum().item() == pytest.approx(by_numpy(batch, algorithm), abs=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.name}-{a.aggregation}")
+def test_gradient_matches_finite_differences(algorithm: Algorithm) -> None:
+    """Advantages are equal within a sequence, as they are for GSPO proper."""
+    generator = np.random.default_rng(3)
+    batch = {name: generator.normal(scale=0.3, size=(3, 5)) for name in FIELDS}
+    batch["advantage"] = np.repeat(generator.normal(size=(3, 1)), 5, axis=1)
+    batch["mask"] = generator.random((3, 5)) < 0.6
+    tokens = flat(batch, algorithm)
+    policy_loss(tokens, algorithm).losses.sum().backward()
+    step = 1e-6
+    for position, (row, column) in enumerate(np.argwhere(batch["mask"])):
+        moved = []
+        for sign in (1, -1):
+            logprob = batch["logprob"].copy()
+            logprob[row, column] += sign * step
+            moved.append(by_numpy({**batch, "logprob": logprob}, algorithm))
+        expected = (moved[0] - moved[1]) / (2 * step)
+        assert tokens.logprob.grad is not None
+        assert tokens.logprob.grad[position].item() == pytest.approx(expected, abs=1e-8)
+
+
+def one(ratio: float, advantage: float, algorithm: Algorithm) -> tuple[TokenLosses, float]:
+    logprob = torch.tensor([np.log(ratio)], dtype=torch.float64, requires_grad=True)
+    tokens = TrainedTokens(
+        logprob=logprob,
+        behaviour_logprob=torch.zeros(1, dtype=torch.float64),
+        advantage=torch.tensor([advantage]),
+        weight=torch.ones(1),
+        sequence=torch.zeros(1, dtype=torch.int64),
+        entropy=torch.zeros(1),
+    )
+    result = policy_loss(tokens, algorithm)
+    result.losses.sum().backward()
+    assert logprob.grad is not None
+    return result, logprob.grad.item()
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_clipping_stops_the_gradient_in_the_improving_direction_only(level: str) -> None:
+    algorithm = make_algorithm("dapo", {"ratio_level": level})
+    for ratio, advantage, clipped in (
+        (1.5, 1.0, True),
+        (1.25, 1.0, False),
+        (1.5, -1.0, False),
+        (0.5, -1.0, True),
+        (0.5, 1.0, False),
+    ):
+        result, gradient = one(ratio, advantage, algorithm)
+        assert (gradient == 0) is clipped
+        assert result.sums["policy/clip_fraction"] == float(clipped)
+        assert result.maxima["policy/ratio_max"] == pytest.approx(ratio)
+
+
+def test_on_policy_the_gradient_is_that_of_reinforce() -> None:
+    _, gradient = one(1.0, 0.7, make_algorithm("grpo", {}))
+    assert gradient == pytest.approx(-0.7)
+
+
+def test_extreme_log_ratios_stay_finite() -> None:
+    tokens = TrainedTokens(
+        logprob=torch.tensor([0.0, -1e4], requires_grad=True),
+        behaviour_logprob=torch.tensor([-1e4, 0.0]),
+        advantage=torch.tensor([-1.0, 1.0]),
+        weight=torch.ones(2),
+        sequence=torch.tensor([0, 1]),
+        entropy=torch.zeros(2),
+        reference_logprob=torch.tensor([-1e4, 0.0]),
+    )
+    for name in ("grpo", "gspo"):
+        result = policy_loss(tokens, make_algorithm(name, {"kl_coefficient": 0.1}))
+        assert torch.isfinite(result.losses).all()
+
+
+def test_metrics_by_hand() -> None:
+    batch = {name: np.zeros((1, 2)) for name in FIELDS}
+    batch["mask"] = np.ones((1, 2), np.bool_)
+    batch["logprob"] = np.log([[0.5, 0.25]])
+    batch["behaviour"] = np.log([[0.25, 0.25]])
+    batch["entropy"] = np.array([[1.0, 2.0]])
+    algorithm = make_algorithm("grpo", {"kl_coefficient": 1.0})
+    result = policy_loss(flat(batch, algorithm), algorithm)
+    # KL(old || new): r - 1 - log r with r = 2 on one token and 1 on the other
+    assert result.sums["policy/approx_kl"] == pytest.approx(1 - np.log(2))
+    assert result.sums["policy/entropy"] == 3.0
+    # k3 to a reference of probability 1: e^-x + x - 1
+    expected = (2 + np.log(0.5) - 1) + (4 + np.log(0.25) - 1)
+    assert result.sums["policy/kl_reference"] == pytest.approx(expected)
+    assert result.minima["policy/ratio_min"] == pytest.approx(1.0)
+
+
+def test_k3_is_the_divergence_on_average() -> None:
+    sampler, other = np.array([0.7, 0.2, 0.1]), np.array([0.3, 0.3, 0.4])
+    exact = (sampler * np.log(sampler / other)).sum()
+    estimate = k3(torch.tensor(np.log(sampler)), torch.tensor(np.log(other))).numpy()
+    assert (sampler * estimate).sum() == pytest.approx(exact)
+    assert (estimate >= 0).all()
+
+
+def test_a_kl_term_without_reference_raises() -> None:
+    batch = {name: np.zeros((1, 1)) for name in FIELDS} | {"mask": np.ones((1, 1), np.bool_)}
+    algorithm = replace(make_algorithm("grpo", {}), kl_coefficient=0.1)
+    with pytest.raises(ValueError, match="no reference"):
+        policy_loss(flat(batch, algorithm, reference=False), algorithm)
+
+
+def test_no_trained_token_is_no_loss_and_no_metric() -> None:
+    batch = {name: np.zeros((1, 1)) for name in FIELDS} | {"mask": np.zeros((1, 1), np.bool_)}
+    for name in ("grpo", "gspo"):
+        result = policy_loss(flat(batch, make_algorithm(name, {})), make_algorithm(name, {}))
+        assert result.losses.shape == (0,)
+        assert result.maxima == {}

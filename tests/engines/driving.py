@@ -1,0 +1,53 @@
+"""Drives an engine in tests: with a deadline, and against a forward pass without a cache."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.engines.models_for_tests import reference_logprobs
+
+from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+
+PROMPT = [3, 70, 12, 5, 41, 200, 9, 8, 120, 33]
+
+
+def run(
+    model: Any,
+    tokenizer: Any,
+    body: Callable[[EmbeddedEngine], Awaitable[None]],
+    slots: int = 4,
+    max_tokens: int = 200,
+    deterministic: bool = True,
+) -> None:
+    """Run `body` against an engine, with a deadline: nothing may hang."""
+
+    async def main() -> None:
+        engine = EmbeddedEngine(
+            model, tokenizer, slots=slots, max_tokens=max_tokens, deterministic=deterministic
+        )
+        try:
+            await asyncio.wait_for(body(engine), 60)
+        finally:
+            await engine.stop()
+
+    asyncio.run(main())
+
+
+async def once(engine: EmbeddedEngine, prompt: list[int], sampling: Sampling) -> Completion:
+    """One request in a session of its own."""
+    engine.open("only")
+    try:
+        return await engine.generate(prompt, sampling, session="only")
+    finally:
+        engine.close("only")
+
+
+def assert_logprobs(
+    model: Any, prompt: list[int], completion: Completion, temperature: float = 1.0
+) -> None:
+    history = [*prompt, *completion.tokens]
+    expected = reference_logprobs(model, history, len(completion.tokens), temperature)
+    assert len(completion.tokens) > 0
+    assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)

@@ -1,0 +1,104 @@
+"""Tiny random models of several families, a byte-level tokenizer on disk, and reference numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoTokenizer,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+END = "<|end|>"
+PAIRS = ("</", "se", "ar", "ch", "search", "r>x", "ab")
+"""Merged tokens beside the 256 bytes, so that stop strings span tokens and end inside them."""
+WINDOW = 8
+VOCABULARY = 300
+ASCII = 94
+"""The first tokens of the tokenizer are printable characters."""
+FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"tie_word_embeddings": True}),
+    "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": WINDOW}),
+    "gemma2": (
+        Gemma2Config,
+        Gemma2ForCausalLM,
+        {
+            "sliding_window": WINDOW,
+            "final_logit_softcapping": 4.0,
+            "attn_logit_softcapping": 5.0,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "gemma3": (
+        Gemma3TextConfig,
+        Gemma3ForCausalLM,
+        {
+            "sliding_window": WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "tie_word_embeddings": False,
+        },
+    ),
+}
+
+
+def tiny_model(family: str, seed: int = 0, positions: int = 512) -> PreTrainedModel:
+    """A random float32 model with two layers, grouped-query attention and peaked logits."""
+    config_class, model_class, options = FAMILIES[family]
+    config = config_class(
+        vocab_size=VOCABULARY,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=positions,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+        **options,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: PreTrainedModel = model_class(config)
+    return model.eval()
+
+
+def tiny_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer: 256 bytes, the merges of PAIRS, one special token; through disk."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {character: index for index, character in enumerate(alphabet)}
+    for pair in PAIRS:
+        vocabulary[pair] = len(vocabulary)
+    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[("<", "/"), ("s", "e")]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END).save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def reference_logprobs(
+    model: PreTrainedModel, history: Sequence[int], sampled: int, temperature: float = 1.0
+) -> list[float]:
+    """Log-probabilities of the last `sampled` tokens, from one forward pass without a cache."""
+    ids = torch.tensor([list(history)])
+    with torch.no_grad():
+        logits = model(input_ids=ids, use_cache=False).logits[0].double() / temperature
+    logprobs = torch.log_softmax(logits, -1)
+    start = len(history) - sampled
+    return [float(logprobs[place - 1, history[place]]) for place in range(start, len(history))]

@@ -1,0 +1,248 @@
+"""What the engine computes: log-probabilities, caches, greedy text, weights, limits, stops."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+from tests.engines.driving import PROMPT, assert_logprobs, once, run
+from tests.engines.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
+
+from turnwise.engines.base import Sampling, StopReason
+from turnwise.engines.batches import PREFILL_TOKENS
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.errors import ConfigError
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logprobs_are_those_of_a_full_forward_pass(
+    tokenizer: Any, family: str, deterministic: bool
+) -> None:
+    model = tiny_model(family)
+
+    async def episode(engine: EmbeddedEngine, index: int) -> None:
+        history = list(range(3 + index, 13 + 3 * index))
+        for turn in range(3):
+            sampling = Sampling(max_tokens=6 + 3 * index, temperature=0.7, seed=10 * index + turn)
+            completion = await engine.generate(history, sampling, session=str(index))
+            assert_logprobs(model, history, completion, 0.7)
+            history += [*completion.tokens, *range(20, 22 + 4 * index)]
+        engine.close(str(index))
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(6):
+            engine.open(str(index))
+        await asyncio.gather(*(episode(engine, index) for index in range(6)))
+
+    run(model, tokenizer, body, deterministic=deterministic)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_text_is_that_of_generate(tokenizer: Any, family: str) -> None:
+    model = tiny_model(family, seed=1)
+    expected = model.generate(
+        torch.tensor([PROMPT]), max_new_tokens=30, do_sample=False, eos_token_id=263, pad_token_id=0
+    )[0, len(PROMPT) :].tolist()
+
+    async def body(engine: EmbeddedEngine) -> None:
+        completion = await once(engine, PROMPT, Sampling(max_tokens=30, temperature=0))
+        assert list(completion.tokens) == expected
+        assert_logprobs(model, PROMPT, completion)
+
+    assert len(set(expected)) > 5
+    run(model, tokenizer, body)
+
+
+def test_a_turn_computes_only_what_is_new(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        first = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+        assert engine.counters.computed == len(PROMPT) + 3
+        history = [*PROMPT, *first.tokens, 5, 6, 7, 8, 9]
+        second = await engine.generate(history, Sampling(max_tokens=4), session="s")
+        assert engine.counters.computed == len(PROMPT) + 3 + (1 + 5) + 3
+        assert_logprobs(model, history, second)
+
+    run(model, tokenizer, body)
+
+
+def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
+    model = tiny_model("gemma3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+        computed = engine.counters.computed
+        changed = [*PROMPT[:6], 77, 78, 79]
+        completion = await engine.generate(changed, Sampling(max_tokens=2), session="s")
+        assert engine.counters.computed == computed + 3 + 1
+        assert_logprobs(model, changed, completion)
+
+    run(model, tokenizer, body)
+
+
+def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
+    model = tiny_model("llama", positions=8192)
+    prompt = [(7 * place) % 250 for place in range(PREFILL_TOKENS + 90)]
+
+    async def body(engine: EmbeddedEngine) -> None:
+        completion = await once(engine, prompt, Sampling(max_tokens=3))
+        assert engine.counters.passes == 2 + 2
+        assert_logprobs(model, prompt, completion)
+
+    run(model, tokenizer, body, slots=1, max_tokens=5000)
+
+
+def test_a_seed_gives_the_same_tokens_among_neighbours(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+    alone: list[int] = []
+
+    async def by_itself(engine: EmbeddedEngine) -> None:
+        completion = await once(engine, PROMPT, Sampling(max_tokens=20, seed=5))
+        alone.extend(completion.tokens)
+
+    async def among_others(engine: EmbeddedEngine) -> None:
+        for index in range(7):
+            engine.open(str(index))
+        requests = [
+            engine.generate(
+                PROMPT if index == 4 else PROMPT[index:],
+                Sampling(max_tokens=20, seed=5 if index == 4 else 100 + index),
+                session=str(index),
+            )
+            for index in range(7)
+        ]
+        completions = await asyncio.gather(*requests)
+        assert list(completions[4].tokens) == alone
+        assert all(list(c.tokens) != alone for c in completions[:4] + completions[5:])
+
+    run(model, tokenizer, by_itself)
+    run(model, tokenizer, among_others, slots=7, deterministic=False)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_loaded_weights_replace_both_model_and_caches(tokenizer: Any, family: str) -> None:
+    model, other = tiny_model(family, seed=0), tiny_model(family, seed=9)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
+        assert first.version == 0
+        await engine.load(dict(other.state_dict()), 3)
+        history = [*PROMPT, *first.tokens, 4, 5]
+        second = await engine.generate(history, Sampling(max_tokens=5), session="s")
+        assert second.version == 3
+        assert_logprobs(other, history, second)
+
+    run(model, tokenizer, body)
+
+
+def test_an_empty_load_announces_weights_changed_in_place(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(0.8)
+        await engine.load({}, 1)
+        history = [*PROMPT, *first.tokens]
+        second = await engine.generate(history, Sampling(max_tokens=5), session="s")
+        assert second.version == 1
+        assert_logprobs(model, history, second)
+
+    run(model, tokenizer, body)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("model.norm.wieght", "did you mean 'model.norm.weight'"), ("lm_head.weight", "lm_head")],
+)
+def test_weights_that_do_not_fit_change_nothing(tokenizer: Any, name: str, message: str) -> None:
+    model = tiny_model("llama")
+    before = model.model.norm.weight.clone()
+
+    async def body(engine: EmbeddedEngine) -> None:
+        with pytest.raises(ConfigError, match=message):
+            await engine.load({"model.norm.weight": torch.zeros(48), name: torch.zeros(7)}, 1)
+        assert engine.version == 0
+
+    run(model, tokenizer, body)
+    assert torch.equal(model.model.norm.weight, before)
+
+
+def test_the_model_can_be_trained_between_requests(tokenizer: Any) -> None:
+    model = tiny_model("qwen3").train()
+    model.model.layers[0].eval()
+
+    async def body(engine: EmbeddedEngine) -> None:
+        await once(engine, PROMPT, Sampling(max_tokens=3))
+
+    run(model, tokenizer, body)
+    assert model.training
+    assert model.model.layers[1].training
+    assert not model.model.layers[0].training
+    model(input_ids=torch.tensor([PROMPT]), labels=torch.tensor([PROMPT])).loss.backward()
+    assert model.model.embed_tokens.weight.grad is not None
+
+
+def test_history_ends_at_the_context_limit(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        cut = await once(engine, PROMPT, Sampling(max_tokens=50))
+        assert (len(cut.tokens), cut.stop_reason) == (6, StopReason.CONTEXT)
+        none = await once(engine, PROMPT + PROMPT, Sampling(max_tokens=50))
+        assert (len(none.tokens), none.stop_reason) == (0, StopReason.CONTEXT)
+
+    run(tiny_model("qwen3"), tokenizer, body, max_tokens=16)
+    run(tiny_model("qwen3", positions=16), tokenizer, body, max_tokens=100)
+
+
+def test_sampling_stops_with_the_token_that_completes_a_string(tokenizer: Any) -> None:
+    model = tiny_model("llama")
+    with torch.no_grad():
+        model.lm_head.weight[:ASCII] *= 5
+        model.lm_head.weight[ASCII:] = 0
+
+    async def body(engine: EmbeddedEngine) -> None:
+        free = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2))
+        assert free.stop_reason == StopReason.MAX_TOKENS
+        stop = tokenizer.decode(list(free.tokens[9:12]))
+        assert len(stop) == 3
+        stopped = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2, stop=("</no>", stop)))
+        assert stopped.stop_reason == StopReason.STOP_STRING
+        assert list(stopped.tokens) == list(free.tokens[:12])
+        assert list(stopped.logprobs) == list(free.logprobs[:12])
+
+    run(model, tokenizer, body)
+
+
+def test_end_of_text_is_kept(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        ended = await once(engine, PROMPT, Sampling(max_tokens=30, seed=2))
+        assert ended.stop_reason == StopReason.END_OF_TEXT
+        assert ended.tokens[-1] in (251, 252)
+        assert not set(ended.tokens[:-1]) & {251, 252}
+
+    model.generation_config.eos_token_id = [251, 252]
+    with torch.no_grad():
+        model.model.embed_tokens.weight[251:253] *= 1.5
+    run(model, tokenizer, body)
+
+
+def test_requests_that_make_no_sense_are_refused(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        for prompt in ([], [VOCABULARY], [-1]):
+            with pytest.raises(ConfigError, match="prompt"):
+                await once(engine, prompt, Sampling(max_tokens=1))
+        with pytest.raises(ConfigError, match="temperature"):
+            await once(engine, PROMPT, Sampling(max_tokens=1, temperature=-1))
+        with pytest.raises(RuntimeError, match="not open"):
+            await engine.generate(PROMPT, Sampling(max_tokens=1), session="nobody")
+
+    run(tiny_model("qwen3"), tokenizer, body)

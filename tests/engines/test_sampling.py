@@ -1,0 +1,138 @@
+"""Sampling against NumPy in float64, and stop strings against decoding everything each time."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engines.models_for_tests import END
+
+from turnwise.engines.base import Sampling
+from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
+from turnwise.errors import ConfigError, InfrastructureError
+
+
+def probabilities(logits: torch.Tensor, temperature: float) -> np.ndarray:
+    scaled = logits.double().numpy() / temperature
+    exponents = np.exp(scaled - scaled.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
+
+
+def random_logits(rows: int, vocabulary: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, vocabulary, generator=generator) * 3
+
+
+def test_tokens_invert_the_cumulative_distribution() -> None:
+    logits = random_logits(200, 30, seed=0)
+    draws = uniforms(3, 200).tolist()
+    tokens, logprobs = sample(logits, [0.7] * 200, draws)
+    expected = probabilities(logits, 0.7)
+    for row, (token, logprob, draw) in enumerate(zip(tokens, logprobs, draws, strict=True)):
+        mass = expected[row].cumsum()
+        assert mass[token] - expected[row, token] - 1e-6 <= draw <= mass[token] + 1e-6
+        assert logprob == pytest.approx(np.log(expected[row, token]), abs=1e-5)
+
+
+def test_frequencies_are_the_probabilities() -> None:
+    logits = random_logits(1, 6, seed=1)
+    count = 20_000
+    tokens, _ = sample(logits.expand(count, 6), [1.0] * count, uniforms(9, count).tolist())
+    frequencies = np.bincount(tokens, minlength=6) / count
+    assert np.abs(frequencies - probabilities(logits, 1.0)[0]).max() < 0.015
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.5, 1 - 2.0**-53])
+def test_impossible_tokens_are_never_drawn(draw: float) -> None:
+    logits = torch.full((1, 40), -torch.inf)
+    logits[0, 10:30] = random_logits(1, 20, seed=2)
+    tokens, _ = sample(logits, [1.0], [draw])
+    assert 10 <= tokens[0] < 30
+
+
+def test_greedy_rows_take_the_best_at_temperature_one() -> None:
+    logits = random_logits(3, 50, seed=3)
+    alone, alone_logprobs = sample(logits, [0, 0, 0], [0.1, 0.2, 0.3])
+    mixed, mixed_logprobs = sample(logits, [0, 0.5, 0], [0.1, 0.2, 0.3])
+    expected = probabilities(logits, 1.0)
+    assert alone == logits.argmax(-1).tolist()
+    assert (mixed[0], mixed[2]) == (alone[0], alone[2])
+    assert alone_logprobs == pytest.approx(np.log(expected.max(-1)).tolist(), abs=1e-5)
+    assert mixed_logprobs[1] == pytest.approx(
+        np.log(probabilities(logits, 0.5)[1, mixed[1]]), abs=1e-5
+    )
+
+
+def test_logits_that_are_not_numbers_are_an_error() -> None:
+    with pytest.raises(InfrastructureError, match="diverged"):
+        sample(torch.full((2, 5), torch.nan), [1.0, 1.0], [0.5, 0.5])
+
+
+def test_uniforms_depend_on_the_seed_alone() -> None:
+    assert uniforms(5, 8).tolist() == uniforms(5, 20)[:8].tolist()
+    assert uniforms(5, 8).tolist() != uniforms(6, 8).tolist()
+    assert uniforms(-1, 2).min() >= 0
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(max_tokens=0),
+        Sampling(max_tokens=1, temperature=-0.1),
+        Sampling(max_tokens=1, temperature=float("nan")),
+        Sampling(max_tokens=1, stop=("",)),
+    ],
+)
+def test_senseless_sampling_is_refused(sampling: Sampling) -> None:
+    with pytest.raises(ConfigError):
+        check_sampling(sampling)
+
+
+def stops_at(tokenizer: Any, tokens: list[int], stop: tuple[str, ...]) -> int | None:
+    """The index that a matcher stops at."""
+    matcher = StopMatcher(stop, TokenTexts(tokenizer))
+    return next((index for index, token in enumerate(tokens) if matcher.feed(token)), None)
+
+
+def first_with(tokenizer: Any, tokens: list[int], stop: tuple[str, ...]) -> int | None:
+    """The same, by decoding the whole completion after each token."""
+    for index in range(len(tokens)):
+        text = tokenizer.decode(tokens[: index + 1], skip_special_tokens=False)
+        if any(one in text for one in stop):
+            return index
+    return None
+
+
+def ids(tokenizer: Any, *pieces: str) -> list[int]:
+    known = tokenizer.get_vocab()
+    return [known[piece] for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "stop", "index"),
+    [
+        (("</", "search", ">", "a"), ("</search>",), 2),
+        (("</", "se", "ar", "ch", "r>x"), ("</search>", "chr>"), 4),
+        (("a", END, "b"), (END,), 1),
+        (("a", "b", "a", "b"), ("ba",), 2),
+        (("a", "a", "b"), ("</search>",), None),
+        (("Ã", "©", "a"), ("é",), 1),
+        (("â", "Ĥ", "¬", "r>x"), ("€r",), 3),
+    ],
+)
+def test_stop_strings(
+    tokenizer: Any, pieces: tuple[str, ...], stop: tuple[str, ...], index: int | None
+) -> None:
+    assert stops_at(tokenizer, ids(tokenizer, *pieces), stop) == index
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_stop_strings_agree_with_decoding_everything(tokenizer: Any, data: st.DataObject) -> None:
+    alphabet = ids(tokenizer, "a", "b", "ab", "</", "r>x", "Ã", "©", "â", "Ĥ", "¬", END)
+    tokens = data.draw(st.lists(st.sampled_from(alphabet), max_size=12))
+    stop = data.draw(st.lists(st.text("ab</r>xé€", min_size=1, max_size=4), max_size=3))
+    expected = first_with(tokenizer, tokens, tuple(stop))
+    assert stops_at(tokenizer, tokens, tuple(stop)) == expected

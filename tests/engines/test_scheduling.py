@@ -1,0 +1,286 @@
+"""When the engine computes what: lockstep, slots, cancellation, failure, stopping, loading."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+import torch
+from tests.engines.driving import PROMPT, assert_logprobs, once, run
+from tests.engines.models_for_tests import tiny_model
+from transformers import Qwen3ForCausalLM
+
+from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.errors import ConfigError, InfrastructureError
+
+Record = dict[str, list[tuple[list[int], list[float]]]]
+
+
+class BrokenModel(Qwen3ForCausalLM):  # type: ignore[misc]
+    """A model with a bug."""
+
+    def forward(self, input_ids: Any = None, position_ids: Any = None, **kwargs: Any) -> Any:
+        raise ArithmeticError("a bug in the model")
+
+
+async def play(
+    engine: EmbeddedEngine, sessions: int, seed: int, turns: int = 4, record: Record | None = None
+) -> None:
+    """Episodes of several turns, with tools that take random times."""
+    clock = random.Random(seed)
+
+    async def episode(name: str, index: int) -> None:
+        history = PROMPT[: 3 + index % 6]
+        for turn in range(turns - index % 2):
+            await asyncio.sleep(clock.choice([0, 0, 0.001, 0.004]))
+            sampling = Sampling(max_tokens=4 + (5 * index + turn) % 9, seed=100 * index + turn)
+            completion = await engine.generate(history, sampling, session=name)
+            if record is not None:
+                record[name].append((list(completion.tokens), list(completion.logprobs)))
+            history = [*history, *completion.tokens, *range(2, 4 + index)]
+        await asyncio.sleep(clock.choice([0, 0.003]))
+        engine.close(name)
+
+    names = [f"{index:02}" for index in range(sessions)]
+    for name in names:
+        engine.open(name)
+        if record is not None:
+            record[name] = []
+    await asyncio.gather(*(episode(name, index) for index, name in enumerate(names)))
+
+
+@pytest.mark.parametrize("slots", [10, 3])
+def test_lockstep_is_bit_identical_whatever_tools_take(tokenizer: Any, slots: int) -> None:
+    model = tiny_model("qwen3")
+    records: list[Record] = [{}, {}, {}]
+    passes = set()
+
+    def play_once(seed: int, record: Record) -> None:
+        async def body(engine: EmbeddedEngine) -> None:
+            await play(engine, 10, seed, record=record)
+            passes.add(engine.counters.passes)
+
+        run(model, tokenizer, body, slots=slots)
+
+    for seed, record in enumerate(records):
+        play_once(seed, record)
+    assert records[0] == records[1] == records[2]
+    assert len(passes) == 1
+    assert all(len(turns) >= 3 for turns in records[0].values())
+
+
+def test_with_fewer_slots_than_sessions_all_complete(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        record: Record = {}
+        await play(engine, 9, seed=0, record=record)
+        assert [len(turns) for turns in record.values()] == [4, 3, 4, 3, 4, 3, 4, 3, 4]
+        assert engine.evictions > 0
+
+    run(tiny_model("gemma2"), tokenizer, body, slots=2, deterministic=False)
+
+
+def test_an_idle_session_gives_up_its_row_and_comes_back(tokenizer: Any) -> None:
+    model = tiny_model("mistral")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("idle")
+        first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="idle")
+        assert_logprobs(model, PROMPT[:4], await once(engine, PROMPT[:4], Sampling(max_tokens=30)))
+        assert engine.evictions == 1
+        history = [*PROMPT, *first.tokens, 9]
+        again = await engine.generate(history, Sampling(max_tokens=5), session="idle")
+        assert_logprobs(model, history, again)
+
+    run(model, tokenizer, body, slots=1, deterministic=False)
+
+
+def test_the_session_idle_for_longest_gives_up_its_row(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        async def turn(name: str) -> int:
+            """Tokens computed for two sampled ones after a prompt that may be cached."""
+            before = engine.counters.computed
+            await engine.generate(PROMPT, Sampling(max_tokens=2), session=name)
+            return engine.counters.computed - before
+
+        for name in "abc":
+            engine.open(name)
+        whole, cached = len(PROMPT) + 1, 2
+        assert [await turn(name) for name in "abac"] == [whole, whole, cached, whole]
+        assert [await turn(name) for name in "ab"] == [cached, whole]
+
+    run(tiny_model("qwen3"), tokenizer, body, slots=2, deterministic=False)
+
+
+def test_rows_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
+    """Short and long requests interleave, so that running rows are moved together."""
+    model = tiny_model("llama")
+
+    async def turn(engine: EmbeddedEngine, index: int, budget: int) -> Completion:
+        prompt = [index, *PROMPT]
+        sampling = Sampling(max_tokens=budget, seed=index)
+        completion = await engine.generate(prompt, sampling, session=str(index))
+        assert_logprobs(model, prompt, completion)
+        return completion
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(8):
+            engine.open(str(index))
+        budgets = [2, 3, 2, 40, 2, 3, 40, 40]
+        turns = [turn(engine, index, budget) for index, budget in enumerate(budgets)]
+        completions = await asyncio.gather(*turns)
+        computed = engine.counters.computed
+        history = [0, *PROMPT, *completions[0].tokens, 9]
+        again = await engine.generate(history, Sampling(max_tokens=5), session="0")
+        assert_logprobs(model, history, again)
+        assert engine.counters.computed == computed + 2 + 4
+
+    run(model, tokenizer, body, slots=8, deterministic=False)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_closing_a_session_cancels_its_request(tokenizer: Any, deterministic: bool) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        for name in ("long", "short"):
+            engine.open(name)
+        endless = asyncio.create_task(
+            engine.generate(PROMPT, Sampling(max_tokens=400), session="long")
+        )
+        short = asyncio.create_task(
+            engine.generate(PROMPT, Sampling(max_tokens=5), session="short")
+        )
+        await short
+        engine.close("short")
+        engine.close("long")
+        engine.close("long")
+        with pytest.raises(asyncio.CancelledError):
+            await endless
+        await asyncio.gather(play(engine, 3, seed=0))
+
+    run(tiny_model("qwen3"), tokenizer, body, 2, max_tokens=500, deterministic=deterministic)
+
+
+def test_a_cancelled_request_leaves_its_session_usable(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(
+                engine.generate(PROMPT, Sampling(max_tokens=490), session="s"), 0.03
+            )
+        sampled = engine.counters.sampled
+        completion = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+        assert_logprobs(model, PROMPT, completion)
+        assert 0 < sampled < 400
+
+    run(model, tokenizer, body, max_tokens=500, deterministic=False)
+
+
+def test_one_request_at_a_time_in_a_session(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        with pytest.raises(RuntimeError, match="open already"):
+            engine.open("s")
+        task = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=5), session="s"))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="under way"):
+            await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
+        assert len((await task).tokens) == 5
+
+    run(tiny_model("qwen3"), tokenizer, body)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_bug_in_the_model_reaches_every_request(tokenizer: Any, deterministic: bool) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(3):
+            engine.open(str(index))
+        requests = [
+            engine.generate(PROMPT, Sampling(max_tokens=5), session=str(i)) for i in range(3)
+        ]
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        assert [type(result) for result in results] == [ArithmeticError] * 3
+
+    model = BrokenModel(tiny_model("qwen3").config)
+    run(model, tokenizer, body, slots=2, deterministic=deterministic)
+
+
+def test_diverged_weights_are_an_infrastructure_error(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        good = {name: weight.clone() for name, weight in model.state_dict().items()}
+        await engine.load({"model.norm.weight": torch.full((48,), torch.nan)}, 1)
+        with pytest.raises(InfrastructureError, match="diverged"):
+            await once(engine, PROMPT, Sampling(max_tokens=2))
+        await engine.load(good, 2)
+        completion = await once(engine, PROMPT, Sampling(max_tokens=2))
+        assert completion.version == 2
+        assert_logprobs(model, PROMPT, completion)
+
+    run(model, tokenizer, body)
+
+
+def test_stopping_fails_requests_that_wait(tokenizer: Any) -> None:
+    async def body(engine: EmbeddedEngine) -> None:
+        for name in ("here", "absent"):
+            engine.open(name)
+        request = asyncio.create_task(
+            engine.generate(PROMPT, Sampling(max_tokens=5), session="here")
+        )
+        done, _ = await asyncio.wait({request}, timeout=0.05)
+        assert not done
+        assert engine.counters.passes == 0
+        await engine.stop()
+        await engine.stop()
+        with pytest.raises(InfrastructureError, match="stopped"):
+            await request
+        with pytest.raises(InfrastructureError, match="stopped"):
+            await engine.generate(PROMPT, Sampling(max_tokens=5), session="absent")
+
+    run(tiny_model("qwen3"), tokenizer, body)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_load_waits_for_running_requests(tokenizer: Any, deterministic: bool) -> None:
+    """A completion has one version: the weights do not change in the middle of it."""
+    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
+    old = tiny_model("llama")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        request = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=40), session="s"))
+        while engine.counters.sampled == 0:
+            await asyncio.sleep(0)
+        engine.open("late")
+        load = asyncio.create_task(engine.load(dict(other.state_dict()), 1))
+        await asyncio.sleep(0)
+        late = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=4), session="late"))
+        before = await request
+        engine.close("s")
+        await load
+        assert (before.version, (await late).version) == (0, 1)
+        assert_logprobs(old, PROMPT, before)
+        assert_logprobs(other, PROMPT, await late)
+
+    run(model, tokenizer, body, deterministic=deterministic)
+
+
+def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+    engine = EmbeddedEngine(model, tokenizer, slots=2, max_tokens=60, deterministic=True)
+    for turn in range(2):
+        completion = asyncio.run(once(engine, PROMPT, Sampling(max_tokens=3, seed=turn)))
+        assert_logprobs(model, PROMPT, completion)
+    asyncio.run(engine.stop())
+
+
+def test_impossible_engines_are_refused(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+    for slots, max_tokens in ((0, 10), (1, 1)):
+        with pytest.raises(ConfigError):
+            EmbeddedEngine(model, tokenizer, slots=slots, max_tokens=max_tokens, deterministic=True)
+    model.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(ConfigError, match="sdpa"):
+        EmbeddedEngine(model, tokenizer, slots=1, max_tokens=10, deterministic=True)

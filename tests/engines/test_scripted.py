@@ -1,0 +1,54 @@
+"""The scripted engine replays, cuts at the budget, and claims no log-probabilities."""
+
+import asyncio
+import math
+
+import pytest
+
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.errors import NotSupportedError
+
+
+def play(engine: ScriptedEngine, prompt: list[int], budget: int) -> Completion:
+    return asyncio.run(engine.generate(prompt, Sampling(max_tokens=budget), session="s"))
+
+
+def echoing() -> ScriptedEngine:
+    engine = ScriptedEngine(lambda session, prompt: [len(session), *prompt])
+    engine.open("s")
+    return engine
+
+
+def test_it_says_what_the_policy_says() -> None:
+    completion = play(echoing(), [7, 8], 3)
+    assert list(completion.tokens) == [1, 7, 8]
+    assert completion.stop_reason == StopReason.END_OF_TEXT
+    assert completion.version == 0
+
+
+def test_log_probabilities_are_not_numbers() -> None:
+    completion = play(echoing(), [7, 8], 3)
+    assert len(completion.logprobs) == 3
+    assert all(math.isnan(value) for value in completion.logprobs)
+
+
+def test_a_script_longer_than_the_budget_is_cut() -> None:
+    completion = play(echoing(), [7, 8], 2)
+    assert list(completion.tokens) == [1, 7]
+    assert completion.stop_reason == StopReason.MAX_TOKENS
+
+
+def test_sessions_are_opened_once_and_closed_as_often_as_one_likes() -> None:
+    engine = echoing()
+    with pytest.raises(RuntimeError, match="open already"):
+        engine.open("s")
+    engine.close("s")
+    engine.close("s")
+    with pytest.raises(RuntimeError, match="not open"):
+        play(engine, [1], 1)
+
+
+def test_it_has_no_weights() -> None:
+    with pytest.raises(NotSupportedError):
+        asyncio.run(echoing().load({}, 1))

@@ -1,0 +1,83 @@
+"""What tests share: a tokenizer of bytes, a toy environment, and an engine that fails on demand."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.errors import ToolError
+from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+
+CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a byte, and the tags of `tiny` as special tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(SPECIAL_TOKENS)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
+
+
+def small_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3ForCausalLM:
+    """A random Qwen3 of 20,000 parameters."""
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=512,
+        tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def save_small_model(folder: Path) -> Path:
+    """A random model with its tokenizer on disk."""
+    tokenizer = byte_tokenizer()
+    small_model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class Capitals(Environment):
+    """Four countries, one tool; the smallest environment there can be."""
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return EnvironmentSpec("capitals", "1", "0" * 64)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        chosen = sorted(CAPITALS)[:2] if split == "train" else sorted(CAPITALS)[2:]
+        return [
+            Task(land, f"Capital of {land}?", {"answers": [CAPITALS[land]]}, info={"hops": "one"})
+            for land in chosen
+        ]
+
+    @tool
+    def lookup(self, country: str) -> str:
+        """Look a country up."""
+        if country not in CAPITALS:
+            raise ToolError(f"no country {country!r}")
+        return f"The capital is {CAPITALS[country]}."
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        right = trajectory.answer in trajectory.task.secret["answers"]
+        return Verdict(float(right), right, {"exact_match": float(right)}, f"{trajectory.answer}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        call = ToolCall("lookup", {"country": task.id})
+        return [Action("", calls=(call,)), Action("", answer=task.secret["answers"][0])]

@@ -1,0 +1,159 @@
+"""Masks, denominators and the shift by one."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.algorithms import make_algorithm
+from turnwise.learning.batch import (
+    Example,
+    assign_advantages,
+    collate,
+    loss_mask,
+    pack,
+    policy_examples,
+    supervised_example,
+    weigh,
+)
+from turnwise.types import (
+    Group,
+    Outcome,
+    Segment,
+    Source,
+    Task,
+    Tokens,
+    Trajectory,
+    Verdict,
+)
+
+CPU = torch.device("cpu")
+GRPO = make_algorithm("grpo", {})
+
+
+def worked_example() -> Tokens:
+    """P0 P1 A0 A1 T0 A2 E0 E1: the example of `Tokens`, with an environment's last word."""
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment([10, 11], Source.USER)], 0)
+    tokens.extend_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
+    tokens.extend_segments([Segment([30], Source.TOOL)], 0)
+    tokens.extend_sampled([22], [-0.3], version=8, turn=1)
+    tokens.extend_segments([Segment([40, 41], Source.ENVIRONMENT)], 1)
+    return tokens
+
+
+def test_the_mask_comes_from_provenance() -> None:
+    tokens = worked_example()
+    assert loss_mask(tokens, True).astype(int).tolist() == [0, 0, 1, 1, 0, 1, 0, 0]
+    assert loss_mask(tokens, False).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_position_t_predicts_token_t_plus_one() -> None:
+    example = weigh([supervised_example(worked_example(), "x")], "token_mean", 1.0)[0]
+    batch = collate([example], CPU)
+    # What follows the last trained token is cut off, and the last token predicts nothing.
+    assert batch.inputs.tolist() == [[10, 11, 20, 21, 30]]
+    assert batch.selected.int().tolist() == [[0, 1, 1, 0, 1]]
+    assert batch.targets.tolist() == [20, 21, 22]
+    assert batch.behaviour_logprob.tolist() == pytest.approx([-0.1, -2.0, -0.3])
+    assert batch.weight.tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
+    short = Tokens.empty()
+    short.extend_segments([Segment([12], Source.USER)], 0)
+    short.extend_sampled([23], [-1.0], version=0, turn=0)
+    examples = [supervised_example(t, str(i)) for i, t in enumerate((worked_example(), short))]
+    batch = collate(examples, CPU)
+    assert batch.inputs.tolist() == [[10, 11, 20, 21, 30], [12, 0, 0, 0, 0]]
+    assert batch.targets.tolist() == [20, 21, 22, 23]
+    assert batch.sequence.tolist() == [0, 0, 0, 1]
+    assert batch.targets.tolist() == batch.targets[torch.arange(4)].tolist()
+    assert int(batch.selected.sum()) == len(batch.targets)
+
+
+def test_a_sampled_first_token_has_nothing_to_predict_it() -> None:
+    tokens = Tokens.empty()
+    tokens.extend_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
+    example = supervised_example(tokens, "x")
+    assert example.trained.tolist() == [False, True]
+
+
+def test_a_record_without_sampled_tokens_is_empty() -> None:
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment([1, 2], Source.USER)], 0)
+    example = supervised_example(tokens, "x")
+    assert len(example.ids) == 0
+    assert list(pack([example], 64)) == []
+
+
+def plain(length: int) -> Example:
+    trained = np.ones(length, np.bool_)
+    trained[0] = False
+    values = np.zeros(length, np.float32)
+    return Example("x", np.arange(length), trained, trained, values, values)
+
+
+@given(lengths=st.lists(st.integers(2, 90), max_size=30), budget=st.integers(10, 200))
+def test_packing_keeps_everything_within_the_budget(lengths: list[int], budget: int) -> None:
+    packed = list(pack([plain(length) for length in lengths], budget))
+    assert sorted(len(e.ids) for members in packed for e in members) == sorted(lengths)
+    for members in packed:
+        padded = len(members) * (max(len(e.ids) for e in members) - 1)
+        assert padded <= budget or len(members) == 1
+
+
+def test_ungraded_members_are_in_no_baseline_and_no_batch(
+    make_groups: Callable[..., list[Group]],
+) -> None:
+    with_ungraded = make_groups([[1.0, None, 0.0, None]])
+    assign_advantages(with_ungraded, GRPO)
+    members = with_ungraded[0].trajectories
+    assert members[1].advantage is None
+    # mean 0.5, std (n-1) 0.7071: the two graded ones alone
+    assert members[0].advantage is not None
+    assert members[0].advantage.max() == pytest.approx(math.sqrt(0.5), rel=1e-5)
+    examples = policy_examples(with_ungraded, GRPO, mask_observations=True)
+    assert [e.name for e in examples] == ["g0 episode 0", "g0 episode 2"]
+    assert sum(e.weight * e.trained.sum() for e in examples) == pytest.approx(1.0)
+
+
+def test_a_trajectory_without_advantage_is_a_bug(make_groups: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="g0 episode 0: no advantage"):
+        policy_examples(make_groups([[1.0, 0.0]]), GRPO, mask_observations=True)
+
+
+def test_a_reward_that_is_no_number_names_the_group(make_groups: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="group g1: reward 0"):
+        assign_advantages(make_groups([[1.0, 0.0], [math.nan, 0.0]]), GRPO)
+
+
+def test_all_equal_groups_stay_in_denominators_unless_filtered(
+    make_groups: Callable[..., list[Group]],
+) -> None:
+    groups = make_groups([[1.0, 0.0], [1.0, 1.0]])
+    assign_advantages(groups, GRPO)
+    kept = policy_examples(groups, GRPO, mask_observations=True)
+    dapo = make_algorithm("dapo", {})
+    filtered = policy_examples(groups, dapo, mask_observations=True)
+    assert len(kept) == 4
+    assert len(filtered) == 2
+    assert kept[0].weight * kept[0].trained.sum() == pytest.approx(1 / 4)
+    assert filtered[0].weight == pytest.approx(1 / sum(e.trained.sum() for e in filtered))
+
+
+def test_unmasked_observations_get_the_advantage_of_the_action_before_them() -> None:
+    tokens = worked_example()
+    member = Trajectory(Task("t", "q"), "g", 0, 0, tokens)
+    member.advantage = np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)
+    group = Group("g", [member])
+
+    member.outcome, member.verdict = Outcome.SUCCESS, Verdict(1.0, True)
+    (example,) = policy_examples([group], GRPO, mask_observations=False)
+    assert example.advantage.tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
+    assert np.isnan(example.behaviour_logprob[example.trained & ~example.sampled]).all()

@@ -1,0 +1,131 @@
+"""A whole update on each family of models and each way to train it, from a checkpoint on disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.learning import checkpoint
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.types import Group
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
+"""peft asks transformers by an old name."""
+GRPO = make_algorithm("grpo", {})
+
+
+def update(model: Any, make_groups: MakeGroups, **options: Any) -> tuple[PolicyLearner, Any]:
+    algorithm = options.pop("algorithm", GRPO)
+    learner = PolicyLearner(model, None, LearningConfig(**options), algorithm)
+    groups = make_groups([[1.0, 0.0, 0.5], [0.0, 1.0]])
+    assign_advantages(groups, algorithm)
+    return learner, learner.update(groups)
+
+
+def gradient_norm(report: UpdateReport) -> float:
+    assert report.problems == []
+    assert report.metrics["policy/updates"] == 1
+    return report.metrics["policy/gradient_norm"]
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_every_family_trains(
+    load_model: LoadModel, make_groups: MakeGroups, family: str, autocast: bool
+) -> None:
+    model = load_model(family)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    _, report = update(model, make_groups, autocast=autocast)
+    assert gradient_norm(report) > 0
+    still = [name for name, p in model.named_parameters() if torch.equal(p, before[name])]
+    assert still == []
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_autocast_measures_nearly_the_same_policy(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    exact = update(load_model(), make_groups)[1].metrics
+    rounded = update(load_model(), make_groups, autocast=True)[1].metrics
+    for name in ("policy/entropy", "policy/approx_kl", "policy/logprob_gap"):
+        assert exact[name] != rounded[name]
+        assert rounded[name] == pytest.approx(exact[name], rel=0.03)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma2"])
+def test_gradient_checkpointing_recomputes_and_changes_nothing(
+    load_model: LoadModel, make_groups: MakeGroups, family: str
+) -> None:
+    model = load_model(family)
+    model.activation_checkpointing_enable()
+    calls = []
+    model.get_decoder().layers[0].input_layernorm.register_forward_hook(lambda *_: calls.append(1))
+    learner, report = update(model, make_groups)
+    plain = update(load_model(family), make_groups)[1]
+    assert gradient_norm(report) == pytest.approx(gradient_norm(plain), rel=1e-5)
+    # check_supported runs the layer twice, the update's one micro-batch forward and again backward
+    assert len(calls) == 4
+    assert not any(m.training for m in learner.model.modules() if not list(m.children()))
+
+
+@PEFT_WARNS
+@pytest.mark.parametrize("recompute", [False, True])
+def test_lora_trains_its_adapters_alone(
+    load_model: LoadModel, make_groups: MakeGroups, recompute: bool
+) -> None:
+    model = load_model()
+    if recompute:
+        model.activation_checkpointing_enable()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        wrapped = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))
+    before = {name: p.detach().clone() for name, p in wrapped.named_parameters()}
+    algorithm = make_algorithm("grpo", {"kl_coefficient": 0.1})
+    learner, report = update(wrapped, make_groups, algorithm=algorithm, learning_rate=1e-2)
+    assert gradient_norm(report) > 0
+    # Without adapters the model is its own reference, and adapters start as nothing.
+    assert report.metrics["policy/kl_reference"] == pytest.approx(0, abs=1e-6)
+    changed = {n for n, p in wrapped.named_parameters() if not torch.equal(p, before[n])}
+    assert changed
+    assert all("lora_B" in name for name in changed)
+    groups = make_groups([[1.0, 0.0]])
+    assign_advantages(groups, algorithm)
+    assert learner.update(groups).metrics["policy/kl_reference"] > 1e-5
+
+
+@PEFT_WARNS
+def test_a_lora_checkpoint_loads_like_any_model(
+    load_model: LoadModel, make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
+) -> None:
+    wrapped = get_peft_model(load_model(), LoraConfig(r=2, target_modules="all-linear"))
+    learner, _ = update(wrapped, make_groups, learning_rate=1e-2)
+    folder = checkpoint.save(tmp_path, 1, wrapped, tokenizer, {}, learner.state())
+    assert (folder / "adapter_model.safetensors").is_file()
+    assert checkpoint.load(folder).learner["updates"] == 1
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    ids = torch.arange(10)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(ids).logits, wrapped(ids).logits)
+        assert (loaded(ids).logits - load_model()(ids).logits).abs().max() > 1e-3
+
+
+def test_dropout_is_off(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    model = load_model("llama", attention_dropout=0.5).train()
+    plain = update(load_model("llama"), make_groups)[1]
+    assert gradient_norm(update(model, make_groups)[1]) == gradient_norm(plain)
+
+
+def test_bfloat16_weights_train(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    model = load_model(dtype=torch.bfloat16)
+    _, report = update(model, make_groups, learning_rate=1e-2)
+    assert gradient_norm(report) > 0
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}

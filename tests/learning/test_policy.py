@@ -1,0 +1,208 @@
+"""The policy update: metrics, skipped updates, exact resumption, the reference model."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.policy import PolicyLearner
+from turnwise.types import Group
+
+GRPO = make_algorithm("grpo", {})
+EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
+GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
+REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+
+
+def learner(
+    load_model: LoadModel, algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any
+) -> PolicyLearner:
+    reference = load_model(family) if algorithm.kl_coefficient else None
+    config = LearningConfig(**{"learning_rate": 1e-2, **options})
+    return PolicyLearner(load_model(family), reference, config, algorithm)
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
+
+
+@pytest.mark.parametrize("rewards", [[[1.0]], [[0.3, 0.3]], [[None, None]], [[1.0, None]], []])
+def test_nothing_to_learn_makes_no_update(
+    load_model: LoadModel, make_groups: MakeGroups, rewards: list[list[float | None]]
+) -> None:
+    trained = learner(load_model, weight_decay=0.1)
+    before = weights(trained.model)
+    groups = make_groups(rewards)
+    assign_advantages(groups, GRPO)
+    report = trained.update(groups)
+    assert report.metrics["policy/updates"] == 0
+    assert report.metrics["policy/trained_tokens"] == 0
+    assert trained.optimizer.updates == 0
+    assert torch.equal(before, weights(trained.model))
+
+
+def test_updates_raise_the_probability_of_what_was_rewarded(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model, learning_rate=3e-3)
+    groups = make_groups([[1.0, 0.0]])
+    assign_advantages(groups, GRPO)
+    examples = policy_examples(groups, GRPO, True)
+    losses = []
+    for _ in range(4):
+        tally, _ = trained._update_once(examples, measure_gap=False)
+        losses.append(tally.loss)
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0] - 0.01
+
+
+def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    """Behaviour log-probabilities set to the trainer's own: no gap, ratios 1, no clipping."""
+    trained = learner(load_model, EVERYTHING)
+    groups = make_groups(REWARDS)
+    for group in groups:
+        for member in group.trajectories:
+            ids = torch.tensor(member.tokens.ids)[None]
+            with torch.no_grad():
+                logits = trained.model(input_ids=ids).logits[0]
+            own = torch.log_softmax(logits, -1)[:-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
+            mask = member.tokens.mask
+            member.tokens.logprob[mask] = own[mask[1:]]
+    assign_advantages(groups, EVERYTHING)
+    report = trained.update(groups)
+    assert report.problems == []
+    metrics = report.metrics
+    assert metrics["policy/logprob_gap"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/kl_reference"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/clip_fraction"] == 0
+    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
+    assert metrics["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
+    assert 0 < metrics["policy/entropy"] < np.log(50)
+    assert metrics["policy/gradient_norm"] > 0
+    expected = sum(m.tokens.mask.sum() for g in groups for m in g.trajectories)
+    assert metrics["policy/trained_tokens"] == expected
+
+
+def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    once, twice = (learner(load_model, updates_per_step=count) for count in (1, 2))
+    groups = make_groups([[1.0, 0.0]])
+    assign_advantages(groups, GRPO)
+    report = once.update(groups)
+    again = twice.update([*groups, *groups])
+    assert report.metrics["policy/logprob_gap"] > 0.1
+    assert again.metrics["policy/logprob_gap"] == report.metrics["policy/logprob_gap"]
+    assert again.metrics["policy/updates"] == 2
+    assert again.metrics["policy/approx_kl"] != report.metrics["policy/approx_kl"]
+
+
+def test_a_loss_that_is_not_finite_is_skipped_and_named(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """The engine gave no log-probability for one sampled token."""
+    groups = make_groups(REWARDS)
+    broken = groups[1].trajectories[1].tokens
+    broken.logprob[np.flatnonzero(broken.mask)[1]] = np.nan
+    assign_advantages(groups, GRPO)
+    trained = learner(load_model, updates_per_step=3, tokens_per_micro_batch=64)
+    report = trained.update(groups)
+    assert report.metrics["policy/skipped_updates"] == 1
+    assert report.metrics["policy/updates"] == 2
+    assert report.problems == ["the loss is not finite in g1 episode 1"]
+    assert all(np.isfinite(value) for value in report.metrics.values())
+
+
+def test_a_skipped_update_leaves_weights_and_optimizer_untouched(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model)
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, GRPO)
+    trained.update(groups)
+    before, state = weights(trained.model), copy.deepcopy(trained.state())
+    broken = groups[0].trajectories[0].tokens
+    broken.logprob[broken.mask] = np.inf
+    report = trained.update(groups)
+    assert report.metrics["policy/updates"] == 0
+    assert torch.equal(before, weights(trained.model))
+    torch.testing.assert_close(trained.state(), state, rtol=0, atol=0)
+    assert all(p.grad is None for p in trained.model.parameters())
+
+
+def test_a_gradient_that_is_not_finite_is_skipped(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model)
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, GRPO)
+    first = trained.optimizer.parameters[0]
+    first.register_hook(lambda gradient: gradient * torch.inf)
+    before = weights(trained.model)
+    report = trained.update(groups)
+    assert report.metrics["policy/skipped_updates"] == 1
+    assert "gradient's norm" in report.problems[0]
+    assert torch.equal(before, weights(trained.model))
+
+
+def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    steps = [make_groups(REWARDS, seed=seed) for seed in range(4)]
+    for groups in steps:
+        assign_advantages(groups, GRPO)
+    through = learner(load_model, warmup_steps=5)
+    for groups in steps:
+        through.update(groups)
+    first, second = (learner(load_model, warmup_steps=5) for _ in range(2))
+    for groups in steps[:2]:
+        first.update(groups)
+    second.model.load_state_dict(first.model.state_dict())
+    second.load_state(copy.deepcopy(first.state()))
+    for groups in steps[2:]:
+        second.update(groups)
+    assert torch.equal(weights(through.model), weights(second.model))
+    torch.testing.assert_close(through.state(), second.state(), rtol=0, atol=0)
+
+
+def test_unmasked_observations_are_scored_by_the_current_policy(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model, mask_observations=False, tokens_per_micro_batch=64)
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, GRPO)
+    report = trained.update(groups)
+    assert report.problems == []
+    masked = learner(load_model).update(groups)
+    assert report.metrics["policy/trained_tokens"] > masked.metrics["policy/trained_tokens"]
+    assert report.metrics["policy/logprob_gap"] == pytest.approx(
+        masked.metrics["policy/logprob_gap"], rel=1e-5
+    )
+
+
+def test_reference_and_coefficient_go_together(load_model: LoadModel) -> None:
+    with pytest.raises(ConfigError, match="needs a reference"):
+        PolicyLearner(load_model(), None, LearningConfig(), EVERYTHING)
+    with pytest.raises(ConfigError, match="kl_coefficient is 0"):
+        PolicyLearner(load_model(), load_model(), LearningConfig(), GRPO)
+
+
+def test_the_reference_stays_where_it_is(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    trained = learner(load_model, EVERYTHING)
+    assert trained.reference is not None
+    before = weights(trained.reference)
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, EVERYTHING)
+    trained.update(groups)
+    second = trained.update(groups)
+    assert torch.equal(before, weights(trained.reference))
+    assert second.metrics["policy/kl_reference"] > 1e-4

@@ -1,0 +1,149 @@
+"""The gradient of a policy update: what must not move it."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.policy import PolicyLearner
+from turnwise.types import Group, Segment, Source
+
+GRPO = make_algorithm("grpo", {})
+EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
+GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
+REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+
+
+def learner(
+    load_model: LoadModel, algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any
+) -> PolicyLearner:
+    reference = load_model(family) if algorithm.kl_coefficient else None
+    config = LearningConfig(**{"learning_rate": 1e-2, **options})
+    return PolicyLearner(load_model(family), reference, config, algorithm)
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
+
+
+def change(trained: PolicyLearner, groups: list[Group]) -> torch.Tensor:
+    """The gradient of one update, read off plain gradient descent in the optimizer's place."""
+    assign_advantages(groups, trained.algorithm)
+    parameters = trained.optimizer.parameters
+    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
+    before = weights(trained.model).double()
+    report = trained.update(groups)
+    assert report.metrics["policy/updates"] == 1
+    return before - weights(trained.model).double()
+
+
+def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
+    assert one.norm() > 1e-3
+    assert (one - other).norm() / one.norm() < 1e-5
+
+
+@pytest.mark.parametrize("algorithm", [GRPO, EVERYTHING, GSPO], ids=["grpo", "all", "gspo"])
+@pytest.mark.parametrize("budget", [64, 100, 100_000])
+def test_the_gradient_does_not_depend_on_the_micro_batches(
+    load_model: LoadModel, make_groups: MakeGroups, algorithm: Algorithm, budget: int
+) -> None:
+    """64 gives a pass for nearly every trajectory, 100_000 one padded pass for all."""
+    whole = change(learner(load_model, algorithm), make_groups(REWARDS))
+    split = change(
+        learner(load_model, algorithm, tokens_per_micro_batch=budget), make_groups(REWARDS)
+    )
+    assert_same_gradient(whole, split)
+
+
+def test_the_gradient_does_not_depend_on_the_order(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    groups = make_groups(REWARDS)
+    backwards = [Group(g.id, g.trajectories[::-1]) for g in make_groups(REWARDS)[::-1]]
+    assert_same_gradient(
+        change(learner(load_model), groups), change(learner(load_model), backwards)
+    )
+
+
+def test_leaving_out_zero_advantages_leaves_the_gradient_equal(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """The saving against the same loss computed on every trajectory (a vanishing KL term)."""
+    groups = [*REWARDS, [1.0, 1.0, 1.0]]
+    computed = replace(GRPO, kl_coefficient=1e-30)
+    assert_same_gradient(
+        change(learner(load_model), make_groups(groups)),
+        change(learner(load_model, computed), make_groups(groups)),
+    )
+    smaller = change(learner(load_model), make_groups(REWARDS))
+    larger = change(learner(load_model), make_groups(groups))
+    # 8 of 11 sequences have an advantage; all 11 are in the denominator.
+    torch.testing.assert_close(larger, smaller * 8 / 11, rtol=1e-3, atol=1e-6)
+
+
+def test_what_stands_on_masked_tokens_has_no_influence(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """Advantages and log-probabilities on prompt and tool tokens are garbage here."""
+    clean, dirty = make_groups(REWARDS), make_groups(REWARDS)
+    trained, other = learner(load_model, EVERYTHING), learner(load_model, EVERYTHING)
+    for group in dirty:
+        for member in group.trajectories:
+            member.tokens.logprob[~member.tokens.mask] = 123.0
+    assign_advantages(dirty, EVERYTHING)
+    clean_examples = policy_examples_of(clean)
+    dirty_examples = policy_examples_of(dirty, garbage=77.0)
+    for examples, who in ((clean_examples, trained), (dirty_examples, other)):
+        tally, problem = who._update_once(examples, measure_gap=True)
+        assert not problem
+        assert tally.tokens == sum(e.trained.sum() for e in clean_examples)
+    assert torch.equal(weights(trained.model), weights(other.model))
+
+
+def policy_examples_of(groups: list[Group], garbage: float = 0.0) -> list[Any]:
+    assign_advantages(groups, EVERYTHING)
+    for group in groups:
+        for member in group.trajectories:
+            assert member.advantage is not None
+            member.advantage[~member.tokens.mask] += np.float32(garbage)
+    return policy_examples(groups, EVERYTHING, mask_observations=True)
+
+
+def test_observations_after_the_last_action_have_no_influence(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    short, long = make_groups(REWARDS), make_groups(REWARDS)
+    for group in long:
+        for member in group.trajectories:
+            member.tokens.extend_segments([Segment([3] * 9, Source.TOOL)], 5)
+    assert torch.equal(change(learner(load_model), short), change(learner(load_model), long))
+
+
+def test_an_ungraded_member_changes_nothing(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    groups = make_groups([[1.0, 0.0, None, 0.5]])
+    without = [Group("g0", [m for m in groups[0].trajectories if m.reward is not None])]
+    first = change(learner(load_model), copy.deepcopy(without))
+    assert torch.equal(first, change(learner(load_model), groups))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_the_temperature_is_that_of_sampling(
+    load_model: LoadModel, make_groups: MakeGroups, temperature: float
+) -> None:
+    groups = make_groups(REWARDS)
+    gradients = []
+    for given in (1.0, temperature):
+        trained = PolicyLearner(load_model(), None, LearningConfig(), GRPO, given)
+        gradients.append(change(trained, groups))
+    assert torch.equal(*gradients) is (temperature == 0)

@@ -1,0 +1,264 @@
+"""The agent loop: outcomes, budgets, provenance, leaks (promises 1, 3, 4, 8 and 10)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fakes import CAPITALS, Capitals, byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.base import Environment
+from turnwise.errors import InfrastructureError, RunStoppedError
+from turnwise.rollout.groups import Roller
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
+
+TOKENIZER = byte_tokenizer()
+LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)
+
+
+def encode(text: str) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+def play(
+    turns: Sequence[str],
+    environment: Environment | None = None,
+    limits: RolloutConfig = LIMITS,
+    engine: Any = None,
+) -> Trajectory:
+    """One episode in which the policy says `turns`, the last of them again and again."""
+    environment = environment or Capitals()
+    said = iter(turns)
+    last = turns[-1] if turns else ""
+    engine = engine or ScriptedEngine(lambda session, prompt: encode(next(said, last)))
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    roller = Roller(environment, scaffold, engine, limits, concurrency=2)
+    task = Capitals().tasks("train")[0]
+    (group,) = asyncio.run(roller.collect([task], 1, 0, "test"))
+    return group.trajectories[0]
+
+
+LOOKUP, ANSWER = "<lookup> France</lookup>", "<answer> Paris</answer>"
+
+
+def test_success_and_every_token_accounted_for() -> None:
+    trajectory = play([LOOKUP, ANSWER])
+    assert trajectory.outcome == Outcome.SUCCESS
+    assert trajectory.reward == 1.0
+    tokens = trajectory.tokens
+    text = TOKENIZER.decode(tokens.ids.tolist())
+    shown = "\n<information> The capital is Paris.</information>\n"
+    assert text == f"Capital of France?\n{LOOKUP}{shown}{ANSWER}"
+    assert TOKENIZER.decode(tokens.ids[tokens.mask].tolist()) == LOOKUP + ANSWER
+    tool = tokens.ids[tokens.source == Source.TOOL]
+    assert TOKENIZER.decode(tool.tolist()) == " The capital is Paris."
+    assert (np.diff(tokens.turn) >= 0).all()
+
+
+def test_sampled_ids_are_kept_even_when_decoding_and_encoding_would_change_them() -> None:
+    class Unusual(ScriptedEngine):
+        """Spells the tag letter by letter, which the tokenizer never would."""
+
+    letters = [TOKENIZER.convert_tokens_to_ids(letter) for letter in "<answer>Paris</answer>"]
+    assert encode("<answer>Paris</answer>") != letters
+    trajectory = play([""], engine=Unusual(lambda session, prompt: letters))
+    assert trajectory.tokens.ids[trajectory.tokens.mask].tolist() == letters
+    assert trajectory.outcome == Outcome.SUCCESS
+
+
+def test_an_answer_that_stands_only_in_tool_output_scores_nothing() -> None:
+    class Leaky(Capitals):
+        async def step(self, action: Action) -> Step:
+            return Step(Observation("<answer> Paris</answer>"), done=True)
+
+    trajectory = play([LOOKUP], Leaky())
+    assert trajectory.reward == 0.0
+    assert trajectory.outcome == Outcome.FAILURE
+
+
+def test_the_secret_reaches_neither_environment_nor_prompt() -> None:
+    seen: list[Task] = []
+
+    class Nosy(Capitals):
+        async def reset(self, task: Task, seed: int) -> Observation:
+            seen.append(task)
+            return Observation(f"{task.prompt} {dict(task.secret)}", Source.USER)
+
+    trajectory = play(["<answer> I pass</answer>"], Nosy())
+    assert not seen[0].secret
+    assert "Paris" not in TOKENIZER.decode(trajectory.tokens.ids.tolist())
+    assert trajectory.reward == 0.0
+
+
+def test_a_malformed_action_is_corrected_and_counts() -> None:
+    trajectory = play(["no tags", LOOKUP, ANSWER])
+    assert trajectory.outcome == Outcome.SUCCESS
+    assert len(trajectory.turns) == 3
+    corrected = trajectory.tokens.ids[trajectory.tokens.source == Source.ENVIRONMENT]
+    assert "no complete action" in TOKENIZER.decode(corrected.tolist())
+    assert play(["no tags"]).outcome == Outcome.AGENT_PARSE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("changes", "turns", "outcome"),
+    [
+        ({"max_turns": 2}, [LOOKUP], Outcome.TRUNCATED_TURNS),
+        ({"max_tool_calls": 1}, [LOOKUP, LOOKUP, ANSWER], Outcome.TRUNCATED_TOOL_CALLS),
+        ({"max_tokens": 64}, [LOOKUP, ANSWER], Outcome.TRUNCATED_TOKENS),
+        ({"max_seconds": 1e-9}, [LOOKUP], Outcome.TRUNCATED_TIME),
+    ],
+)
+def test_budgets(changes: dict[str, Any], turns: list[str], outcome: Outcome) -> None:
+    trajectory = play(turns, limits=LIMITS.model_copy(update=changes))
+    assert trajectory.outcome == outcome
+    assert len(trajectory.tokens) <= trajectory.tokens.ids.size <= LIMITS.max_tokens
+    if outcome.truncated:
+        assert trajectory.reward == 0.0
+
+
+def test_a_slow_model_is_truncated_in_time() -> None:
+    class Slow(ScriptedEngine):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        ) -> Completion:
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    start = time.monotonic()
+    limits = LIMITS.model_copy(update={"max_seconds": 0.2})
+    trajectory = play([""], limits=limits, engine=Slow(lambda session, prompt: []))
+    assert trajectory.outcome == Outcome.TRUNCATED_TIME
+    assert time.monotonic() - start < 5
+
+
+def test_a_full_context_is_an_outcome() -> None:
+    class Full(ScriptedEngine):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        ) -> Completion:
+            return Completion([], [], StopReason.CONTEXT, 0)
+
+    engine = Full(lambda session, prompt: [])
+    assert play([""], engine=engine).outcome == Outcome.TRUNCATED_CONTEXT
+
+
+class Failing(Capitals):
+    """Fails where it is told to."""
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        self.where, self.error = where, error
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self._fail("reset")
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        self._fail("step")
+        return await super().step(action)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        self._fail("verify")
+        return await super().verify(trajectory)
+
+    def _fail(self, where: str) -> None:
+        if self.where == where:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "outcome"),
+    [
+        ("reset", OSError("no disk"), Outcome.INFRASTRUCTURE_RESET),
+        ("step", ValueError("bug"), Outcome.INFRASTRUCTURE_STEP),
+        ("step", TimeoutError("slow"), Outcome.INFRASTRUCTURE_STEP),
+        ("verify", KeyError("gold"), Outcome.GRADER_ERROR),
+        ("verify", TimeoutError("slow"), Outcome.GRADER_TIMEOUT),
+    ],
+)
+def test_failures_that_are_not_the_agents_are_ungraded(
+    where: str, error: Exception, outcome: Outcome
+) -> None:
+    trajectory = play([LOOKUP, ANSWER], Failing(where, error))
+    assert trajectory.outcome == outcome
+    assert trajectory.reward is None
+    if outcome != Outcome.GRADER_TIMEOUT:
+        assert type(error).__name__ in trajectory.problem
+
+
+def test_a_verdict_that_is_not_a_number_is_the_graders_failure() -> None:
+    class Undecided(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(float("nan"), False)
+
+    trajectory = play([ANSWER], Undecided())
+    assert trajectory.outcome == Outcome.GRADER_ERROR
+    assert trajectory.reward is None
+
+
+def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
+    class Broken(ScriptedEngine):
+        def __init__(self, error: Exception) -> None:
+            super().__init__(lambda session, prompt: [])
+            self.error = error
+
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        ) -> Completion:
+            raise self.error
+
+    trajectory = play([""], engine=Broken(InfrastructureError("server gone")))
+    assert trajectory.outcome == Outcome.INFRASTRUCTURE_MODEL
+    with pytest.raises(ExceptionGroup) as caught:
+        play([""], engine=Broken(IndexError("a bug")))
+    assert caught.group_contains(IndexError)
+
+
+def test_too_many_ungraded_episodes_stop_the_run_with_the_reason() -> None:
+    limits = LIMITS.model_copy(update={"max_ungraded_share": 0.5})
+    with pytest.raises(RunStoppedError, match=r"1 infrastructure_reset.*no disk"):
+        play([ANSWER], Failing("reset", OSError("no disk")), limits)
+
+
+def test_one_bad_episode_leaves_the_others_alone() -> None:
+    class Unlucky(Capitals):
+        async def reset(self, task: Task, seed: int) -> Observation:
+            if task.id == "France":
+                raise OSError("gone")
+            return await super().reset(task, seed)
+
+    environment = Unlucky()
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    engine = ScriptedEngine(
+        lambda session, prompt: encode(
+            next(
+                f"<answer>{city}</answer>"
+                for land, city in CAPITALS.items()
+                if land in TOKENIZER.decode(prompt)
+            )
+        )
+    )
+    roller = Roller(environment, scaffold, engine, LIMITS, concurrency=3)
+    groups = asyncio.run(roller.collect(environment.tasks("train"), 4, 0, "test"))
+    assert [len(group.graded) for group in groups] == [0, 4]
+    assert [member.episode for group in groups for member in group.trajectories] == [0, 1, 2, 3] * 2
+    assert len({member.seed for group in groups for member in group.trajectories}) == 8
+
+
+def test_sessions_are_closed_and_environments_too() -> None:
+    closed: list[int] = []
+
+    class Counted(Failing):
+        async def close(self) -> None:
+            closed.append(1)
+
+    engine = ScriptedEngine(lambda session, prompt: encode(ANSWER))
+    for where in ("reset", "step", "verify", "nowhere"):
+        play([ANSWER], Counted(where, OSError("gone")), engine=engine)
+    assert len(closed) == 4
+    engine.open("00000000")  # would raise if an episode had left it open
