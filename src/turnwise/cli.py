@@ -148,10 +148,10 @@ def build_tiny(
     from turnwise.threads import configure_threads
 
     configure_threads(2)
-    from turnwise.environments.search.corpus import load_corpus
+    from turnwise.environments.search.corpus import standard_library
     from turnwise.synthesis.tiny import build
 
-    texts = [f" {document.card} {document.text}" for document in load_corpus()]
+    texts = [f" {document.card} {document.text}" for document in standard_library()]
     build(target, texts, steps, seed, _display())
 
 

@@ -14,6 +14,9 @@ def configure_threads(count: int) -> None:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     torch.set_num_threads(count)

@@ -17,7 +17,7 @@ from turnwise.errors import ConfigError, InfrastructureError
 def probabilities(logits: torch.Tensor, temperature: float) -> np.ndarray:
     scaled = logits.double().numpy() / temperature
     exponents = np.exp(scaled - scaled.max(-1, keepdims=True))
-    return exponents / exponents.sum(-1, keepdims=True)
+    return np.asarray(exponents / exponents.sum(-1, keepdims=True))
 
 
 def random_logits(rows: int, vocabulary: int, seed: int) -> torch.Tensor:

@@ -127,12 +127,14 @@ def test_a_loss_that_is_not_finite_is_skipped_and_named(
 def test_a_skipped_update_leaves_weights_and_optimizer_untouched(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
-    trained = learner(load_model)
+    """The longest comes last, when the other micro-batches have left their gradients."""
+    trained = learner(load_model, tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
     assign_advantages(groups, GRPO)
     trained.update(groups)
     before, state = weights(trained.model), copy.deepcopy(trained.state())
-    broken = groups[0].trajectories[0].tokens
+    members = [member for group in groups for member in group.trajectories]
+    broken = max((member.tokens for member in members), key=len)
     broken.logprob[broken.mask] = np.inf
     report = trained.update(groups)
     assert report.metrics["policy/updates"] == 0

@@ -16,11 +16,12 @@ def make_engine(
     tokenizer: PreTrainedTokenizerBase,
     max_tokens: int,
 ) -> Engine:
-    """The engine a recipe names, sampling from `model` itself. `max_tokens` bounds a trajectory."""
+    """The engine a recipe names, sampling from `model` itself (through its adapters, if it has
+    some). `max_tokens` bounds a trajectory."""
     if config.name not in ENGINES:
         raise unknown_name("engine", config.name, ENGINES)
     return EmbeddedEngine(
-        model,
+        model.get_base_model() if hasattr(model, "get_base_model") else model,
         tokenizer,
         slots=config.slots,
         max_tokens=max_tokens,

@@ -35,7 +35,7 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable()
     if config.lora_rank:
         model = _with_adapters(model, config.lora_rank)
     return model, tokenizer

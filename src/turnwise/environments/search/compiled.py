@@ -27,6 +27,9 @@ COMPILED_MODULES = (
 )
 """What is imported, and nothing else is."""
 
+_REPLACED = frozenset({"breakpointhook", "displayhook", "excepthook", "unraisablehook"})
+"""Functions of sys that a shell or a test runner puts its own in the place of: left out."""
+
 _METHODS = (
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
@@ -58,7 +61,7 @@ def _definitions(members: dict[str, object]) -> Iterator[Definition]:
         if isinstance(member, type):
             if member.__name__ == name:  # not an alias, as IOError is of OSError
                 yield _class(member)
-        elif isinstance(member, types.BuiltinFunctionType):
+        elif isinstance(member, types.BuiltinFunctionType) and name not in _REPLACED:
             yield _function(name, member)
 
 
@@ -85,4 +88,4 @@ def _function(name: str, member: object) -> Definition:
 def _signature(member: object) -> str:
     """The arguments as the interpreter states them, never by calling repr on a default."""
     text = getattr(member, "__text_signature__", None) or ""
-    return _RECEIVER.sub("(", str(text))
+    return _RECEIVER.sub("(", " ".join(str(text).split()))

@@ -7,7 +7,7 @@ how a search ranks (`tools/bm25.py`).
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
@@ -17,11 +17,13 @@ from turnwise.environments.search.questions import question_tasks, read_question
 from turnwise.environments.search.tasks import standard_tasks
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.rewards.answer import exact_match, f1
+from turnwise.seeds import derive
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 HELDOUT_SHARE = 0.5
+NOTHING_FOUND = "No results."
 
 
 class SearchEnvironment(Environment):
@@ -102,13 +104,22 @@ class SearchEnvironment(Environment):
         """Search the documents for words or names; gives the best matches, one on each line."""
         if not query.strip():
             raise ToolError("the query is empty: write the words to search for")
-        found = [self.documents[position] for position in self._index.search(query, self.top_k)]
+        found = [self.documents[position] for position in self._find(query)]
         results = [" ".join(f"{document.card} {document.text}".split()) for document in found]
         lines = [
             f"[{number}] {self.truncate(result, self.result_tokens)}"
             for number, result in enumerate(results, start=1)
         ]
-        return "\n".join(lines) or "No results."
+        return "\n".join(lines) or NOTHING_FOUND
+
+    def _find(self, query: str) -> list[int]:
+        return self._index.search(query, self.top_k)
+
+    def _as(self, kind: "type[SearchEnvironment]") -> "SearchEnvironment":
+        """This environment's data in another class."""
+        variant = kind.__new__(kind)
+        vars(variant).update(vars(self))
+        return variant
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the model's own answer is an accepted one, else 0."""
@@ -121,9 +132,19 @@ class SearchEnvironment(Environment):
         """Search for each name on the way, then answer. Built-in tasks only."""
         if "chain" not in task.secret:
             raise NotSupportedError(f"search: there is no known way to the answer of {task.id}")
-        calls = [ToolCall("search", {"query": query}) for query, _ in task.secret["chain"]]
-        searches = [Action(text="", calls=(call,)) for call in calls]
-        return [*searches, Action(text="", answer=task.secret["answers"][0])]
+        chain = task.secret["chain"]
+        searches = [
+            Action("", f"search {number} of {len(chain)}", (ToolCall("search", {"query": query}),))
+            for number, (query, _) in enumerate(chain, start=1)
+        ]
+        return [*searches, Action("", "found it", answer=task.secret["answers"][0])]
+
+    def floors(self) -> Mapping[str, Environment]:
+        """The same tasks with a search that finds nothing, and with one that finds anything."""
+        return {
+            "no_search": self._as(NoSearchEnvironment),
+            "random_document": self._as(RandomDocumentEnvironment),
+        }
 
     def snapshot(self) -> bytes:
         """Nothing: a search changes nothing, so an episode has no state here."""
@@ -133,6 +154,24 @@ class SearchEnvironment(Environment):
         """Accepts what `snapshot` gave. Raises ValueError for anything else."""
         if state:
             raise ValueError(f"not a snapshot of a search: {len(state)} bytes")
+
+
+class NoSearchEnvironment(SearchEnvironment):
+    """A floor: every search comes back empty, so an answer is the model's own knowledge."""
+
+    @tool
+    def search(self, query: str) -> str:
+        """Search the documents for words or names; gives the best matches, one on each line."""
+        del query
+        return NOTHING_FOUND
+
+
+class RandomDocumentEnvironment(SearchEnvironment):
+    """A floor: results of the usual number and form, but of documents chosen by a hash."""
+
+    def _find(self, query: str) -> list[int]:
+        count = len(self.documents)
+        return [derive("random document", query, rank) % count for rank in range(self.top_k)]
 
 
 def _hash(documents: Sequence[Document], tasks: dict[Split, list[Task]]) -> str:

@@ -66,7 +66,8 @@ def _unique_pairs(graph: Graph) -> Iterator[tuple[tuple[Condition, Condition], s
     for pair, found in members.items():
         if len(found) == 1 and _is_shared(graph, *pair):
             name, evidence = found.popitem()
-            yield pair, name, evidence
+            if evidence == _stating(graph, pair[0]) & _stating(graph, pair[1]):
+                yield pair, name, evidence
 
 
 def _through_chains(graph: Graph, module: str, base: str, last: Find) -> Iterator[Candidate]:
@@ -114,6 +115,13 @@ def _conditions(graph: Graph, name: str) -> list[tuple[Relation, Edge]]:
         for edge in graph.neighbours(relation, name)
         if edge.name.lower() not in TRIVIAL and is_known(graph, relation, edge)
     ]
+
+
+def _stating(graph: Graph, condition: Condition) -> Evidence:
+    """All documents of classes that meet a condition."""
+    relation, name = condition
+    edges = graph.neighbours(replace(relation, inverse=True), name)
+    return frozenset(position for edge in edges for position in edge.evidence)
 
 
 def _is_shared(graph: Graph, *conditions: Condition) -> bool:

@@ -63,7 +63,7 @@ class _Partition:
         return sides[1]
 
     def _count(self, own: frozenset[str], weight: float) -> None:
-        for package in own:
+        for package in sorted(own):
             self.weight[package] += weight / len(own)
             for other in own - {package}:
                 self.links[package][other] += weight

@@ -1,0 +1,139 @@
+"""The built-in documents: enough of them, in the promised form, and the same every time."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnwise.environments.search.cache import cached
+from turnwise.environments.search.corpus import Document, build, standard_library
+from turnwise.environments.search.definitions import first_paragraph
+from turnwise.environments.search.static import read_module
+
+FORMATS = {
+    "module": r"Module [\w.]+\. Package: [\w.]+\.",
+    "class": r"Class \w+\. Module: [\w.]+\. Base: \w+(, \w+)*\.",
+    "function": r"Function \w+\. Module: [\w.]+\.",
+    "method": r"Method \w+\. Class: \w+\.",
+}
+HASH = (
+    "from turnwise.environments.search.environment import SearchEnvironment;"
+    "print(SearchEnvironment().spec.data_hash)"
+)
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Document]:
+    return {document.id: document for document in standard_library()}
+
+
+def test_there_are_ten_thousand_documents_with_different_ids(documents):
+    assert len(documents) == len(standard_library()) >= 10_000
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_cards_have_their_kinds_format(documents, kind):
+    cards = [document.card for document in documents.values() if document.kind == kind]
+    assert len(cards) > 400
+    assert [card for card in cards if not re.fullmatch(FORMATS[kind], card)] == []
+
+
+@pytest.mark.parametrize(
+    ("identity", "card"),
+    [
+        ("json.decoder", "Module json.decoder. Package: json."),
+        ("json", "Module json. Package: none."),
+        ("tarfile.TarFile", "Class TarFile. Module: tarfile. Base: object."),
+        ("inspect.getouterframes", "Function getouterframes. Module: inspect."),
+        ("tarfile.TarFile.extractall", "Method extractall. Class: TarFile."),
+        ("io.BytesIO", "Class BytesIO. Module: io. Base: _BufferedIOBase."),
+        ("collections.deque", "Class deque. Module: collections. Base: object."),
+        ("collections.abc.Mapping", "Class Mapping. Module: collections.abc. Base: Collection."),
+        ("os.getpid", "Function getpid. Module: os."),
+        ("builtins.bool", "Class bool. Module: builtins. Base: int."),
+    ],
+)
+def test_known_documents(documents, identity, card):
+    assert documents[identity].card == card
+
+
+def test_a_text_is_the_signature_and_the_first_paragraph(documents):
+    text = documents["heapq.heappush"].text
+    assert text.startswith("heappush(heap, item) Push item onto heap")
+    assert documents["time.sleep"].text.startswith("sleep")
+    assert documents["os.getpid"].text == "getpid() Return the current process id."
+    assert "\n" not in "".join(document.text for document in documents.values())
+
+
+def test_properties_are_not_methods(documents):
+    assert "pathlib.PurePath.parent" not in documents
+    assert "pathlib.PurePath.with_suffix" in documents
+
+
+def test_documents_hold_no_addresses_and_no_paths(documents):
+    text = "\n".join(f"{document.card} {document.text}" for document in documents.values())
+    assert re.search(r"\bat 0x[0-9a-f]{6,}", text) is None
+    assert str(Path(os.__file__).parent) not in text
+
+
+def test_tests_and_private_modules_are_left_out(documents):
+    modules = [document.id for document in documents.values() if document.kind == "module"]
+    parts = {part for module in modules for part in module.split(".")}
+    assert parts.isdisjoint({"test", "tests", "idlelib", "antigravity", "__main__", "posix"})
+    assert not [part for part in parts if part.startswith("_")]
+
+
+def test_processes_with_different_hash_seeds_build_the_same_documents_and_tasks(tmp_path):
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", HASH],
+            env={**os.environ, "PYTHONHASHSEED": seed, "TURNWISE_CACHE": str(tmp_path / seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    ]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 64
+
+
+def test_the_cache_holds_what_is_built(documents):
+    assert list(documents.values()) == build()
+
+
+def test_a_damaged_cache_is_built_anew(tmp_path):
+    source = tmp_path / "builder.py"
+    source.write_text("1")
+    name = str(tmp_path / "numbers")
+    assert cached(name, [source], lambda: [{"n": 1}, {"n": 2}]) == [{"n": 1}, {"n": 2}]
+    assert cached(name, [source], list) == [{"n": 1}, {"n": 2}]
+    (file,) = tmp_path.glob("numbers-*.jsonl")
+    file.write_text(file.read_text().rpartition('{"n": 2}')[0])
+    assert cached(name, [source], lambda: [{"n": 3}]) == [{"n": 3}]
+    source.write_text("2")
+    assert cached(name, [source], lambda: [{"n": 4}]) == [{"n": 4}]
+
+
+def test_reading_a_file_does_not_run_it(tmp_path):
+    path = tmp_path / "harmful.py"
+    path.write_text(
+        "import abc as other\nfrom abc import ABC as _ABC\nraise SystemExit('was run')\n"
+        "class A(_ABC):\n"
+        "    '''First\n    line.\n\n    Second.'''\n"
+        "    def f(self, x: int = 1): '''Do.'''\n"
+        "    @staticmethod\n    def g(y): ...\n"
+        "    @property\n    def h(self): ...\n"
+    )
+    definition = read_module(path, "harmful").definitions["A"]
+    assert (definition.summary, definition.bases) == ("First line.", ("ABC",))
+    methods = [(method.name, method.signature) for method in definition.methods]
+    assert methods == [("f", "(x: int=1)"), ("g", "(y)")]
+
+
+def test_first_paragraphs_are_cut_to_a_line():
+    assert first_paragraph("\n  One\n  two.\n\n  Three.") == "One two."
+    assert first_paragraph(None) == ""

@@ -1,0 +1,248 @@
+"""The search environment as an episode sees it, built-in data and a user's own."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from turnwise.environments.search.environment import SearchEnvironment
+from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
+
+REAL_DATA = Path(__file__).parents[3].parent / "shared/data/multihop"
+DOCUMENTS = [
+    {"title": "Rome", "text": "Rome is the capital of Italy."},
+    {"title": "Paris", "text": "Paris is the capital of France.\nIt lies on the Seine."},
+]
+QUESTIONS = [
+    {"question": "What is the capital of Italy?", "answer": "Rome"},
+    {"question": "What is the capital of France?", "answers": ["Paris", "Lutetia"]},
+]
+
+
+def write_lines(path: Path, records) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+@pytest.fixture
+def own(tmp_path):
+    documents = write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
+    questions = write_lines(tmp_path / "questions.jsonl", QUESTIONS)
+    return {"documents": documents, "questions": questions}
+
+
+async def play(prototype: SearchEnvironment, task: Task, actions) -> Trajectory:
+    environment = prototype.fresh()
+    prompt = await environment.reset(task.public(), seed=0)
+    assert prompt.content == task.prompt
+    trajectory = Trajectory(task, group="g", episode=0, seed=0)
+    for action in actions:
+        trajectory.turns.append(Turn(action, await environment.step(action)))
+    trajectory.verdict = await environment.verify(trajectory)
+    await environment.close()
+    return trajectory
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_a_perfect_agent_is_shown_every_fact_and_succeeds(library, split):
+    for task in library.tasks(split)[:150]:
+        trajectory = asyncio.run(play(library, task, library.oracle(task)))
+        assert trajectory.verdict.reward == 1.0
+        for (_, found), observed in zip(task.secret["chain"], trajectory.observed, strict=False):
+            assert found in observed, task
+
+
+def test_answers_seen_but_not_given_earn_nothing(library):
+    task = library.tasks("heldout")[0]
+    *searches, last = library.oracle(task)
+    silent = asyncio.run(play(library, task, searches))
+    hedged = asyncio.run(
+        play(library, task, [*searches, Action("", answer=f"{last.answer} or str")])
+    )
+    assert (silent.verdict.reward, hedged.verdict.reward) == (0.0, 0.0)
+    assert not hedged.verdict.success
+
+
+def test_a_result_is_a_line_with_a_card(library):
+    lines = library.search("TarFile").splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("[1] Class TarFile. Module: tarfile. Base: object. TarFile(")
+
+
+def test_results_are_cut_by_whoever_counts_tokens(library):
+    environment = library.fresh()
+    environment.truncate = lambda text, max_tokens: text[:max_tokens].rstrip()
+    assert environment.search("TarFile").splitlines()[0] == "[1] Class TarFile. Module: tarfile."
+    assert library.search("TarFile") != environment.search("TarFile")
+
+
+def test_nothing_found_and_nothing_asked(library):
+    assert library.search("zzzzqqq") == "No results."
+    call = ToolCall("search", {"query": "  "})
+    step = asyncio.run(library.fresh().step(Action("", calls=(call,))))
+    assert not step.results[0].ok
+    assert "query is empty" in step.observation.content
+
+
+def test_the_spec_identifies_the_data(library, own):
+    mine = SearchEnvironment(**own)
+    assert (library.spec.name, library.spec.floors) == ("search", {"noop": 0.0, "oracle": 1.0})
+    assert len(mine.spec.data_hash) == 64
+    assert mine.spec.data_hash == SearchEnvironment(**own).spec.data_hash != library.spec.data_hash
+
+
+def test_snapshots(library):
+    environment = library.fresh()
+    environment.restore(environment.snapshot())
+    with pytest.raises(ValueError, match="not a snapshot"):
+        environment.restore(b"x")
+
+
+def test_own_documents_and_questions(own):
+    environment = SearchEnvironment(**own)
+    assert environment.search("capital France").splitlines()[0] == (
+        "[1] Paris Paris is the capital of France. It lies on the Seine."
+    )
+    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
+    answers = {task.prompt: task.secret["answers"] for task in tasks}
+    assert answers == {
+        "What is the capital of Italy?": ["Rome"],
+        "What is the capital of France?": ["Paris", "Lutetia"],
+    }
+    assert environment.warnings == []
+    with pytest.raises(NotSupportedError, match="no known way"):
+        environment.oracle(tasks[0])
+
+
+def test_a_folder_of_text_files(tmp_path, own):
+    folder = tmp_path / "texts"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text("One two.\n\n" + "word " * 150)
+    (folder / "deep/b.md").write_text("# Title\n\nText of b.")
+    (folder / "c.pdf").write_bytes(b"\xff")
+    environment = SearchEnvironment(documents=str(folder), questions=own["questions"])
+    assert [document.id for document in environment.documents] == [
+        "a#0",
+        "a#1",
+        "a#2",
+        "deep/b#0",
+        "deep/b#1",
+    ]
+    assert environment.warnings == ["2 of 2 questions have no accepted answer in any document"]
+
+
+def test_a_json_array_with_other_field_names(tmp_path, own):
+    path = tmp_path / "documents.json"
+    path.write_text(json.dumps([{"name": "Rome", "contents": "Capital of Italy."}]))
+    environment = SearchEnvironment(documents=str(path), questions=own["questions"])
+    assert environment.search("italy") == "[1] Rome Capital of Italy."
+    assert environment.warnings == ["1 of 2 questions have no accepted answer in any document"]
+
+
+def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
+    again = [{"question": "what is the capital of italy", "answer": "Roma"}]
+    questions = write_lines(tmp_path / "twice.jsonl", [*QUESTIONS, *again])
+    environment = SearchEnvironment(documents=own["documents"], questions=questions)
+    tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
+    assert len(tasks) == 2
+    assert ["Rome", "Roma"] in [task.secret["answers"] for task in tasks]
+
+
+def test_the_held_out_share(tmp_path, own):
+    many = [{"question": f"Question {number}?", "answer": "Rome"} for number in range(400)]
+    questions = write_lines(tmp_path / "many.jsonl", many)
+
+    def split(share: float) -> tuple[set[str], set[str]]:
+        environment = SearchEnvironment(own["documents"], questions, heldout_share=share)
+        train, heldout = environment.tasks("train"), environment.tasks("heldout")
+        return {task.id for task in train}, {task.id for task in heldout}
+
+    train, heldout = split(0.25)
+    assert len(train | heldout) == 400
+    assert 70 <= len(heldout) <= 130
+    assert heldout < split(0.5)[1]
+    assert (split(0.0)[1], split(1.0)[0]) == (set(), set())
+
+
+BROKEN_DOCUMENTS = {
+    "line 2: broken JSON": '{"title": "a", "text": "b"}\n{"title": \n',
+    "line 1: there is no field 'text' or 'contents'": '{"title": "a"}\n',
+    "line 1: there is no field 'title' or 'name'": '{"text": "a"}\n',
+    "line 1: 'text' must be a string": '{"title": "a", "text": 5}\n',
+    "line 1: expected a JSON object": "[1]\n",
+    "no documents with text": "\n",
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_DOCUMENTS)
+def test_broken_documents_are_named_by_file_and_line(tmp_path, own, message):
+    path = tmp_path / "broken.jsonl"
+    path.write_text(BROKEN_DOCUMENTS[message])
+    with pytest.raises(DataError) as error:
+        SearchEnvironment(documents=str(path), questions=own["questions"])
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+BROKEN_QUESTIONS = {
+    "line 1: 'question' must be there": '{"answer": "a"}\n',
+    "line 2: there is no field 'answer'": '{"question": "a", "answer": "a"}\n{"question": "b"}\n',
+    "line 1: 'answers' must be": '{"question": "a", "answers": []}\n',
+    "line 1: 'answer' must be": '{"question": "a", "answer": 3}\n',
+    "there are no questions": "",
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_QUESTIONS)
+def test_broken_questions_are_named_by_file_and_line(tmp_path, own, message):
+    path = tmp_path / "broken.jsonl"
+    path.write_text(BROKEN_QUESTIONS[message])
+    with pytest.raises(DataError) as error:
+        SearchEnvironment(documents=own["documents"], questions=str(path))
+    assert message in str(error.value)
+
+
+def test_files_that_are_not_there_or_not_text(tmp_path, own):
+    with pytest.raises(DataError, match="no such file or folder"):
+        SearchEnvironment(documents=str(tmp_path / "none"), questions=own["questions"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no documents with text"):
+        SearchEnvironment(documents=str(tmp_path / "empty"), questions=own["questions"])
+    (tmp_path / "binary.jsonl").write_bytes(b'{"title": "\xff"}')
+    with pytest.raises(DataError, match="not UTF-8"):
+        SearchEnvironment(documents=str(tmp_path / "binary.jsonl"), questions=own["questions"])
+    (tmp_path / "table.csv").write_text("a,b")
+    with pytest.raises(DataError, match=r"give a folder, a \.jsonl file"):
+        SearchEnvironment(documents=str(tmp_path / "table.csv"), questions=own["questions"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "1 or more"),
+        ({"result_tokens": 0}, "1 or more"),
+        ({"heldout_share": 1.5}, "give 0 to 1"),
+        ({"heldout_share": 0.3}, "your own questions"),
+        ({"documents": "somewhere"}, "both documents and questions"),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(ConfigError, match=message):
+        SearchEnvironment(**options)
+
+
+@pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the shared data is not here")
+@pytest.mark.parametrize("name", ["2wiki_test.jsonl", "hotpotqa_test.jsonl"])
+def test_real_multi_hop_data(name):
+    environment = SearchEnvironment(
+        str(REAL_DATA / "2wiki_corpus.json"), str(REAL_DATA / name), result_tokens=64
+    )
+    assert len(environment.documents) == 6119
+    train, heldout = environment.tasks("train"), environment.tasks("heldout")
+    assert len(train) + len(heldout) == 200
+    assert min(len(train), len(heldout)) > 60
+    assert environment.search("Teutberga").startswith("[1] Teutberga Teutberga( died")
+    assert "of 200 questions have no accepted answer" in environment.warnings[0]

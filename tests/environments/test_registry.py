@@ -1,0 +1,114 @@
+"""Environments by name, file or module, and what is said when there is none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnwise.environments.registry import environment_names, make_environment
+from turnwise.environments.search.environment import SearchEnvironment
+from turnwise.errors import ConfigError
+
+OWN = """
+from dataclasses import dataclass
+from turnwise.environments.base import Environment
+
+@dataclass
+class Room:
+    size: int
+
+class Echo(Environment):
+    def __init__(self, times: int, loud: bool = False) -> None:
+        self.room, self.loud = Room(times), loud
+
+class Open(Environment):
+    def __init__(self, **anything): self.anything = anything
+
+class Other: ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_names_have_a_line_each():
+    names = environment_names()
+    assert "search" in names
+    assert all(line and "\n" not in line for line in names.values())
+
+
+def test_a_built_in_name_with_options():
+    environment = make_environment("search", {"top_k": 2})
+    assert isinstance(environment, SearchEnvironment)
+    assert environment.top_k == 2
+
+
+def test_a_class_in_a_file(file):
+    environment = make_environment(f"{file}:Echo", {"times": 3})
+    assert (environment.room.size, environment.loud) == (3, False)
+    assert make_environment(f"{file}:Open", {"a": 1}).anything == {"a": 1}
+
+
+def test_an_edited_file_is_read_again(file):
+    first = type(make_environment(f"{file}:Echo", {"times": 3}))
+    assert first is type(make_environment(f"{file}:Echo", {"times": 3}))
+    file.write_text(OWN.replace("Room(times)", "Room(2 * times)"))
+    assert make_environment(f"{file}:Echo", {"times": 3}).room.size == 6
+
+
+def test_a_class_in_a_module():
+    name = "turnwise.environments.search.environment:SearchEnvironment"
+    assert isinstance(make_environment(name, {}), SearchEnvironment)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("serch", "unknown environment 'serch': did you mean 'search'"),
+        ("nowhere.py:A", "no such file"),
+        ("no_package.module:A", "no such module"),
+        ("turnwise.types:Task", "derive the class from Environment"),
+        (
+            "turnwise.environments.search.environment:SearchEnv",
+            "did you mean 'SearchEnvironment'",
+        ),
+    ],
+)
+def test_what_is_not_there(name, message):
+    with pytest.raises(ConfigError, match=message):
+        make_environment(name, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time": 1}, "unknown option 'time': did you mean 'times'"),
+        ({}, "set environment.options.times"),
+        ({"times": "many"}, "option 'times': Input should be a valid integer"),
+    ],
+)
+def test_options_that_do_not_fit(file, options, message):
+    with pytest.raises(ConfigError, match=message):
+        make_environment(f"{file}:Echo", options)
+
+
+def test_an_error_inside_a_file_goes_through(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("import not_a_package_at_all\n")
+    with pytest.raises(ModuleNotFoundError, match="not_a_package_at_all"):
+        make_environment(f"{path}:A", {})
+
+
+def test_listing_loads_no_environment():
+    code = (
+        "import sys; from turnwise.environments.registry import environment_names;"
+        "environment_names();"
+        "print([name for name in ('bm25s', 'torch', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,190 @@
+"""The loop: a run repeats exactly, goes on exactly after a kill, and stops in good order.
+
+Promises 1, 5 and 7. Runs are real ones, of a small random model on the smallest environment.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
+
+from tests.fakes import save_small_model
+from turnwise.monitor.run_folder import RunFolder, read_rows
+
+RECIPE = """
+name = "capitals"
+threads = 1
+[model]
+name = "{model}"
+[environment]
+name = "{fakes}:Capitals"
+[scaffold]
+options = {{ instructions = "" }}
+[engine]
+slots = 4
+[rollout]
+max_turns = 3
+max_turn_tokens = 24
+max_tokens = 200
+[sft]
+steps = 6
+batch_size = 8
+demonstrations = 16
+behaviours = {{ faithful = 1, mistaken = 1 }}
+checkpoint_every = 3
+[learning]
+learning_rate = 1e-3
+[train]
+steps = 5
+tasks_per_step = 2
+group_size = 4
+checkpoint_every = 2
+[evaluation]
+tasks = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipe")
+    fakes = Path(__file__).with_name("fakes.py")
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
+    return path
+
+
+def start(*arguments: str | Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "turnwise", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def train(*arguments: str | Path) -> None:
+    process = start("train", *arguments)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+@pytest.fixture(scope="module")
+def whole_run(recipe: Path) -> Path:
+    run = recipe.parent / "whole"
+    train(recipe, "--run", run)
+    return run
+
+
+def assert_same(first: Path, second: Path) -> None:
+    assert (first / "metrics.jsonl").read_bytes() == (second / "metrics.jsonl").read_bytes()
+    weights = [
+        load_file(run / "checkpoints" / "step-000005" / "model.safetensors")
+        for run in (first, second)
+    ]
+    assert weights[0].keys() == weights[1].keys()
+    for name, array in weights[0].items():
+        assert array.tobytes() == weights[1][name].tobytes(), name
+    for file in RunFolder(first).trajectory_files():
+        rows, others = read_rows(file), read_rows(second / "trajectories" / file.name)
+        assert [row["ids"] for row in rows] == [row["ids"] for row in others]
+    reports = [json.loads((run / "report.json").read_text()) for run in (first, second)]
+    assert reports[0]["trained"] == reports[1]["trained"]
+
+
+def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
+    again = recipe.parent / "again"
+    train(recipe, "--run", again)
+    assert_same(whole_run, again)
+
+
+@pytest.mark.parametrize(
+    ("awaited", "delay"),
+    [
+        ("checkpoints/sft/step-000003", 0.0),  # in the cold start
+        ("evaluations/cold_start.json", 0.0),  # in the first rollout
+        ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
+        ("checkpoints/.step-000004*", 0.0),  # while a checkpoint is written
+        ("metrics.jsonl", 0.15),  # somewhere in the middle
+    ],
+)
+def test_a_killed_run_ends_like_one_that_never_stopped(
+    recipe: Path, whole_run: Path, tmp_path: Path, awaited: str, delay: float
+) -> None:
+    run = tmp_path / "killed"
+    process = start("train", recipe, "--run", run)
+    while process.poll() is None and not list(run.glob(awaited)):
+        time.sleep(0.001)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    train("--resume", run)
+    assert_same(whole_run, run)
+
+
+def test_an_interrupted_run_saves_and_says_how_to_go_on(
+    recipe: Path, whole_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "interrupted"
+    process = start("train", recipe, "--run", run)
+    while process.poll() is None and not (run / "trajectories" / "step-000003.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.fail("the run ended before it could be interrupted")
+    assert process.returncode == 130, errors
+    assert f"turnwise train --resume {run}" in errors
+    assert "Traceback" not in errors
+    saved = max(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+    assert saved == len(RunFolder(run).metrics())
+    train("--resume", run)
+    assert_same(whole_run, run)
+
+
+def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
+    folder = RunFolder.open(whole_run)
+    assert [line["step"] for line in folder.metrics()] == [1, 2, 3, 4, 5]
+    rows = read_rows(whole_run / "trajectories" / "step-000005.parquet")
+    assert len(rows) == 8
+    assert {row["version"][-1] for row in rows} == {4}
+    assert "Paris" not in json.dumps([row["prompt"] for row in rows])
+    report = json.loads((whole_run / "report.json").read_text())
+    for name in ("cold_start", "trained"):
+        assert {"success", "low", "high", "n"} <= report[name].keys()
+    assert report["seconds"] > 0
+    assert {"environment", "tool budget", "scaffold", "evaluator", "failure recovery"} == set(
+        report["statement"]
+    )
+    checkpoints = sorted(path.name for path in (whole_run / "checkpoints").iterdir())
+    assert checkpoints == ["cold_start", "step-000004", "step-000005"]
+    AutoModelForCausalLM.from_pretrained(whole_run / "checkpoints" / "step-000005")
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    """A limit on file size stands for the full disk: it comes back as the same kind of error."""
+    run = tmp_path / "full"
+    train(recipe, "train.steps=2", "--run", run)
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("steps = 2\n", "steps = 5\n"))
+    (run / "report.json").unlink()
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "from turnwise.cli import main\n"
+        f"sys.argv = ['turnwise', 'train', '--resume', {str(run)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "the last good checkpoint is" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(run / "checkpoints").count("step-000002") == 1
+    train("--resume", run)
