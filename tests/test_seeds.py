@@ -12,7 +12,9 @@ parts = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["train", "a", "1"
 
 
 @given(parts, parts)
-def test_different_names_have_different_seeds(first: list[int | str], second: list[int | str]) -> None:
+def test_different_names_have_different_seeds(
+    first: list[int | str], second: list[int | str]
+) -> None:
     same = [(type(part), part) for part in first] == [(type(part), part) for part in second]
     assert (derive(*first) == derive(*second)) == same
 

@@ -1,4 +1,4 @@
-"""Promises 2, 3 and 4: provenance and the mask, None is not 0, the verifier sees the model's words."""
+"""Promises 2, 3 and 4: provenance and mask, None is not 0, the verifier sees what was written."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,9 @@ spans = st.lists(
 
 
 @given(spans)
-def test_mask_is_true_exactly_where_the_policy_sampled(pieces: list[tuple[Source, list[int]]]) -> None:
+def test_mask_is_true_exactly_where_the_policy_sampled(
+    pieces: list[tuple[Source, list[int]]],
+) -> None:
     tokens, expected = Tokens.empty(), []
     for turn, (source, ids) in enumerate(pieces):
         if source == Source.MODEL:

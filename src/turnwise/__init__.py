@@ -4,8 +4,22 @@ Importing this package loads no model library and does nothing else. What a user
 needs is here; everything else is imported from where it lives.
 """
 
+from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
-from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Verdict
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
 
 __version__ = "0.1.0"
-__all__ = ["Action", "Observation", "Outcome", "Step", "Task", "ToolError", "Trajectory", "Verdict"]
+__all__ = [
+    "Action",
+    "Environment",
+    "Observation",
+    "Outcome",
+    "Source",
+    "Step",
+    "Task",
+    "ToolError",
+    "Trajectory",
+    "Verdict",
+    "tool",
+]

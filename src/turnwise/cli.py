@@ -6,7 +6,6 @@ machine failed · 130 interrupted. `--debug` anywhere shows tracebacks.
 
 import asyncio
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,9 +58,7 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         path = run or Path("runs") / loaded.name
-        if overwrite:
-            shutil.rmtree(path, ignore_errors=True)
-        folder = RunFolder.create(path, loaded)
+        folder = RunFolder.new(path, overwrite)
     report = _train(loaded, folder)
     if as_json:
         _print_json(report)
@@ -141,7 +138,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    steps: Annotated[int, typer.Option(min=1, help="Updates.")] = 3000,
+    steps: Annotated[int, typer.Option(min=1, help="Updates.")] = 1500,
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
 ) -> None:
     """Make the embedded model `tiny` from scratch: tokenizer, reading drills, checkpoint."""
@@ -155,34 +152,34 @@ def build_tiny(
     build(target, texts, steps, seed, _display())
 
 
-def main() -> None:
-    """Entry point: turns the errors a user should read into one line and an exit code."""
-    debug = "--debug" in sys.argv
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: turns the errors a user should read into one line and an exit code.
+
+    `arguments` are those of the command line if not given. Always raises SystemExit.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
     try:
-        app(arguments)
-    except TurnwiseError as error:
-        if debug:
+        app([argument for argument in given if argument != "--debug"])
+    except (TurnwiseError, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        error = _first(raised)
+        if debug or not isinstance(error, TurnwiseError | KeyboardInterrupt):
             raise
-        _fail(str(error), 2 if isinstance(error, UserError) else 3)
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        _fail("interrupted", 130)
+        _fail(str(error) or "interrupted", _exit_code(error))
 
 
 def _train(recipe: Recipe, folder: Any) -> dict[str, Any]:
     _configure(recipe)
     from turnwise.trainer import Trainer
 
+    trainer = Trainer(recipe, folder, _display())
     try:
-        return asyncio.run(Trainer(recipe, folder, _display()).run())
-    except BaseExceptionGroup as group:
-        raise _first(group) from group
+        return asyncio.run(trainer.run())
     except KeyboardInterrupt:
         hint = f"turnwise train --resume {folder.path}"
-        _fail(f"interrupted; what was done is saved. Go on with: {hint}", 130)
-        raise
+        raise KeyboardInterrupt(
+            f"interrupted; what was done is saved. Go on with: {hint}"
+        ) from None
 
 
 def _evaluate(recipe: Recipe, weights: str | None) -> dict[str, Any]:
@@ -234,12 +231,17 @@ def _display() -> Any:
     return TerminalDisplay(Console(stderr=True))
 
 
-def _first(group: BaseExceptionGroup) -> BaseException:
+def _first(error: BaseException) -> BaseException:
     """The first error inside a task group, which is what went wrong."""
-    error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return 2 if isinstance(error, UserError) else 3
 
 
 def _print_json(value: Any) -> None:

@@ -28,6 +28,8 @@ class ModelConfig(Section):
     name: str = "tiny"
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
     lora_rank: int = Field(0, ge=0)
     """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
     gradient_checkpointing: bool = False

@@ -7,7 +7,7 @@ from rich.console import Console
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.errors import DataError
+from turnwise.errors import DataError, UserError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.groups import Roller
 from turnwise.scaffolds.registry import make_scaffold
@@ -35,7 +35,11 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         del session
         console.print(tokenizer.decode(prompt[shown:]), style="cyan", markup=False)
         console.print(f"End your turn with {' or '.join(scaffold.stop)}:", style="dim")
-        typed = tokenizer(input("> "), add_special_tokens=False)["input_ids"]
+        try:
+            line = input("> ")
+        except EOFError:
+            raise UserError("the input ended before the episode did") from None
+        typed = tokenizer(line, add_special_tokens=False)["input_ids"]
         shown = len(prompt) + len(typed)
         return list(typed)
 

@@ -48,16 +48,17 @@ class Trainer:
         self.algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
         if recipe.sft.steps:
             check_behaviours(recipe.sft.behaviours)
-        self.resumed = _newest(folder)
+        self.resumed = None if folder.fresh else _newest(folder)
         weights = str(self.resumed.folder) if self.resumed else None
         self.parts: Assembly = assemble(recipe, weights)
-        self.parts.tokenizer.save_pretrained(str(folder.tokenizer))
         self.tasks = self._tasks("train", recipe.train.steps + recipe.sft.steps)
         self.heldout = choose_tasks(
             self._tasks("heldout", recipe.evaluation.tasks),
             recipe.evaluation.tasks,
             recipe.evaluation.seed,
         )
+        folder.begin(recipe)
+        self.parts.tokenizer.save_pretrained(str(folder.tokenizer))
         self.steps_done = 0
         self._unsaved = False
         self._skipped = 0
@@ -65,6 +66,8 @@ class Trainer:
     async def run(self) -> dict[str, Any]:
         """Everything a recipe asks for; returns the report. Cancelled, it saves and ends."""
         start = time.monotonic()
+        for warning in self.parts.environment.warnings:
+            self.display.say(f"warning: {warning}")
         try:
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)

@@ -2,8 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.engines.models_for_tests import tiny_tokenizer
 from transformers import PreTrainedTokenizerFast
+
+from tests.engines.models_for_tests import tiny_tokenizer
 
 
 @pytest.fixture(autouse=True, scope="session")

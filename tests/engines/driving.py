@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.engines.models_for_tests import reference_logprobs
 
+from tests.engines.models_for_tests import reference_logprobs
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+
 from tests.engines.driving import PROMPT, assert_logprobs, once, run
 from tests.engines.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
-
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine

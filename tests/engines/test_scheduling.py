@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engines.driving import PROMPT, assert_logprobs, once, run
-from tests.engines.models_for_tests import tiny_model
 from transformers import Qwen3ForCausalLM
 
+from tests.engines.driving import PROMPT, assert_logprobs, once, run
+from tests.engines.models_for_tests import tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, InfrastructureError

@@ -56,6 +56,9 @@ class Environment:
     """Shorten a text to a number of tokens. Set by the rollout to the policy tokenizer's own count;
     until then a token is a word between spaces."""
 
+    warnings: Sequence[str] = ()
+    """What is odd about the data, in sentences; told when a run begins."""
+
     @property
     def spec(self) -> EnvironmentSpec:
         """Name, version and data hash, for reports."""

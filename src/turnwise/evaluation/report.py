@@ -7,10 +7,10 @@ and failure-recovery policy; a number without them is not comparable with any ot
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from turnwise import __version__
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.evaluation.evaluate import best_constant_answer
@@ -36,7 +36,7 @@ def build_report(
         "statement": statement(recipe, environment),
         "seconds": round(seconds, 1),
         "commit": commit(),
-        "version": __version__,
+        "version": version("turnwise"),
     }
 
 

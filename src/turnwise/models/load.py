@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from turnwise.config import ModelConfig
-from turnwise.errors import DataError, MissingExtraError
+from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.models.tiny import TINY, tiny_folder
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -34,6 +34,7 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
         model = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
+    model.to(_device(config.device))
     if config.gradient_checkpointing:
         model.activation_checkpointing_enable()
     if config.lora_rank:
@@ -52,6 +53,17 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise DataError(f"tokenizer of {source} is not a fast tokenizer: save it as tokenizer.json")
     return tokenizer
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"model.device {name!r}: {_first_line(error)}") from error
+    return device
 
 
 def _source(config: ModelConfig) -> str:

@@ -14,6 +14,7 @@ Files that other programs may read while a run writes them are replaced whole, n
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -53,27 +54,29 @@ SCHEMA = pa.schema(
 )
 
 
+PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer")
+
+
 class RunFolder:
     """Paths and formats of one run. Example: RunFolder(Path("runs/demo")).metrics()[-1]["step"]."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, fresh: bool = False) -> None:
         self.path = path
+        self.fresh = fresh
+        """Whether a new run begins here, whatever the folder holds."""
         self.checkpoints = path / "checkpoints"
         self.tokenizer = path / "tokenizer"
 
     @classmethod
-    def create(cls, path: Path, recipe: Recipe) -> "RunFolder":
-        """Start a run. Raises DataError when the folder already holds one."""
-        if (path / "config.toml").exists():
+    def new(cls, path: Path, overwrite: bool = False) -> "RunFolder":
+        """A folder for a run that is to begin. Raises DataError when it already holds one that is
+        not to be overwritten. Nothing is written or deleted before `begin`."""
+        if (path / "config.toml").exists() and not overwrite:
             raise DataError(
-                f"{path} already holds a run: resume it with `turnwise train --resume {path}`, "
-                "or choose another folder with --run"
+                f"{path} already holds a run: go on with `turnwise train --resume {path}`, choose "
+                "another folder with --run, or replace it with --overwrite"
             )
-        folder = cls(path)
-        for part in ("trajectories", "checkpoints", "evaluations"):
-            (path / part).mkdir(parents=True, exist_ok=True)
-        folder.write_text("config.toml", dump_recipe(recipe))
-        return folder
+        return cls(path, fresh=True)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -81,6 +84,20 @@ class RunFolder:
         if not (path / "config.toml").is_file():
             raise DataError(f"{path} is not a run folder: it has no config.toml")
         return cls(path)
+
+    def begin(self, recipe: Recipe) -> None:
+        """Write the recipe and make the folders of a new run, in place of an earlier one.
+
+        Does nothing for a run that goes on.
+        """
+        if not self.fresh:
+            return
+        for part in PARTS:
+            shutil.rmtree(self.path / part, ignore_errors=True)
+            (self.path / part).mkdir(parents=True)
+        for file in ("metrics.jsonl", "timing.jsonl", "report.json", "report.md"):
+            (self.path / file).unlink(missing_ok=True)
+        self.write_text("config.toml", dump_recipe(recipe))
 
     def recipe(self) -> Recipe:
         """The recipe the run was started with."""

@@ -2,10 +2,11 @@
 
     copying    a random sequence of tokens, repeated
     look-up    some cards, in the form of search results, about made-up things; then statements
-               about them, each of which needs one field of one card
+               about them, each of which needs one field or the name of one card
 
 All names are random strings of the tokenizer's own pieces. No document, question or answer of an
-environment is in a drill.
+environment is in a drill, and no drill is an episode: when to search, what for and when to stop is
+not taught here.
 """
 
 from collections.abc import Sequence
@@ -66,11 +67,17 @@ class DrillMaker:
         ids = self._encode("<information> " + "\n".join(shown) + "</information>\n")
         known = [False] * len(ids)
         for _ in range(STATEMENTS):
-            label, name, value = facts[int(self._random.integers(len(facts)))]
-            asked, told = self._encode(f"{label} of {name}:"), self._encode(f" {value}\n")
+            asked, told = self._statement(*facts[int(self._random.integers(len(facts)))])
             ids += asked + told
             known += [False] * len(asked) + [True] * len(told)
         return Drill(ids, known)
+
+    def _statement(self, label: str, name: str, value: str) -> tuple[list[int], list[int]]:
+        """What is asked of a fact and what is told: plainly, as an answer, or as a search."""
+        form = int(self._random.integers(3))
+        asked = (f"{label} of {name}:", f"Question: {label} of {name}\n", f"Find {name}\n")[form]
+        told = (f" {value}\n", f"<answer> {value}</answer>\n", f"<search> {name}</search>\n")[form]
+        return self._encode(asked), self._encode(told)
 
     def draw(self, low: int, high: int) -> int:
         """A random integer of [low, high)."""

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 
 import pytest
-from tests.environments.search.reading import Reader
 
+from tests.environments.search.reading import Reader
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.graph import RELATIONS, Graph, Relation
 from turnwise.environments.search.tasks import MAX_TASKS_PER_ANSWER, question_id

@@ -54,8 +54,6 @@ class SearchEnvironment(Environment):
             raise ConfigError(f"search: heldout_share is {heldout_share}: give 0 to 1")
         self.top_k = top_k
         self.result_tokens = result_tokens
-        self.warnings: list[str] = []
-        """What is odd about the user's data, in sentences."""
         if documents is not None and questions is not None:
             self._load_own(
                 Path(documents).expanduser(), Path(questions).expanduser(), heldout_share
@@ -82,8 +80,8 @@ class SearchEnvironment(Environment):
         self._tasks = question_tasks(own, heldout_share)
         missing = unsupported(own, self.documents)
         if missing:
-            self.warnings.append(
-                f"{missing} of {len(own)} questions have no accepted answer in any document"
+            self.warnings = (
+                f"{missing} of {len(own)} questions have no accepted answer in any document",
             )
 
     @property

@@ -1,0 +1,87 @@
+"""The demo over several seeds, and the same recipe with observation tokens trained.
+
+    .venv/bin/python benchmarks/demo.py --seeds 0 1 2 --out runs/study
+
+Every run is a `turnwise train demo` of its own; runs that are finished are not repeated, and one
+that was stopped goes on. Writes table.md and summary.json into the folder.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+VARIANTS = {"masked": (), "unmasked": ("learning.mask_observations=false",)}
+
+
+def main() -> None:
+    """Run what is missing, then print the table of everything."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--out", type=Path, default=Path("runs/study"))
+    arguments = parser.parse_args()
+    rows = [
+        row(variant, seed, run(variant, seed, arguments.out))
+        for variant in arguments.variants
+        for seed in arguments.seeds
+    ]
+    (arguments.out / "summary.json").write_text(json.dumps(rows, indent=2) + "\n")
+    table = markdown(rows)
+    (arguments.out / "table.md").write_text(table)
+    print(table)
+
+
+def run(variant: str, seed: int, out: Path) -> Path:
+    """The run's folder, trained if it is not there."""
+    folder = out / f"{variant}-{seed}"
+    if not (folder / "report.json").is_file():
+        command = [sys.executable, "-m", "turnwise", "train"]
+        if (folder / "config.toml").is_file():
+            command += ["--resume", str(folder)]
+        else:
+            command += ["demo", f"seed={seed}", *VARIANTS[variant], "--run", str(folder)]
+        subprocess.run(command, check=True)
+    return folder
+
+
+def row(variant: str, seed: int, folder: Path) -> dict[str, Any]:
+    """The figures of one run."""
+    report = json.loads((folder / "report.json").read_text())
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    hops = report["trained"]["breakdown"]["hops"]
+    return {
+        "variant": variant,
+        "seed": seed,
+        **{
+            name: report[name] for name in ("cold_start", "trained", "no_search", "random_document")
+        },
+        "searches": {value: part["tool_calls"] for value, part in hops.items()},
+        "training_reward_last_5": fmean([line["reward/mean"] for line in lines[-5:]]),
+        "seconds": report["seconds"],
+        "commit": report["commit"],
+    }
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """One line a run."""
+    head = "| recipe | seed | cold start | after RL | no search | random document | searches at "
+    head += "one / two / three hops, intersection | seconds |\n|---|---|---|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| {one['variant']} | {one['seed']} | {_rate(one['cold_start'])} | "
+        f"{_rate(one['trained'])} | {_rate(one['no_search'])} | {_rate(one['random_document'])} | "
+        + " / ".join(f"{one['searches'].get(kind, 0):.2f}" for kind in ("one", "two", "three"))
+        + f", {one['searches'].get('intersection', 0):.2f} | {one['seconds']:.0f} |\n"
+        for one in rows
+    )
+
+
+def _rate(part: dict[str, float]) -> str:
+    return f"{part['success']:.1%} ({part['low']:.1%} – {part['high']:.1%})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Demonstrations are episodes like any other, and as mediocre as asked for."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes import Capitals, byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.errors import ConfigError
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.synthesis.demonstrations import BEHAVIOURS, demonstrate
+from turnwise.types import Outcome, Trajectory
+
+LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
+
+
+def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Trajectory]:
+    environment = Capitals()
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    tasks = environment.tasks("train")
+    return asyncio.run(demonstrate(environment, scaffold, LIMITS, tasks, shares, count, seed))
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "successes", "calls", "malformed"),
+    [
+        ("faithful", {True}, {1}, {0}),
+        ("hasty", {True}, {1}, {0}),
+        ("guessing", {True, False}, {0}, {0}),
+        ("mistaken", {True, False}, {1}, {0}),
+        ("malformed", {True}, {1}, {1}),
+    ],
+)
+def test_each_behaviour(
+    behaviour: str, successes: set[bool], calls: set[int], malformed: set[int]
+) -> None:
+    made = make({behaviour: 1.0})
+    assert {one.outcome == Outcome.SUCCESS for one in made} <= successes
+    assert {one.tool_calls for one in made} == calls
+    errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
+    assert errors == malformed
+
+
+def test_only_what_the_script_says_is_marked_as_the_models() -> None:
+    tokenizer = byte_tokenizer()
+    for one in make({"faithful": 1.0}, count=3):
+        written = tokenizer.decode(one.tokens.ids[one.tokens.mask].tolist())
+        assert written == one.written
+        assert "<information>" not in written
+
+
+def test_demonstrations_repeat_with_the_seed() -> None:
+    shares = dict.fromkeys(BEHAVIOURS, 1.0)
+    first, again, other = make(shares), make(shares), make(shares, seed=1)
+    assert [one.tokens.ids.tolist() for one in first] == [one.tokens.ids.tolist() for one in again]
+    assert [one.written for one in first] != [one.written for one in other]
+
+
+def test_bad_shares_are_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'faithful'"):
+        make({"faithfull": 1.0})
+    with pytest.raises(ConfigError, match="positive share"):
+        make({"faithful": 0.0})

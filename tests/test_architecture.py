@@ -1,0 +1,53 @@
+"""Promise 12 and the shape of the code: what importing does, how long functions are."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import turnwise
+
+PACKAGE = Path(turnwise.__file__).parent
+LONGEST_FUNCTION = 80
+
+
+def test_importing_is_light_and_silent() -> None:
+    code = (
+        "import sys, time; start = time.perf_counter(); import turnwise; "
+        "seconds = time.perf_counter() - start; "
+        "assert not {'torch', 'transformers', 'pyarrow', 'rich'} & set(sys.modules); "
+        "sys.stderr.write(f'{seconds}')"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    assert all(run.stdout == "" for run in runs)
+    assert min(float(run.stderr) for run in runs) < 0.3
+
+
+def test_help_does_not_load_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['turnwise', '--help']\n"
+        "from turnwise.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def test_exported_names() -> None:
+    assert turnwise.__all__ == sorted(turnwise.__all__)
+    assert all(hasattr(turnwise, name) for name in turnwise.__all__)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_functions_are_short_and_modules_say_what_they_are(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    if path.name != "__init__.py" or path.stat().st_size:
+        assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name

@@ -1,0 +1,178 @@
+"""The command line: what it prints, what it refuses, and with which exit code."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import save_small_model
+from turnwise.cli import main
+from turnwise.config import load_recipe
+
+FAKES = Path(__file__).with_name("fakes.py")
+
+
+class Shell:
+    """Runs commands in this process. Example: `shell("list").out`."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *arguments: str | Path, code: int = 0) -> "Shell":
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        self.out, self.err = self._capture.readouterr()
+        assert (ended.value.code or 0) == code, self.err
+        return self
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, model: Path) -> Path:
+    path = tmp_path / "capitals.toml"
+    path.write_text(
+        f'name = "capitals"\nthreads = 1\n[model]\nname = "{model}"\n'
+        f'[environment]\nname = "{FAKES}:Capitals"\n'
+        "[rollout]\nmax_turns = 2\nmax_turn_tokens = 8\nmax_tokens = 400\n"
+        "[train]\nsteps = 1\ntasks_per_step = 2\ngroup_size = 2\n[evaluation]\ntasks = 2\n"
+    )
+    return path
+
+
+def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    report = shell("train", recipe, "--run", run, "--json").json
+    assert report["trained"]["n"] == 2
+    assert "reinforcement learning: 1/1" in shell.err
+    shown = shell("show", run, "--count", "1").out
+    assert "«" in shown
+    assert "evaluation-trained" in shown
+    assert "advantage" in shown
+    rows = shell("show", run, "--step", "1", "--json").json["trajectories"]
+    assert len(rows) == 3
+    assert shell("evaluate", run, "--json").json["n"] == 2
+    assert "95% interval" in shell("evaluate", run, "evaluation.tasks=1").out
+    assert "--resume" in shell("train", recipe, "--run", run, code=2).err
+    shell("train", recipe, "--run", run, "--overwrite")
+    assert (
+        "did you mean 'evaluation-trained'"
+        in shell("show", run, "--step", "evaluation-traind", code=2).err
+    )
+    assert "no trajectory with outcome" in shell("show", run, "--outcome", "cancelled", code=2).err
+
+
+def test_list(shell: Shell) -> None:
+    names = shell("list", "--json").json
+    assert names["recipes"]["demo"]
+    assert "search" in names["environments"]
+    assert {"grpo", "rloo"} <= names["algorithms"].keys()
+    assert "demo" in shell("list").out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("train.stepz=1", "did you mean 'train.steps'"),
+        ("environment.name=serch", "did you mean 'search'"),
+        ("environment.name=nowhere.py:X", "nowhere.py"),
+        ("algorithm.name=grpoo", "did you mean 'grpo'"),
+        ("algorithm.overrides.clip_hihg=1", "clip_high"),
+        ("engine.name=embeded", "did you mean 'embedded'"),
+        ("scaffold.name=tag", "did you mean 'tags'"),
+        ("scaffold.options.instruction=x", "instruction"),
+        ("model.name=/does/not/exist", "no such folder"),
+        ("model.device=tpu9", "model.device"),
+        ("rollout.max_tokens=100000", "lower it"),
+        ("sft.steps=1", "sft.behaviours"),
+    ],
+)
+def test_the_users_mistakes_are_one_line_and_code_2(
+    shell: Shell, recipe: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    refused = shell("train", recipe, change, "--run", tmp_path / "run", code=2)
+    assert message in refused.err
+    assert "Traceback" not in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_broken_models_are_named(shell: Shell, recipe: Path, tmp_path: Path, model: Path) -> None:
+    for broken, message in (
+        ("tokenizer.json", "no tokenizer"),
+        ("config.json", "no config.json"),
+        ("model.safetensors", "cannot be loaded"),
+    ):
+        folder = tmp_path / broken.replace(".", "_")
+        shutil.copytree(model, folder)
+        if broken == "model.safetensors":
+            (folder / broken).write_bytes((folder / broken).read_bytes()[:1000])
+        else:
+            (folder / broken).unlink()
+        if broken == "tokenizer.json":
+            (folder / "tokenizer_config.json").unlink()
+        run = tmp_path / f"run-{broken}"
+        refused = shell("train", recipe, f"model.name={folder}", "--run", run, code=2)
+        assert message in refused.err
+        assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_bad_documents_and_questions_are_named(shell: Shell, recipe: Path, tmp_path: Path) -> None:
+    documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    options = [
+        "environment.name=search",
+        f"environment.options.documents={documents}",
+        f"environment.options.questions={questions}",
+        "sft.steps=0",
+    ]
+    questions.write_text('{"question": "q", "answer": "a"}\n{"question": \n')
+    documents.write_text("")
+    run = tmp_path / "run"
+    assert "documents.jsonl" in shell("train", recipe, *options, "--run", run, code=2).err
+    documents.write_text('{"title": "t", "text": "x"}\n')
+    refused = shell("train", recipe, *options, "--run", tmp_path / "other", code=2)
+    assert "questions.jsonl" in refused.err
+    assert "2" in refused.err
+    lines = [json.dumps({"question": f"q{number}", "answer": "a"}) for number in range(40)]
+    questions.write_text("\n".join(lines))
+    warned = shell("train", recipe, *options, "--run", tmp_path / "third")
+    assert "40 of 40 questions have no accepted answer in any document" in warned.err
+
+
+def test_no_run_is_left_behind_by_a_refused_recipe(
+    shell: Shell, recipe: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shell("train", recipe, "environment.name=serch", "--run", run, code=2)
+    shell("train", recipe, "--run", run)
+
+
+def test_missing_files_and_folders(shell: Shell, tmp_path: Path) -> None:
+    assert "no such file" in shell("train", tmp_path / "none.toml", code=2).err
+    assert "not a run folder" in shell("show", tmp_path, code=2).err
+    assert "not a run folder" in shell("train", "--resume", tmp_path, code=2).err
+    assert "either a recipe" in shell("train", code=2).err
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no such file"):
+        main(["train", str(tmp_path / "none.toml"), "--debug"])
+
+
+def test_the_demo_recipe_is_what_its_documentation_says() -> None:
+    recipe = load_recipe("demo")
+    assert recipe.learning.mask_observations
+    assert recipe.evaluation.tasks >= 1000
