@@ -1,0 +1,52 @@
+"""Loading: the embedded model, folders, adapters."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.fakes import save_small_model
+from turnwise.config import ModelConfig
+from turnwise.errors import DataError
+from turnwise.models.load import load_model, load_tokenizer
+from turnwise.models.tiny import SPECIAL_TOKENS, tiny_folder
+
+TEN_MEGABYTES = 10_000_000
+
+
+def test_tiny_is_what_it_says() -> None:
+    model, tokenizer = load_model(ModelConfig(device="cpu"))
+    assert model.config.model_type == "qwen3"
+    assert not model.config.tie_word_embeddings
+    assert 1.5e6 < sum(weight.numel() for weight in model.parameters()) < 4e6
+    assert model.dtype == torch.float32
+    assert sum(file.stat().st_size for file in tiny_folder().iterdir()) < TEN_MEGABYTES
+    for token in SPECIAL_TOKENS:
+        assert len(tokenizer(token, add_special_tokens=False)["input_ids"]) == 1
+    figures = json.loads((tiny_folder() / "figures.json").read_text())
+    assert figures["accuracy"]["look-up among 1"] > 0.8
+
+
+def test_one_name_has_one_spelling_in_tokens_wherever_it_stands() -> None:
+    tokenizer = load_tokenizer(ModelConfig())
+    name = tokenizer(" TarFile", add_special_tokens=False)["input_ids"]
+    for text in ("the class TarFile?", "<search> TarFile</search>", "[1] Class TarFile. Module"):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert any(ids[start : start + len(name)] == name for start in range(len(ids)))
+
+
+def test_folders_dtypes_and_adapters(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    folder = str(save_small_model(tmp_path / "model"))
+    model, _ = load_model(ModelConfig(name=folder, dtype="bfloat16", device="cpu"))
+    assert model.dtype == torch.bfloat16
+    model, _ = load_model(ModelConfig(name=folder, lora_rank=2, device="cpu"))
+    trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
+    assert trained
+    assert all("lora" in name for name in trained)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such folder"):
+        load_tokenizer(ModelConfig(name=str(tmp_path / "none")))

@@ -1,0 +1,21 @@
+"""The README shows the code that is there."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TWENTY = 20
+
+
+def test_the_environment_in_the_readme_is_the_example_and_has_twenty_lines() -> None:
+    code = (ROOT / "examples/capitals.py").read_text().partition('"""\n\n')[2]
+    assert f"```python\n{code}```" in (ROOT / "README.md").read_text()
+    body = code.partition("class ")[2]
+    assert len([line for line in body.splitlines() if line.strip()]) <= TWENTY
+
+
+def test_pages_that_are_linked_exist() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for part in page.read_text().split("](")[1:]:
+            target = part.partition(")")[0]
+            if not target.startswith(("http", "#")):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
