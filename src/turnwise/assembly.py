@@ -5,7 +5,7 @@ work together is refused here, before anything slow begins.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -43,14 +43,13 @@ class Assembly:
         )
 
 
-def assemble(recipe: Recipe, weights: str | None = None) -> Assembly:
-    """Build everything a recipe names; `weights` is a folder that replaces `model.name`.
+def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
+    """Build everything a recipe names; `weights` is a checkpoint of such a run.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
     environment = make_environment(recipe.environment.name, recipe.environment.options)
-    changes: dict[str, Any] = {} if weights is None else {"name": weights}
-    model, tokenizer = load_model(recipe.model.model_copy(update=changes))
+    model, tokenizer = load_model(recipe.model, weights, recipe.seed)
     context = getattr(model.config, "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(

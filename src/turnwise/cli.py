@@ -6,15 +6,16 @@ machine failed · 130 interrupted. `--debug` anywhere shows tracebacks.
 
 import asyncio
 import json
+import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
 from turnwise.config import Recipe, load_recipe
-from turnwise.errors import ConfigError, TurnwiseError, UserError
+from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError
 
 app = typer.Typer(
     help="Train language-model agents by reinforcement learning over whole trajectories.",
@@ -53,13 +54,21 @@ def train(
     if (recipe is None) == (resume is None):
         raise ConfigError("give either a recipe to start or --resume RUN to go on")
     if resume is not None:
+        if overrides or run or overwrite:
+            raise ConfigError("--resume goes on with the run as it is: give nothing else with it")
         folder = RunFolder.open(resume)
         loaded = folder.recipe()
     else:
         loaded = load_recipe(str(recipe), overrides or [])
-        path = run or Path("runs") / loaded.name
-        folder = RunFolder.new(path, overwrite)
-    report = _train(loaded, folder)
+        folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
+    _configure(loaded)
+    from turnwise.trainer import Trainer
+
+    trainer = Trainer(loaded, folder, _display())
+    try:
+        report = asyncio.run(trainer.run())
+    except KeyboardInterrupt:
+        _fail(f"interrupted; go on with: turnwise train --resume {folder.path}", 130)
     if as_json:
         _print_json(report)
     else:
@@ -168,21 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error) or "interrupted", _exit_code(error))
 
 
-def _train(recipe: Recipe, folder: Any) -> dict[str, Any]:
-    _configure(recipe)
-    from turnwise.trainer import Trainer
-
-    trainer = Trainer(recipe, folder, _display())
-    try:
-        return asyncio.run(trainer.run())
-    except KeyboardInterrupt:
-        hint = f"turnwise train --resume {folder.path}"
-        raise KeyboardInterrupt(
-            f"interrupted; what was done is saved. Go on with: {hint}"
-        ) from None
-
-
-def _evaluate(recipe: Recipe, weights: str | None) -> dict[str, Any]:
+def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     _configure(recipe)
     from turnwise.assembly import assemble
     from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
@@ -190,6 +185,8 @@ def _evaluate(recipe: Recipe, weights: str | None) -> dict[str, Any]:
     parts = assemble(recipe, weights)
     config = recipe.evaluation
     tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
+    if not tasks:
+        raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
     limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
     display = _display()
     display.phase("evaluation", len(tasks))
@@ -207,16 +204,16 @@ def _evaluate(recipe: Recipe, weights: str | None) -> dict[str, Any]:
     return summary
 
 
-def _trained(run: str, overrides: list[str]) -> tuple[Recipe, str | None]:
+def _trained(run: str, overrides: list[str]) -> tuple[Recipe, Path | None]:
     """The recipe of a run folder with its newest weights, or a recipe with its own."""
-    from turnwise.monitor.run_folder import RunFolder
-
     if not (Path(run) / "config.toml").is_file():
         return load_recipe(run, overrides), None
-    folder = RunFolder.open(Path(run))
-    recipe = load_recipe(str(folder.path / "config.toml"), overrides)
-    newest = folder.newest_weights()
-    return recipe, str(newest) if newest else None
+    from turnwise.learning import checkpoint
+
+    weights = checkpoint.newest(Path(run) / "checkpoints")
+    if weights is None:
+        raise DataError(f"{run} has no checkpoint yet")
+    return load_recipe(str(Path(run) / "config.toml"), overrides), weights
 
 
 def _configure(recipe: Recipe) -> None:
@@ -245,10 +242,19 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(_without_nan(value), indent=2, default=str, allow_nan=False))
 
 
-def _fail(message: str, code: int) -> None:
+def _without_nan(value: Any) -> Any:
+    """The same with null for NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _fail(message: str, code: int) -> NoReturn:
     stderr = Console(stderr=True)
     stderr.print(f"turnwise: {message}", markup=False, highlight=False, soft_wrap=True)
     raise SystemExit(code)

@@ -71,7 +71,8 @@ class RolloutConfig(Section):
     """Tokens of the whole trajectory, observations included."""
     max_tool_calls: int = Field(8, ge=0)
     max_seconds: float = Field(120.0, gt=0)
-    """Wall time of one episode, and the deadline of each reset, step, verify and close."""
+    """What one episode's environment may take in all, and the deadline of each reset, step, verify
+    and close. Waiting for the model is not counted."""
     max_ungraded_share: float = Field(0.05, ge=0, le=1)
     """The run stops when more of a step's episodes end without a grade."""
 

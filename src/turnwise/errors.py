@@ -4,11 +4,11 @@
     ├── UserError              the user's mistake: one line that says what to do; exit code 2
     │   ├── ConfigError        a recipe or an override is wrong
     │   ├── DataError          a task, document or model file is missing, broken or empty
-    │   └── MissingExtraError  an optional dependency is not installed
+    │   ├── MissingExtraError  an optional dependency is not installed
+    │   └── NotSupportedError  a part of a seam that is optional (oracle, snapshot) and not there
     ├── ToolError              the agent's mistake inside a tool: becomes an observation
     ├── InfrastructureError    a machine, server or file system failed: the episode is ungraded
-    ├── RunStoppedError        a declared limit ended the run (ungraded episodes, divergence)
-    └── NotSupportedError      a seam's optional part (snapshot, loading) that this class lacks
+    └── RunStoppedError        a declared limit ended the run (ungraded episodes, divergence)
 
 What is not here is a bug in turnwise and crashes with its traceback. An agent's failure is not an
 error at all but an `Outcome`.
@@ -41,6 +41,10 @@ class MissingExtraError(UserError):
         super().__init__(f"{package} is not installed: pip install 'turnwise[{extra}]'")
 
 
+class NotSupportedError(UserError):
+    """An optional capability of a seam that this implementation does not have."""
+
+
 class ToolError(TurnwiseError):
     """Raised by a tool for the agent to read: bad arguments, nothing found, budget spent."""
 
@@ -51,10 +55,6 @@ class InfrastructureError(TurnwiseError):
 
 class RunStoppedError(TurnwiseError):
     """The run ended itself at a limit that the recipe declares; the text gives the evidence."""
-
-
-class NotSupportedError(TurnwiseError):
-    """An optional capability of a seam that this implementation does not have."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -40,8 +40,9 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         except EOFError:
             raise UserError("the input ended before the episode did") from None
         typed = tokenizer(line, add_special_tokens=False)["input_ids"]
-        shown = len(prompt) + len(typed)
-        return list(typed)
+        said = list(typed)[: recipe.rollout.max_turn_tokens]
+        shown = len(prompt) + len(said)
+        return said
 
     limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})
     roller = Roller(environment, scaffold, ScriptedEngine(ask), limits, concurrency=1)

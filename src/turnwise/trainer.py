@@ -10,18 +10,18 @@ import asyncio
 import shutil
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
-from turnwise.errors import DataError, RunStoppedError
+from turnwise.errors import ConfigError, DataError, NotSupportedError, RunStoppedError
 from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
 from turnwise.learning.batch import assign_advantages
+from turnwise.learning.checkpoint import COLD_START, RL, SFT
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
@@ -32,42 +32,48 @@ from turnwise.rollout.order import tasks_of_step
 from turnwise.synthesis.demonstrations import check_behaviours, demonstrate
 from turnwise.types import Group, Task
 
-SFT, COLD_START, RL = "sft", "cold_start", "rl"
-"""Phases of a run, as a checkpoint's state names them."""
-
-MAX_SKIPPED_UPDATES = 3
-"""Updates in a row that may be skipped for a loss or gradient that is not finite."""
+MAX_SKIPPED_STEPS = 3
+"""Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
 
 
 class Trainer:
     """One run. Example: `asyncio.run(Trainer(recipe, folder, display).run())`."""
 
     def __init__(self, recipe: Recipe, folder: RunFolder, display: Display) -> None:
-        """Builds the parts; goes on from the folder's newest checkpoint when there is one."""
+        """Builds the parts; goes on from the folder's newest checkpoint when there is one.
+
+        Raises ConfigError or DataError for what cannot work, before anything is written.
+        """
+        self._start = time.monotonic()
         self.recipe, self.folder, self.display = recipe, folder, display
         self.algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-        if recipe.sft.steps:
-            check_behaviours(recipe.sft.behaviours)
-        self.resumed = None if folder.fresh else _newest(folder)
-        weights = str(self.resumed.folder) if self.resumed else None
-        self.parts: Assembly = assemble(recipe, weights)
+        check_contradictions(recipe)
+        newest = None if folder.fresh else checkpoint.newest(folder.checkpoints)
+        self.resumed = checkpoint.load(newest) if newest else None
+        self.parts: Assembly = assemble(recipe, newest)
         self.tasks = self._tasks("train", recipe.train.steps + recipe.sft.steps)
         self.heldout = choose_tasks(
             self._tasks("heldout", recipe.evaluation.tasks),
             recipe.evaluation.tasks,
             recipe.evaluation.seed,
         )
+        if recipe.sft.steps:
+            check_behaviours(recipe.sft.behaviours)
+            check_oracle(self.parts.environment, self.tasks[0])
         folder.begin(recipe)
         self.parts.tokenizer.save_pretrained(str(folder.tokenizer))
         self.steps_done = 0
         self._unsaved = False
         self._skipped = 0
+        if self.resumed:
+            self._start -= self.resumed.state["seconds"]
 
     async def run(self) -> dict[str, Any]:
         """Everything a recipe asks for; returns the report. Cancelled, it saves and ends."""
-        start = time.monotonic()
         for warning in self.parts.environment.warnings:
             self.display.say(f"warning: {warning}")
+        if len(self.heldout) < self.recipe.evaluation.tasks:
+            self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
@@ -78,11 +84,11 @@ class Trainer:
         finally:
             await self.parts.engine.stop()
             self.display.close()
-        return self.report(time.monotonic() - start)
+        return self.report()
 
     async def cold_start(self) -> None:
         """Supervised learning on scripted demonstrations; its result is step 0 of RL."""
-        recipe, unfinished = self.recipe, self.folder.checkpoints / SFT
+        recipe = self.recipe
         if not recipe.sft.steps or (self.resumed and self.resumed.state["phase"] != SFT):
             return
         self.display.phase("demonstrations", recipe.sft.demonstrations)
@@ -106,24 +112,33 @@ class Trainer:
         )
         if self.resumed:
             learner.load_state(self.resumed.learner)
+        self.folder.rewind("cold_start.jsonl", learner.steps_done)
         self.display.phase("cold start", recipe.sft.steps)
         for _ in range(learner.steps_done):
             self.display.advance()
-        while not learner.finished:
-            metrics = learner.step()
-            self.display.advance(f"loss {metrics['sft/loss']:.3f}")
-            if learner.steps_done % recipe.sft.checkpoint_every == 0:
-                self._save(unfinished, learner.steps_done, learner.state(), SFT)
-            await asyncio.sleep(0)  # lets a cancellation through
-        self._save(self.folder.checkpoints / COLD_START, 0, {}, COLD_START)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            while not learner.finished:
+                metrics = learner.step()
+                self.folder.append("cold_start.jsonl", {"step": learner.steps_done, **metrics})
+                self._count_skipped("a loss or gradient" if metrics["sft/skipped_updates"] else "")
+                self.display.advance(f"loss {metrics['sft/loss']:.3f}")
+                if learner.steps_done % recipe.sft.checkpoint_every == 0:
+                    self._save(SFT, learner.steps_done, learner.state())
+                await asyncio.sleep(0)  # lets a cancellation through
+        except asyncio.CancelledError:
+            self._save(SFT, learner.steps_done, learner.state())
+            raise
+        self._save(COLD_START, 0, {})
+        shutil.rmtree(self.folder.checkpoints / SFT, ignore_errors=True)
 
     async def reinforce(self) -> None:
         """The RL steps."""
         recipe, train = self.recipe, self.recipe.train
         learner = self._learner()
         roller = self.parts.roller(recipe.rollout)
-        self.folder.rewind(self.steps_done)
+        for name in ("metrics.jsonl", "timing.jsonl"):
+            self.folder.rewind(name, self.steps_done)
+        self.folder.forget_trajectories(self.steps_done)
         await self.parts.engine.load({}, self.steps_done)
         self.display.phase("reinforcement learning", train.steps)
         for _ in range(self.steps_done):
@@ -140,15 +155,16 @@ class Trainer:
                 await self.parts.engine.load({}, self.steps_done)
                 self._record(groups, update, sampled - start, time.monotonic() - sampled)
                 if self.steps_done % train.checkpoint_every == 0 or self.steps_done == train.steps:
-                    self._save(self.folder.checkpoints, self.steps_done, learner.state(), RL)
-        except asyncio.CancelledError:
+                    self._save(RL, self.steps_done, learner.state())
+        except (asyncio.CancelledError, RunStoppedError):
             if self._unsaved:
-                self._save(self.folder.checkpoints, self.steps_done, learner.state(), RL)
+                self._save(RL, self.steps_done, learner.state())
             raise
 
     async def evaluate(self, name: str, environment: Environment) -> None:
         """One episode on each held-out task; a finished evaluation is not repeated."""
-        if not self.heldout or self.folder.evaluation(name) is not None:
+        done = self.folder.evaluation(name)
+        if not self.heldout or (done is not None and done["step"] == self.steps_done):
             return
         config = self.recipe.evaluation
         limits = self.recipe.rollout.model_copy(update={"temperature": config.temperature})
@@ -159,13 +175,14 @@ class Trainer:
             roller, self.heldout, config.seed, f"evaluation/{name}", self.display
         )
         self.folder.write_trajectories(f"evaluation-{name}", groups)
-        self.folder.write_evaluation(name, summary)
+        self.folder.write_evaluation(name, {"step": self.steps_done, **summary})
 
-    def report(self, seconds: float) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Write report.json and report.md."""
         names = ("cold_start", "trained", *self.parts.environment.floors())
         found = {name: self.folder.evaluation(name) for name in names}
         evaluations = {name: summary for name, summary in found.items() if summary is not None}
+        seconds = time.monotonic() - self._start
         report = build_report(
             self.recipe, self.parts.environment, self.heldout, evaluations, seconds
         )
@@ -180,12 +197,14 @@ class Trainer:
         return tasks
 
     def _learner(self) -> PolicyLearner:
-        """The learner where the newest checkpoint left it; KL is against the cold start."""
+        """The learner where the newest checkpoint left it.
+
+        The reference of a KL term is the model after the cold start; with LoRA, without adapters.
+        """
         reference = None
         if self.algorithm.kl_coefficient and not self.recipe.model.lora_rank:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
-            source = {"name": str(cold)} if cold else {}
-            reference, _ = load_model(self.recipe.model.model_copy(update=source))
+            reference, _ = load_model(self.recipe.model, cold)
         learner = PolicyLearner(
             self.parts.model,
             reference,
@@ -211,28 +230,51 @@ class Trainer:
             "update/tokens_per_second": tokens / learning,
         }
         self.folder.write_trajectories(f"step-{self.steps_done:06d}", groups)
-        self.folder.append_metrics(metrics, timing)
+        self.folder.append("metrics.jsonl", metrics)
+        self.folder.append("timing.jsonl", timing)
         self.display.advance(
             f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
         )
-        self._skipped = self._skipped + 1 if update.problems else 0
-        for problem in update.problems:
-            self.display.say(f"step {self.steps_done}: update skipped: {problem}")
-        if self._skipped >= MAX_SKIPPED_UPDATES:
-            raise RunStoppedError(f"{self._skipped} steps in a row skipped: {update.problems[0]}")
+        self._count_skipped("; ".join(update.problems))
 
-    def _save(self, root: Path, step: int, learner: dict[str, Any], phase: str) -> None:
-        checkpoint.save(
-            root, step, self.parts.model, self.parts.tokenizer, {"phase": phase}, learner
-        )
+    def _count_skipped(self, problem: str) -> None:
+        """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""
+        self._skipped = self._skipped + 1 if problem else 0
+        if problem:
+            self.display.say(f"update skipped, not finite: {problem}")
+        if self._skipped >= MAX_SKIPPED_STEPS:
+            raise RunStoppedError(
+                f"updates were skipped in {self._skipped} steps in a row, last: {problem}; "
+                "lower learning_rate"
+            )
+
+    def _save(self, phase: str, step: int, learner: dict[str, Any]) -> None:
+        root = self.folder.checkpoints if phase == RL else self.folder.checkpoints / phase
+        state = {"phase": phase, "seconds": time.monotonic() - self._start}
+        checkpoint.save(root, step, self.parts.model, self.parts.tokenizer, state, learner)
         checkpoint.prune(root, self.recipe.train.keep_checkpoints)
         self._unsaved = False
 
 
-def _newest(folder: RunFolder) -> checkpoint.Checkpoint | None:
-    """Where to go on: after an RL step, after the cold start, or within it."""
-    for root in (folder.checkpoints, folder.checkpoints / COLD_START, folder.checkpoints / SFT):
-        found = checkpoint.latest(root)
-        if found is not None:
-            return checkpoint.load(found)
-    return None
+def check_contradictions(recipe: Recipe) -> None:
+    """Raise ConfigError for a recipe that would train on nothing without saying so."""
+    train = recipe.train
+    if train.steps and train.group_size < 2:
+        raise ConfigError(
+            "train.group_size is 1: trajectories are compared within their group, give at least 2"
+        )
+    if train.steps and recipe.rollout.temperature == 0:
+        raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
+    if recipe.learning.updates_per_step > train.tasks_per_step:
+        raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
+
+
+def check_oracle(environment: Environment, task: Task) -> None:
+    """Raise ConfigError when demonstrations are asked of an environment that has no oracle."""
+    try:
+        environment.oracle(task)
+    except NotSupportedError as error:
+        raise ConfigError(
+            f"the cold start needs the environment's oracle: {error}. Set sft.steps=0, or give the "
+            "environment one"
+        ) from error

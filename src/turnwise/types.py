@@ -148,8 +148,6 @@ class Step:
     results: tuple[ToolResult, ...] = ()
     done: bool = False
     """The episode has ended: the environment's decision (an answer ends most of them)."""
-    reward: float | None = None
-    """A reward for this turn, where the environment gives one."""
     abort: bool = False
     """The agent gave up or broke a rule that ends the episode: outcome agent_abort."""
 

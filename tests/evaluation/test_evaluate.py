@@ -59,4 +59,5 @@ def test_the_same_distinct_tasks_are_chosen_for_a_seed() -> None:
 def test_best_constant_answer() -> None:
     tasks = [Task(str(i), "?", {"answers": [answer]}) for i, answer in enumerate("aab")]
     assert best_constant_answer(tasks) == pytest.approx(2 / 3)
-    assert best_constant_answer([]) == 0.0
+    assert best_constant_answer([]) is None
+    assert best_constant_answer([Task("t", "?", {"answer": "a"})]) is None

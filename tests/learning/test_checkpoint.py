@@ -77,7 +77,9 @@ def test_a_learner_resumes_from_disk_exactly(
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "learner.pt"])
+@pytest.mark.parametrize(
+    "file", ["config.json", "model.safetensors", "tokenizer.json", "learner.pt"]
+)
 def test_a_full_disk_leaves_the_last_good_checkpoint(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path, file: str
 ) -> None:

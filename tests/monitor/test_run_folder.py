@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from turnwise.config import check_recipe
-from turnwise.errors import DataError
+from turnwise.errors import DataError, InfrastructureError
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.types import Action, Group, Outcome, Segment, Source, Task, Trajectory, Turn, Verdict
@@ -44,15 +44,16 @@ def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)
     for step in (1, 2, 3):
-        folder.append_metrics({"step": step}, {"step": step})
+        folder.append("metrics.jsonl", {"step": step})
         folder.write_trajectories(f"step-{step:06d}", [])
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "cut sh')
-    folder.rewind(2)
-    assert [line["step"] for line in folder.metrics()] == [1, 2]
+    folder.rewind("metrics.jsonl", 2)
+    folder.forget_trajectories(2)
+    assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2]
     assert [file.stem for file in folder.trajectory_files()] == ["step-000001", "step-000002"]
-    folder.append_metrics({"step": 3}, {"step": 3})
-    assert [line["step"] for line in folder.metrics()] == [1, 2, 3]
+    folder.append("metrics.jsonl", {"step": 3})
+    assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2, 3]
 
 
 def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
@@ -82,9 +83,27 @@ def test_metrics_leave_the_ungraded_out_of_rewards_and_count_them() -> None:
 def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)
-    folder.append_metrics({"step": 1}, {"step": 1})
+    folder.append("metrics.jsonl", {"step": 1})
     other = RunFolder.new(tmp_path / "run", overwrite=True)
-    assert len(folder.metrics()) == 1
+    assert len(folder.lines("metrics.jsonl")) == 1
     other.begin(RECIPE)
-    assert folder.metrics() == []
+    assert folder.lines("metrics.jsonl") == []
     RunFolder.open(tmp_path / "run").begin(RECIPE)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(DataError, match="holds no run"):
+            RunFolder.new(tmp_path, overwrite)
+
+
+def test_a_disk_that_fails_is_named(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    (tmp_path / "run" / "trajectories").rmdir()
+    with pytest.raises(InfrastructureError, match=r"step-000001\.parquet cannot be written"):
+        folder.write_trajectories("step-000001", [])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        RunFolder(tmp_path / "file" / "run", fresh=True).begin(RECIPE)

@@ -27,8 +27,8 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("faithful", {True}, {1}, {0}),
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
-        ("mistaken", {True, False}, {1}, {0}),
-        ("malformed", {True}, {1}, {1}),
+        ("mistaken", {False}, {1}, {0}),
+        ("malformed", {False}, {1}, {3}),
     ],
 )
 def test_each_behaviour(

@@ -41,7 +41,6 @@ class EnvironmentSpec:
     name: str
     version: str
     data_hash: str = ""
-    deterministic: bool = True
     floors: dict[str, float] = field(default_factory=dict)
     """Success of trivial policies, where it is known: noop, random, oracle."""
 

@@ -51,15 +51,16 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     }
 
 
-def best_constant_answer(tasks: Sequence[Task]) -> float:
+def best_constant_answer(tasks: Sequence[Task]) -> float | None:
     """Success of always giving the most frequent accepted answer: a floor that needs no model.
 
-    0 for tasks whose secret has no `answers`.
+    None unless the tasks' secrets list their `answers`.
     """
-    counts = Counter(
-        answer for task in tasks for answer in {str(a) for a in task.secret.get("answers", ())}
-    )
-    return max(counts.values(), default=0) / max(1, len(tasks))
+    accepted = [task.secret.get("answers") for task in tasks]
+    if not tasks or not all(isinstance(answers, list | tuple) for answers in accepted):
+        return None
+    counts = Counter(answer for answers in accepted for answer in {str(a) for a in answers or ()})
+    return max(counts.values(), default=0) / len(tasks)
 
 
 def _rate(trajectories: Sequence[Trajectory]) -> dict[str, Any]:

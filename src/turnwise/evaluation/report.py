@@ -45,7 +45,8 @@ def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
     spec, limits = environment.spec, recipe.rollout
     tools = ", ".join(tool.name for tool in environment.tools()) or "none"
     return {
-        "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}",
+        "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}; "
+        f"known success of trivial policies: {spec.floors or 'none stated'}",
         "tool budget": (
             f"tools: {tools}; at most {limits.max_tool_calls} calls, {limits.max_turns} turns, "
             f"{limits.max_turn_tokens} tokens a turn, {limits.max_tokens} tokens in all, "
@@ -53,8 +54,7 @@ def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
         ),
         "scaffold": f"{recipe.scaffold.name}; sampled at temperature "
         f"{recipe.evaluation.temperature:g}, one episode a task",
-        "evaluator": f"verify() of the environment, version {spec.version}; reads only what the "
-        "model wrote",
+        "evaluator": f"verify() of {spec.name} {spec.version}, on the whole trajectory",
         "failure recovery": "nothing is retried; a malformed action gets a correction and counts "
         "against the budget; infrastructure and grader failures are ungraded and counted; "
         f"more than {limits.max_ungraded_share:.0%} of them stop the run",
@@ -75,9 +75,10 @@ def report_markdown(report: Mapping[str, Any]) -> str:
             lines.append("")
     lines += ["## What the figures mean", ""]
     lines += [f"- **{key}**: {value}" for key, value in report["statement"].items()]
-    share = f"{report['constant_answer']:.1%}"
+    if report["constant_answer"] is not None:
+        share = f"{report['constant_answer']:.1%}"
+        lines += [f"- **constant answer**: always giving the most frequent one scores {share}"]
     lines += [
-        f"- **constant answer**: always giving the most frequent answer would score {share}",
         f"- **run**: {report['seconds']:.0f} s, commit {report['commit']}, "
         f"turnwise {report['version']}",
     ]
@@ -85,9 +86,11 @@ def report_markdown(report: Mapping[str, Any]) -> str:
 
 
 def commit() -> str:
-    """The source's git commit, with `+changes` when files differ from it; "unknown" outside git."""
+    """The source's git commit, with `+changes` when files differ from it; "unknown" for a copy
+    that git does not track."""
     folder = Path(__file__).parent
     try:
+        _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):

@@ -25,6 +25,10 @@ LEARNER = "learner.pt"
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
+SFT, COLD_START, RL = "sft", "cold_start", "rl"
+"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs."""
+
+
 class Saveable(Protocol):
     """A model or tokenizer of transformers or peft."""
 
@@ -65,7 +69,7 @@ def save(
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         model.save_pretrained(str(temporary))
-        tokenizer.save_pretrained(str(temporary))
+        _save_tokenizer(tokenizer, temporary)
         _write_learner(temporary / LEARNER, learner)
         _write_state(temporary, step, state)
         for path in [*temporary.rglob("*"), temporary]:
@@ -107,6 +111,19 @@ def prune(root: Path, keep: int) -> None:
         shutil.rmtree(folder)
     for folder in root.glob(".step-*"):
         shutil.rmtree(folder)
+
+
+def newest(root: Path) -> Path | None:
+    """Where a run is to go on: after an RL step, after the cold start, or within it."""
+    found = (latest(folder) for folder in (root, root / COLD_START, root / SFT))
+    return next((folder for folder in found if folder is not None), None)
+
+
+def _save_tokenizer(tokenizer: Saveable, folder: Path) -> None:
+    try:
+        tokenizer.save_pretrained(str(folder))
+    except Exception as error:
+        raise OSError(f"tokenizer: {error}") from error
 
 
 def _all(root: Path) -> list[Path]:

@@ -19,17 +19,21 @@ from transformers import (
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.models.tiny import TINY, tiny_folder
+from turnwise.seeds import derive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_model(
+    config: ModelConfig, weights: Path | None = None, seed: int = 0
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The weights and the tokenizer that a recipe names, adapters included where it asks for them.
 
-    Raises DataError for a folder without a model or tokenizer or with a damaged file.
+    `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
+    new adapters. Raises DataError for a folder without a model or tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
-    source = _source(config)
+    source = str(weights) if weights is not None and not config.lora_rank else _source(config)
     try:
         model = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -38,7 +42,7 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     if config.gradient_checkpointing:
         model.activation_checkpointing_enable()
     if config.lora_rank:
-        model = _with_adapters(model, config.lora_rank)
+        model = _with_adapters(model, config.lora_rank, weights, seed)
     return model, tokenizer
 
 
@@ -48,7 +52,7 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     _check_folder(source)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:
         raise DataError(f"tokenizer of {source} cannot be loaded: {_first_line(error)}") from error
     if not tokenizer.is_fast:
         raise DataError(f"tokenizer of {source} is not a fast tokenizer: save it as tokenizer.json")
@@ -83,15 +87,23 @@ def _check_folder(source: str) -> None:
         raise DataError(f"model {source}: the folder has no tokenizer (tokenizer.json)")
 
 
-def _with_adapters(model: PreTrainedModel, rank: int) -> PreTrainedModel:
+def _with_adapters(
+    model: PreTrainedModel, rank: int, weights: Path | None, seed: int
+) -> PreTrainedModel:
     try:
-        from peft import LoraConfig, get_peft_model
+        from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError:
         raise MissingExtraError("peft", "lora") from None
-    adapters = LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    wrapped: PreTrainedModel = get_peft_model(model, adapters)
+    wrapped: PreTrainedModel
+    if weights is not None:
+        wrapped = PeftModel.from_pretrained(model, str(weights), is_trainable=True)
+    else:
+        adapters = LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(derive(seed, "adapters"))
+            wrapped = get_peft_model(model, adapters)
     wrapped.enable_input_require_grads()
     return wrapped
 

@@ -1,8 +1,9 @@
 """A run on disk: what is written while training, and how it is read back.
 
     config.toml          the recipe with every value spelled out
-    metrics.jsonl        one line a step; the same bytes for the same seed
-    timing.jsonl         seconds and tokens per second of each step
+    cold_start.jsonl     one line for each step of the cold start
+    metrics.jsonl        one line for each RL step; the same bytes for the same seed
+    timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
@@ -15,7 +16,8 @@ Files that other programs may read while a run writes them are replaced whole, n
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
-from turnwise.errors import DataError
+from turnwise.errors import DataError, InfrastructureError
 from turnwise.types import Group, Trajectory
 
 SCHEMA = pa.schema(
@@ -55,10 +57,11 @@ SCHEMA = pa.schema(
 
 
 PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer")
+FILES = ("cold_start.jsonl", "metrics.jsonl", "timing.jsonl", "report.json", "report.md")
 
 
 class RunFolder:
-    """Paths and formats of one run. Example: RunFolder(Path("runs/demo")).metrics()[-1]["step"]."""
+    """Paths and formats of a run. Example: RunFolder(Path("runs/demo")).lines("metrics.jsonl")."""
 
     def __init__(self, path: Path, fresh: bool = False) -> None:
         self.path = path
@@ -71,7 +74,10 @@ class RunFolder:
     def new(cls, path: Path, overwrite: bool = False) -> "RunFolder":
         """A folder for a run that is to begin. Raises DataError when it already holds one that is
         not to be overwritten. Nothing is written or deleted before `begin`."""
-        if (path / "config.toml").exists() and not overwrite:
+        taken = (path / "config.toml").exists()
+        if not taken and path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise DataError(f"{path} is not empty and holds no run: choose another with --run")
+        if taken and not overwrite:
             raise DataError(
                 f"{path} already holds a run: go on with `turnwise train --resume {path}`, choose "
                 "another folder with --run, or replace it with --overwrite"
@@ -92,40 +98,40 @@ class RunFolder:
         """
         if not self.fresh:
             return
-        for part in PARTS:
-            shutil.rmtree(self.path / part, ignore_errors=True)
-            (self.path / part).mkdir(parents=True)
-        for file in ("metrics.jsonl", "timing.jsonl", "report.json", "report.md"):
-            (self.path / file).unlink(missing_ok=True)
+        try:
+            for part in PARTS:
+                shutil.rmtree(self.path / part, ignore_errors=True)
+                (self.path / part).mkdir(parents=True)
+            for file in FILES:
+                (self.path / file).unlink(missing_ok=True)
+        except OSError as error:
+            raise DataError(f"the run cannot be written: {error}") from error
         self.write_text("config.toml", dump_recipe(recipe))
 
     def recipe(self) -> Recipe:
         """The recipe the run was started with."""
         return load_recipe(str(self.path / "config.toml"))
 
-    def newest_weights(self) -> Path | None:
-        """The model folder of the last RL step that was saved, else of the cold start, or None."""
-        for root in (self.checkpoints, self.checkpoints / "cold_start"):
-            found = sorted(root.glob("step-*"))
-            if found:
-                return found[-1]
-        return None
+    def append(self, name: str, values: Mapping[str, Any]) -> None:
+        """Add a line to a .jsonl file of the run."""
+        with _disk(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(values)) + "\n")
 
-    def append_metrics(self, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """One line each for a finished step."""
-        for name, values in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
-            with (self.path / name).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(dict(values)) + "\n")
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """All complete lines of a .jsonl file; one that a crash cut short is left out."""
+        path = self.path / name
+        if not path.is_file():
+            return []
+        text = path.read_text(encoding="utf-8")
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """All complete lines of metrics.jsonl, in order."""
-        return _lines(self.path / "metrics.jsonl")
+    def rewind(self, name: str, step: int) -> None:
+        """Forget the lines after `step`, before a resumed run writes them again."""
+        kept = [line for line in self.lines(name) if line["step"] <= step]
+        self.write_text(name, "".join(json.dumps(line) + "\n" for line in kept))
 
-    def rewind(self, step: int) -> None:
-        """Forget everything after `step` finished steps, before a resumed run does it again."""
-        for name in ("metrics.jsonl", "timing.jsonl"):
-            kept = [line for line in _lines(self.path / name) if line["step"] <= step]
-            self.write_text(name, "".join(json.dumps(line) + "\n" for line in kept))
+    def forget_trajectories(self, step: int) -> None:
+        """Delete the trajectories of the steps after `step`."""
         for file in (self.path / "trajectories").glob("step-*.parquet"):
             if int(file.stem.partition("-")[2]) > step:
                 file.unlink()
@@ -135,8 +141,9 @@ class RunFolder:
         rows = [trajectory_row(member) for group in groups for member in group.trajectories]
         target = self.path / "trajectories" / f"{name}.parquet"
         partial = target.with_suffix(".partial")
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
-        os.replace(partial, target)
+        with _disk(target):
+            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
+            os.replace(partial, target)
 
     def trajectory_files(self) -> list[Path]:
         """Parquet files, oldest first."""
@@ -156,8 +163,9 @@ class RunFolder:
         """Replace a file of the run as a whole."""
         target = self.path / name
         partial = target.with_name(target.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, target)
+        with _disk(target):
+            partial.write_text(text, encoding="utf-8")
+            os.replace(partial, target)
 
 
 def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
@@ -197,9 +205,12 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Complete JSON lines; a last line cut short by a crash is dropped."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """A disk that fails is no bug: say which file, and that the last checkpoint is whole."""
+    try:
+        yield
+    except OSError as error:
+        raise InfrastructureError(
+            f"{path} cannot be written: {error.strerror or error}; the last checkpoint is whole"
+        ) from error

@@ -34,6 +34,9 @@ from turnwise.types import (
 
 Result = TypeVar("Result")
 
+ENGINE_PATIENCE = 10
+"""One turn may take so many times `max_seconds` before the engine counts as hung."""
+
 
 class EpisodeEnded(Exception):
     """Ends the loop with an outcome; what was said so far is kept."""
@@ -47,10 +50,11 @@ class EpisodeEnded(Exception):
 @dataclass
 class Episode:
     """One run of the loop. Example: `await Episode(trajectory, environment, scaffold, engine,
-    limits, session="0001/hop1/2").run()` fills the trajectory in and returns it."""
+    limits, session="00000012").run()` fills the trajectory in and returns it."""
 
     trajectory: Trajectory
-    environment: Environment
+    prototype: Environment
+    """The episode acts in a `fresh()` one."""
     scaffold: Scaffold
     engine: Engine
     limits: RolloutConfig
@@ -58,53 +62,47 @@ class Episode:
 
     async def run(self) -> Trajectory:
         """Play the episode and have it judged. Raises only for bugs and for cancellation."""
-        self._start = time.monotonic()
+        start = time.monotonic()
+        self._environment: Environment | None = None
+        self._seconds_used = 0.0
         try:
-            await self._play()
+            prompt = await self._reset()
+            self.trajectory.tokens.extend_segments(self.scaffold.begin(prompt), turn=0)
+            for turn in range(self.limits.max_turns):
+                action = await self._act(turn)
+                step = await self._step(action, turn)
+                if step.done:
+                    self.trajectory.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                    break
+                if step.observation is not None and turn + 1 < self.limits.max_turns:
+                    self._observe(step.observation, turn)
+            else:
+                raise EpisodeEnded(self._out_of_turns())
         except EpisodeEnded as end:
-            self.trajectory.outcome = end.outcome
-            self.trajectory.problem = end.problem
+            self.trajectory.outcome, self.trajectory.problem = end.outcome, end.problem
         try:
-            if self.trajectory.outcome.graded:
-                await self._judge()
+            await self._judge()
         finally:
-            self.trajectory.seconds = time.monotonic() - self._start
             await self._close()
+            self.trajectory.seconds = time.monotonic() - start
         return self.trajectory
 
-    async def _play(self) -> None:
-        task, tokens = self.trajectory.task.public(), self.trajectory.tokens
-        self.environment.truncate = self.scaffold.truncate
-        prompt = await self._guard(
-            self.environment.reset(task, derive(self.trajectory.seed, "environment")),
-            Outcome.INFRASTRUCTURE_RESET,
-        )
-        tokens.extend_segments(self.scaffold.begin(prompt), turn=0)
-        for turn in range(self.limits.max_turns):
-            completion = await self._generate(turn)
-            tokens.extend_sampled(completion.tokens, completion.logprobs, completion.version, turn)
-            action = self.scaffold.parse(completion.tokens)
-            if completion.stop_reason == StopReason.CONTEXT:
-                self.trajectory.turns.append(Turn(action))
-                raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
-            step = await self._step(action, turn)
-            if step.abort:
-                raise EpisodeEnded(Outcome.AGENT_ABORT)
-            if step.done:
-                self.trajectory.outcome = Outcome.FAILURE  # until the verifier says otherwise
-                return
-            if step.observation is not None and turn + 1 < self.limits.max_turns:
-                self._observe(step.observation, turn)
-        malformed = self.trajectory.turns[-1].action.error is not None
-        raise EpisodeEnded(Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS)
+    async def _reset(self) -> Observation:
+        async def reset() -> Observation:
+            self._environment = self.prototype.fresh()
+            self._environment.truncate = self.scaffold.truncate
+            seed = derive(self.trajectory.seed, "environment")
+            return await self._environment.reset(self.trajectory.task.public(), seed)
 
-    async def _generate(self, turn: int) -> Completion:
+        return await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
+
+    async def _act(self, turn: int) -> Action:
+        """Sample one turn, keep its tokens, and read what it means."""
         tokens = self.trajectory.tokens
         room = self.limits.max_tokens - len(tokens)
-        seconds_left = self.limits.max_seconds - (time.monotonic() - self._start)
         if room < 1:
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
-        if seconds_left <= 0:
+        if self._seconds_used >= self.limits.max_seconds:
             raise EpisodeEnded(Outcome.TRUNCATED_TIME)
         sampling = Sampling(
             max_tokens=min(self.limits.max_turn_tokens, room),
@@ -112,13 +110,21 @@ class Episode:
             stop=self.scaffold.stop,
             seed=derive(self.trajectory.seed, "sampling", turn),
         )
+        completion = await self._generate(sampling)
+        tokens.extend_sampled(completion.tokens, completion.logprobs, completion.version, turn)
+        action = self.scaffold.parse(completion.tokens)
+        if completion.stop_reason == StopReason.CONTEXT:
+            self.trajectory.turns.append(Turn(action))
+            raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
+        return action
+
+    async def _generate(self, sampling: Sampling) -> Completion:
+        prompt = self.trajectory.tokens.ids.tolist()
         try:
-            async with asyncio.timeout(seconds_left):
-                return await self.engine.generate(
-                    tokens.ids.tolist(), sampling, session=self.session
-                )
+            async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
+                return await self.engine.generate(prompt, sampling, session=self.session)
         except TimeoutError:
-            raise EpisodeEnded(Outcome.TRUNCATED_TIME) from None
+            raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None
         except InfrastructureError as error:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, str(error)) from error
 
@@ -132,9 +138,17 @@ class Episode:
             raise EpisodeEnded(Outcome.TRUNCATED_TOOL_CALLS)
         action = _with_ids(action, turn)
         self.trajectory.turns.append(Turn(action))
-        step = await self._guard(self.environment.step(action), Outcome.INFRASTRUCTURE_STEP)
+        assert self._environment is not None  # there is one after a reset
+        work = self._environment.step(action)
+        step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP)
         self.trajectory.turns[-1] = Turn(action, step)
+        if step.abort:
+            raise EpisodeEnded(Outcome.AGENT_ABORT)
         return step
+
+    def _out_of_turns(self) -> Outcome:
+        malformed = self.trajectory.turns[-1].action.error is not None
+        return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
 
     def _observe(self, observation: Observation, turn: int) -> None:
         segments = self.scaffold.extend(observation)
@@ -145,9 +159,12 @@ class Episode:
 
     async def _judge(self) -> None:
         trajectory = self.trajectory
+        if not trajectory.outcome.graded:
+            return
+        assert self._environment is not None  # graded episodes have been reset
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                verdict: Verdict = await self.environment.verify(trajectory)
+                verdict: Verdict = await self._environment.verify(trajectory)
             if not math.isfinite(verdict.reward):
                 raise ValueError(f"reward {verdict.reward} is not a finite number")
         except TimeoutError:
@@ -160,18 +177,30 @@ class Episode:
             if trajectory.outcome == Outcome.FAILURE and verdict.success:
                 trajectory.outcome = Outcome.SUCCESS
 
-    async def _guard(self, work: Awaitable[Result], failure: Outcome) -> Result:
-        """Await environment code under the deadline; its exceptions are infrastructure's."""
+    async def _guard(self, work: Awaitable[Result], kind: type[Result], failure: Outcome) -> Result:
+        """Await environment code under the deadline; whatever it does wrong is infrastructure's.
+
+        Its time counts against the episode's; waiting for the engine does not, because how long
+        that takes depends on the other episodes.
+        """
+        start = time.monotonic()
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                return await work
+                result = await work
+            if not isinstance(result, kind):
+                raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except Exception as error:
             raise EpisodeEnded(failure, f"{type(error).__name__}: {error}") from error
+        finally:
+            self._seconds_used += time.monotonic() - start
+        return result
 
     async def _close(self) -> None:
+        if self._environment is None:
+            return
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                await self.environment.close()
+                await self._environment.close()
         except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
             self.trajectory.problem += f" close: {type(error).__name__}: {error}"
 

@@ -57,8 +57,11 @@ class Roller:
         async def worker() -> None:
             for session, trajectory in sessions:
                 self.engine.open(session)
+                episode = Episode(
+                    trajectory, self.environment, self.scaffold, self.engine, self.limits, session
+                )
                 try:
-                    await self._episode(session, trajectory).run()
+                    await episode.run()
                 finally:
                     self.engine.close(session)
                 if progress is not None:
@@ -69,10 +72,6 @@ class Roller:
                 workers.create_task(worker())
         self._check_ungraded(waiting)
         return groups
-
-    def _episode(self, session: str, trajectory: Trajectory) -> Episode:
-        environment = self.environment.fresh()
-        return Episode(trajectory, environment, self.scaffold, self.engine, self.limits, session)
 
     def _check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         ungraded = [member for member in trajectories if member.reward is None]

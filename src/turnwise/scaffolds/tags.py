@@ -10,6 +10,7 @@ Source: Jin et al. 2025 (arXiv 2503.09516), section 3.2.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -36,6 +37,9 @@ class TagsScaffold:
     ) -> None:
         """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
         self._tokenizer = tokenizer
+        # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
+        # truncate their results in other threads: text from outside has a tokenizer of its own.
+        self._foreign_tokenizer = deepcopy(tokenizer)
         self._tools = {tool.name: tool for tool in tools}
         described = " ".join(self._describe(tool) for tool in tools)
         self._instructions = instructions.replace("{tools}", described)
@@ -107,7 +111,7 @@ class TagsScaffold:
 
     def truncate(self, text: str, max_tokens: int) -> str:
         """Cut at a token boundary of the policy's tokenizer."""
-        encoded = self._tokenizer(
+        encoded = self._foreign_tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
         )
         offsets = encoded["offset_mapping"]
@@ -141,7 +145,7 @@ class TagsScaffold:
 
     def _encode_foreign(self, text: str) -> list[int]:
         """Text that others wrote: a special token's name in it is only text."""
-        encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        encoded = self._foreign_tokenizer(text, add_special_tokens=False, split_special_tokens=True)
         return list(encoded["input_ids"])
 
 

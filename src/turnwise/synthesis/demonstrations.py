@@ -19,44 +19,40 @@ from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory
 
 Script = Sequence[Action]
-Behaviour = Callable[[Script, str, random.Random], Script]
-"""(the oracle's actions, another task's answer, random stream) -> the actions to demonstrate."""
+Behaviour = Callable[[Script, str], Script]
+"""(the oracle's actions, another task's answer) -> the actions to demonstrate."""
 
 
-def faithful(script: Script, guess: str, stream: random.Random) -> Script:
+def faithful(script: Script, guess: str) -> Script:
     """What the oracle does."""
-    del guess, stream
+    del guess
     return script
 
 
-def guessing(script: Script, guess: str, stream: random.Random) -> Script:
+def guessing(script: Script, guess: str) -> Script:
     """Never uses a tool: answers with some other task's answer."""
-    del script, stream
+    del script
     return [Action("", "I know it", answer=guess)]
 
 
-def hasty(script: Script, guess: str, stream: random.Random) -> Script:
+def hasty(script: Script, guess: str) -> Script:
     """Uses one tool call and answers with what it found, also where more calls are needed."""
-    del guess, stream
+    del guess
     first, second = script[0], script[1]
     found = second.answer if second.answer is not None else _argument(second)
     return [first, replace(script[-1], answer=found)]
 
 
-def mistaken(script: Script, guess: str, stream: random.Random) -> Script:
-    """Does all the work and then answers with the name it looked up last, or with a guess."""
-    answer = _argument(script[-2]) if len(script) > 1 and stream.random() < 0.5 else guess
+def mistaken(script: Script, guess: str) -> Script:
+    """Does all the work and then answers with the name it looked up last."""
+    answer = _argument(script[-2]) if len(script) > 1 else guess
     return [*script[:-1], replace(script[-1], answer=answer)]
 
 
-def malformed(script: Script, guess: str, stream: random.Random) -> Script:
-    """Forgets the tags once, is corrected by the environment, and goes on."""
+def malformed(script: Script, guess: str) -> Script:
+    """Does all the work and then gives the answer without tags, whatever it is told."""
     del guess
-    position = stream.randrange(len(script))
-    action = script[position]
-    bare = action.answer if action.answer is not None else _argument(action)
-    broken = Action(text=f" {bare}", error="the tags are missing")
-    return [*script[:position], broken, *script[position:]]
+    return [*script[:-1], Action(text=f" {script[-1].answer}", error="the tags are missing")]
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
@@ -97,7 +93,7 @@ async def demonstrate(
         other = tasks[stream.randrange(len(tasks))]
         behaviour = BEHAVIOURS[stream.choices(names, weights)[0]]
         oracle = list(environment.oracle(task))
-        scripts.append(list(behaviour(oracle, str(environment.oracle(other)[-1].answer), stream)))
+        scripts.append(list(behaviour(oracle, str(environment.oracle(other)[-1].answer))))
     places = [0] * count
 
     def policy(session: str, prompt: list[int]) -> Sequence[int]:

@@ -37,7 +37,7 @@ WARMUP, COOL_DOWN = 20, 0.3
 
 
 def build(target: Path, texts: Sequence[str], steps: int, seed: int, display: Display) -> None:
-    """Write tokenizer, weights (bfloat16) and figures into `target`, which must not exist."""
+    """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty."""
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     started = time.monotonic()
@@ -122,7 +122,7 @@ def accuracy(
 
 
 def _batch(maker: DrillMaker, level: int) -> list[Drill]:
-    """Drills of about BATCH_TOKENS tokens: mostly the level, some of everything before it."""
+    """Drills of about BATCH_TOKENS tokens: of one size, up to that of the level."""
     drills: list[Drill] = []
     cards = maker.draw(1, level + 1) if level else 0
     while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:

@@ -5,15 +5,17 @@ tokens (that is the scaffold's).
 """
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from turnwise.errors import ToolError
+from turnwise.errors import InfrastructureError, ToolError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__turnwise_tool__"
@@ -54,8 +56,8 @@ class Tool:
     async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
         """Check the arguments and run the tool.
 
-        Raises ToolError for wrong arguments or when `deadline` seconds pass: both are shown to
-        the agent. What else the tool raises goes through: it is not the agent's doing.
+        Raises ToolError for wrong arguments, which is shown to the agent, and InfrastructureError
+        when `deadline` seconds pass. What else the tool raises goes through.
         """
         try:
             checked = _arguments_model(self.function).model_validate(dict(arguments))
@@ -68,9 +70,35 @@ class Tool:
             async with asyncio.timeout(deadline):
                 if inspect.iscoroutinefunction(self.function):
                     return str(await self.function(**values))
-                return str(await asyncio.to_thread(self.function, **values))
+                return str(await _in_thread(functools.partial(self.function, **values)))
         except TimeoutError:
-            raise ToolError(f"{self.name}: no result within {deadline:g} s") from None
+            message = f"tool {self.name}: no result within {deadline:g} s"
+            raise InfrastructureError(message) from None
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Run a blocking function in a thread of its own.
+
+    Not `asyncio.to_thread`: a few hung tools would fill its pool, and the program could not end
+    before they do. A daemon thread hinders nobody.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(setter: Callable[[Any], None], value: Any) -> None:
+        if not future.done():
+            setter(value)
+
+    def work() -> None:
+        try:
+            setter, value = future.set_result, function()
+        except BaseException as error:  # noqa: BLE001 - raised again where the tool was called
+            setter, value = future.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, setter, value)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await future
 
 
 def tools_of(owner: object) -> dict[str, Tool]:
