@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/demo.py --seeds 0 1 2 --out runs/study
 
-Every run is a `turnwise train demo` of its own; runs that are finished are not repeated, and one
-that was stopped goes on. Writes table.md and summary.json into the folder.
+A masked run is `turnwise train demo` with a seed. The unmasked run of a seed begins with the
+weights after the masked one's cold start, so the two differ in RL alone. Runs that are finished are
+not repeated, and one that was stopped goes on. Writes table.md and summary.json into the folder.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-VARIANTS = {"masked": (), "unmasked": ("learning.mask_observations=false",)}
+VARIANTS = ("masked", "unmasked")
 
 
 def main() -> None:
@@ -38,13 +39,17 @@ def main() -> None:
 def run(variant: str, seed: int, out: Path) -> Path:
     """The run's folder, trained if it is not there."""
     folder = out / f"{variant}-{seed}"
-    if not (folder / "report.json").is_file():
-        command = [sys.executable, "-m", "turnwise", "train"]
-        if (folder / "config.toml").is_file():
-            command += ["--resume", str(folder)]
-        else:
-            command += ["demo", f"seed={seed}", *VARIANTS[variant], "--run", str(folder)]
-        subprocess.run(command, check=True)
+    if (folder / "report.json").is_file():
+        return folder
+    command = [sys.executable, "-m", "turnwise", "train"]
+    if (folder / "config.toml").is_file():
+        command += ["--resume", str(folder)]
+    else:
+        command += ["demo", f"seed={seed}", "--run", str(folder)]
+        if variant == "unmasked":
+            cold = run("masked", seed, out) / "checkpoints/cold_start/step-000000"
+            command += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
+    subprocess.run(command, check=True)
     return folder
 
 

@@ -2,14 +2,19 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from tests.fakes import save_small_model
+from tests.fakes import byte_tokenizer, save_small_model
 from turnwise.cli import main
 from turnwise.config import load_recipe
+from turnwise.terminal import trajectory_text
+from turnwise.types import Source
 
 FAKES = Path(__file__).with_name("fakes.py")
 
@@ -60,11 +65,11 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert report["trained"]["n"] == 2
     assert "reinforcement learning: 1/1" in shell.err
     shown = shell("show", run, "--count", "1").out
-    assert "«" in shown
     assert "evaluation-trained" in shown
     assert "advantage" in shown
     rows = shell("show", run, "--step", "1", "--json").json["trajectories"]
     assert len(rows) == 3
+    assert None in rows[0]["logprob"]
     assert shell("evaluate", run, "--json").json["n"] == 2
     assert "95% interval" in shell("evaluate", run, "evaluation.tasks=1").out
     assert "--resume" in shell("train", recipe, "--run", run, code=2).err
@@ -99,12 +104,13 @@ def test_list(shell: Shell) -> None:
         ("model.device=tpu9", "model.device"),
         ("rollout.max_tokens=100000", "lower it"),
         ("sft.steps=1", "sft.behaviours"),
+        ("sft.behaviours.faithfull=1 sft.steps=1", "did you mean 'faithful'"),
     ],
 )
 def test_the_users_mistakes_are_one_line_and_code_2(
     shell: Shell, recipe: Path, tmp_path: Path, change: str, message: str
 ) -> None:
-    refused = shell("train", recipe, change, "--run", tmp_path / "run", code=2)
+    refused = shell("train", recipe, *change.split(), "--run", tmp_path / "run", code=2)
     assert message in refused.err
     assert "Traceback" not in refused.err
     assert len(refused.err.strip().splitlines()) == 1
@@ -115,10 +121,13 @@ def test_broken_models_are_named(shell: Shell, recipe: Path, tmp_path: Path, mod
         ("tokenizer.json", "no tokenizer"),
         ("config.json", "no config.json"),
         ("model.safetensors", "cannot be loaded"),
+        ("tokenizer.json damaged", "cannot be loaded"),
     ):
         folder = tmp_path / broken.replace(".", "_")
         shutil.copytree(model, folder)
-        if broken == "model.safetensors":
+        if broken == "tokenizer.json damaged":
+            (folder / "tokenizer.json").write_text("{}")
+        elif broken == "model.safetensors":
             (folder / broken).write_bytes((folder / broken).read_bytes()[:1000])
         else:
             (folder / broken).unlink()
@@ -176,3 +185,43 @@ def test_the_demo_recipe_is_what_its_documentation_says() -> None:
     recipe = load_recipe("demo")
     assert recipe.learning.mask_observations
     assert recipe.evaluation.tasks >= 1000
+
+
+def test_the_mask_can_be_seen_without_colour() -> None:
+    tokenizer = byte_tokenizer()
+    pieces = [("Who?", Source.USER), ("ask", Source.MODEL), ("told", Source.TOOL)]
+    row = {"ids": [], "source": [], "turn": []}
+    for text, source in pieces:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        row["ids"] += ids
+        row["source"] += [source] * len(ids)
+        row["turn"] += [0] * len(ids)
+    text = trajectory_text(row, tokenizer.backend_tokenizer)
+    assert text.plain == "Who?«ask»told"
+    assert "green" in str(text.get_style_at_offset(Console(), text.plain.index("ask")))
+    assert "green" not in str(text.get_style_at_offset(Console(), text.plain.index("told")))
+
+
+def test_play_puts_a_person_in_the_models_place(recipe: Path) -> None:
+    command = [sys.executable, "-m", "turnwise", "play", str(recipe)]
+    options = ["rollout.max_turn_tokens=80"]
+    typed = "<lookup> Japan</lookup>\n<answer> Tokyo</answer>\n"
+    played = subprocess.run([*command, *options], input=typed, capture_output=True, text=True)
+    assert "The capital is Tokyo." in played.stdout
+    assert "success, reward 1.0" in played.stdout
+    ended = subprocess.run(command, input="", capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "the input ended" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for change, message in (
+        ("train.group_size=1", "at least 2"),
+        ("rollout.temperature=0", "would be the same"),
+        ("learning.updates_per_step=9", "lower it"),
+    ):
+        assert message in shell("train", recipe, change, "--run", run, code=2).err
+    assert "nothing else with it" in shell("train", "--resume", run, "--overwrite", code=2).err
+    assert "nothing to evaluate" in shell("evaluate", recipe, "evaluation.tasks=0", code=2).err

@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None
         ("checkpoints/sft/step-000003", 0.0),  # in the cold start
         ("evaluations/cold_start.json", 0.0),  # in the first rollout
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
-        ("checkpoints/.step-000004*", 0.0),  # while a checkpoint is written
+        ("checkpoints/.step-000002*", 0.0),  # while a checkpoint is written
         ("metrics.jsonl", 0.15),  # somewhere in the middle
     ],
 )
@@ -124,6 +124,8 @@ def test_a_killed_run_ends_like_one_that_never_stopped(
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (run / "report.json").exists()
     train("--resume", run)
     assert_same(whole_run, run)
 
@@ -143,14 +145,14 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(
     assert f"turnwise train --resume {run}" in errors
     assert "Traceback" not in errors
     saved = max(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
-    assert saved == len(RunFolder(run).metrics())
+    assert saved == len(RunFolder(run).lines("metrics.jsonl"))
     train("--resume", run)
     assert_same(whole_run, run)
 
 
 def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
     folder = RunFolder.open(whole_run)
-    assert [line["step"] for line in folder.metrics()] == [1, 2, 3, 4, 5]
+    assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2, 3, 4, 5]
     rows = read_rows(whole_run / "trajectories" / "step-000005.parquet")
     assert len(rows) == 8
     assert {row["version"][-1] for row in rows} == {4}
@@ -188,3 +190,24 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     assert "Traceback" not in done.stderr
     assert os.listdir(run / "checkpoints").count("step-000002") == 1
     train("--resume", run)
+
+
+def test_adapters_are_trained_resumed_and_evaluated_exactly(recipe: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    runs = [tmp_path / "whole", tmp_path / "killed"]
+    options = ["model.lora_rank=2", "train.steps=4"]
+    train(recipe, *options, "--run", runs[0])
+    process = start("train", recipe, *options, "--run", runs[1])
+    while process.poll() is None and not (runs[1] / "trajectories/step-000003.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    train("--resume", runs[1])
+    files = [run / "checkpoints/step-000004/adapter_model.safetensors" for run in runs]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    process = start("evaluate", runs[0], "--json")
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    trained = json.loads((runs[0] / "report.json").read_text())["trained"]
+    assert json.loads(output)["n"] == trained["n"]

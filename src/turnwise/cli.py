@@ -147,10 +147,9 @@ def list_(as_json: AsJson = False) -> None:
 @app.command()
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    steps: Annotated[int, typer.Option(min=1, help="Updates.")] = 1500,
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
 ) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, reading drills, checkpoint."""
+    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (half an hour)."""
     from turnwise.threads import configure_threads
 
     configure_threads(2)
@@ -158,7 +157,7 @@ def build_tiny(
     from turnwise.synthesis.tiny import build
 
     texts = [f" {document.card} {document.text}" for document in standard_library()]
-    build(target, texts, steps, seed, _display())
+    build(target, texts, seed, _display())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,8 @@
 """The agent loop: outcomes, budgets, provenance, leaks (promises 1, 3, 4, 8 and 10)."""
 
 import asyncio
+import os
+import random
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise.rollout.groups import Roller
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
@@ -117,12 +120,14 @@ def test_a_malformed_action_is_corrected_and_counts() -> None:
 def test_budgets(changes: dict[str, Any], turns: list[str], outcome: Outcome) -> None:
     trajectory = play(turns, limits=LIMITS.model_copy(update=changes))
     assert trajectory.outcome == outcome
-    assert len(trajectory.tokens) <= trajectory.tokens.ids.size <= LIMITS.max_tokens
-    if outcome.truncated:
-        assert trajectory.reward == 0.0
+    limits = LIMITS.model_copy(update=changes)
+    assert len(trajectory.tokens) <= limits.max_tokens
+    assert len(trajectory.turns) <= limits.max_turns
+    assert trajectory.tool_calls <= limits.max_tool_calls
+    assert trajectory.reward == 0.0
 
 
-def test_a_slow_model_is_truncated_in_time() -> None:
+def test_a_hung_model_is_infrastructure() -> None:
     class Slow(ScriptedEngine):
         async def generate(
             self, prompt: Sequence[int], sampling: Sampling, *, session: str
@@ -131,10 +136,27 @@ def test_a_slow_model_is_truncated_in_time() -> None:
             raise AssertionError
 
     start = time.monotonic()
-    limits = LIMITS.model_copy(update={"max_seconds": 0.2})
+    limits = LIMITS.model_copy(update={"max_seconds": 0.02})
     trajectory = play([""], limits=limits, engine=Slow(lambda session, prompt: []))
-    assert trajectory.outcome == Outcome.TRUNCATED_TIME
+    assert trajectory.outcome == Outcome.INFRASTRUCTURE_MODEL
+    assert trajectory.reward is None
     assert time.monotonic() - start < 5
+
+
+def test_waiting_for_the_model_does_not_use_the_episodes_time_up() -> None:
+    class Queued(ScriptedEngine):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        ) -> Completion:
+            await asyncio.sleep(0.3)
+            return await super().generate(prompt, sampling, session=session)
+
+    limits = LIMITS.model_copy(update={"max_seconds": 0.25})
+    said = iter([LOOKUP, ANSWER])
+    trajectory = play(
+        [""], limits=limits, engine=Queued(lambda session, prompt: encode(next(said)))
+    )
+    assert trajectory.outcome == Outcome.SUCCESS
 
 
 def test_a_full_context_is_an_outcome() -> None:
@@ -153,6 +175,10 @@ class Failing(Capitals):
 
     def __init__(self, where: str, error: BaseException) -> None:
         self.where, self.error = where, error
+
+    def fresh(self) -> "Failing":
+        self._fail("fresh")
+        return super().fresh()
 
     async def reset(self, task: Task, seed: int) -> Observation:
         self._fail("reset")
@@ -179,6 +205,7 @@ class Failing(Capitals):
         ("step", TimeoutError("slow"), Outcome.INFRASTRUCTURE_STEP),
         ("verify", KeyError("gold"), Outcome.GRADER_ERROR),
         ("verify", TimeoutError("slow"), Outcome.GRADER_TIMEOUT),
+        ("fresh", ValueError("bug"), Outcome.INFRASTRUCTURE_RESET),
     ],
 )
 def test_failures_that_are_not_the_agents_are_ungraded(
@@ -262,3 +289,64 @@ def test_sessions_are_closed_and_environments_too() -> None:
         play([ANSWER], Counted(where, OSError("gone")), engine=engine)
     assert len(closed) == 4
     engine.open("00000000")  # would raise if an episode had left it open
+
+
+def test_an_environment_that_returns_nothing_is_ungraded() -> None:
+    class Forgetful(Capitals):
+        async def step(self, action: Action) -> Step:
+            return None  # type: ignore[return-value]
+
+    trajectory = play([LOOKUP], Forgetful())
+    assert trajectory.outcome == Outcome.INFRASTRUCTURE_STEP
+    assert "NoneType instead of Step" in trajectory.problem
+
+
+def test_a_hung_tool_is_infrastructure_and_its_neighbours_go_on() -> None:
+    class Hung(Capitals):
+        tool_deadline = 0.1
+
+        @tool
+        def lookup(self, country: str) -> str:
+            """Look a country up."""
+            time.sleep(3 if country == "France" else 0)
+            return "Rome"
+
+    environment = Hung()
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+
+    def policy(session: str, prompt: list[int]) -> list[int]:
+        text = TOKENIZER.decode(prompt)
+        land = "France" if "France" in text else "Italy"
+        return encode("<answer>Rome</answer>" if "Rome" in text else f"<lookup>{land}</lookup>")
+
+    roller = Roller(environment, scaffold, ScriptedEngine(policy), LIMITS, concurrency=40)
+    start = time.monotonic()
+    groups = asyncio.run(roller.collect(environment.tasks("train"), 20, 0, "test"))
+    assert time.monotonic() - start < 2.5
+    outcomes = [{member.outcome for member in group.trajectories} for group in groups]
+    assert outcomes == [{Outcome.INFRASTRUCTURE_STEP}, {Outcome.SUCCESS}]
+
+
+def test_the_secret_is_in_nothing_that_the_policy_or_its_tools_can_see() -> None:
+    """Promise 10: prompt, schemas, observations, environment variables."""
+    environment = Capitals()
+    secrets = [str(task.secret["answers"][0]) for task in environment.tasks("train")]
+    visible = [str(tool.schema) for tool in environment.tools()]
+    visible += [repr(task.public()) for task in environment.tasks("train")]
+    visible += list(os.environ.values())
+    trajectory = play(["<lookup> nowhere</lookup>", "<answer> unknown</answer>"])
+    visible += [TOKENIZER.decode(trajectory.tokens.ids.tolist()), *trajectory.observed]
+    assert not [secret for secret in secrets for text in visible if secret in text]
+
+
+def test_global_random_state_is_neither_read_nor_changed() -> None:
+    """Promise 11."""
+    trajectories, states = [], []
+    for seed in (1, 2):
+        random.seed(seed)
+        np.random.seed(seed)
+        before = (random.getstate(), np.random.get_state()[1].tolist())
+        trajectories.append(play([LOOKUP, ANSWER]))
+        states.append(before == (random.getstate(), np.random.get_state()[1].tolist()))
+    assert states == [True, True]
+    assert trajectories[0].seed == trajectories[1].seed

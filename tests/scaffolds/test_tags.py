@@ -1,5 +1,7 @@
 """The tag syntax: what is an action, what is malformed, and who may write special tokens."""
 
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,3 +136,22 @@ def test_truncation_is_a_beginning_within_the_limit(text: str, limit: int) -> No
 
 def test_stop_strings_are_the_closing_tags(scaffold: TagsScaffold) -> None:
     assert scaffold.stop == ("</move>", "</search>", "</answer>")
+
+
+def test_tools_that_truncate_in_other_threads_do_not_change_the_templates() -> None:
+    scaffold = TagsScaffold(TOKENIZER, [])
+    expected = scaffold.extend(Observation("x"))
+    stop = threading.Event()
+
+    def truncate() -> None:
+        while not stop.is_set():
+            scaffold.truncate("<information> many words </information>", 3)
+
+    threads = [threading.Thread(target=truncate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    same = [scaffold.extend(Observation("x")) == expected for _ in range(2000)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert all(same)

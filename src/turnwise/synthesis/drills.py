@@ -4,9 +4,8 @@
     look-up    some cards, in the form of search results, about made-up things; then statements
                about them, each of which needs one field or the name of one card
 
-All names are random strings of the tokenizer's own pieces. No document, question or answer of an
-environment is in a drill, and no drill is an episode: when to search, what for and when to stop is
-not taught here.
+All names are random strings of the tokenizer's own pieces: no document, question or answer of an
+environment is in a drill.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ class DrillMaker:
         self._tokenizer = tokenizer
         self._random = np.random.default_rng(seed)
         texts = (tokenizer.decode([token]) for token in range(len(tokenizer)))
-        self._pieces = [text for text in texts if text.isascii() and text.isalpha()]
+        self.pieces = [text for text in texts if text.isascii() and text.isalpha()]
 
     def copying(self) -> Drill:
         """A sequence of 4 to 32 random tokens, repeated up to COPY_LENGTH."""
@@ -85,7 +84,7 @@ class DrillMaker:
 
     def _name(self) -> str:
         count = int(self._random.integers(1, 6))
-        pieces = [self._choose(self._pieces) for _ in range(count)]
+        pieces = [self._choose(self.pieces) for _ in range(count)]
         style = self._random.random()
         if style < 0.35:
             return "".join(piece.capitalize() for piece in pieces)
@@ -93,7 +92,7 @@ class DrillMaker:
 
     def _filler(self) -> str:
         count = int(self._random.integers(0, 10))
-        return "".join(f" {self._choose(self._pieces)}" for _ in range(count))
+        return "".join(f" {self._choose(self.pieces)}" for _ in range(count))
 
     def _choose(self, options: Sequence[str]) -> str:
         return options[int(self._random.integers(len(options)))]

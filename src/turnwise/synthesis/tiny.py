@@ -1,15 +1,20 @@
-"""Makes the base checkpoint of `tiny` from nothing: tokenizer, reading drills, weights.
+"""Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, a made-up library.
 
-    python -m turnwise build-tiny FOLDER      (two cores, well under an hour)
+    turnwise build-tiny FOLDER      (two cores, about half an hour)
 
-The curriculum goes from copying to looking up among one, two, three and four cards; a level is left
-when it is mastered. Matrices are trained by Muon, the rest by AdamW: at this size copying emerges
-about twice as early as with AdamW alone. The figures of a build stand beside it in figures.json.
+The first stage goes from copying to looking up among one, two, three and four cards; a level is
+left when it is mastered. The second
+imitates a perfect agent in a made-up library. Matrices are trained by Muon, the
+rest by AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of
+a build stand beside it in figures.json.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +23,22 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from turnwise.config import RolloutConfig
 from turnwise.errors import DataError
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
 from turnwise.monitor.display import Display
+from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
+from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.synthesis.drills import Drill, DrillMaker
+from turnwise.synthesis.made_up import made_up_environment, vocabulary
 
 BATCH_TOKENS = 4608
+READING_STEPS = 1500
+SEARCHES = 6000
+"""Demonstrations in the made-up library."""
+INSTRUCTIONS = "Question: "
+"""What stands before a task, in the demo's recipe too."""
 LEVELS = 4
 """Cards in the hardest drill."""
 MASTERED = {0: 0.05, 1: 0.7, 2: 0.7, 3: 0.7}
@@ -36,19 +50,47 @@ MUON_RATE, ADAM_RATE = 0.015, 5e-3
 WARMUP, COOL_DOWN = 20, 0.3
 
 
-def build(target: Path, texts: Sequence[str], steps: int, seed: int, display: Display) -> None:
-    """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty."""
+def build(target: Path, texts: Sequence[str], seed: int, display: Display) -> None:
+    """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
+
+    The second stage goes on from the weights that the first one wrote, so `build_second` alone
+    repeats it exactly.
+    """
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     started = time.monotonic()
     tokenizer = train_tokenizer(texts)
-    torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
-    model = Qwen3ForCausalLM(tiny_config(tokenizer))
-    figures = train(model, tokenizer, steps, seed, display)
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
+        model = Qwen3ForCausalLM(tiny_config(tokenizer))
+    figures = read(model, tokenizer, seed, display)
+    figures |= {"seed": seed, "seconds": round(time.monotonic() - started)}
+    figures |= {"parameters": sum(weight.numel() for weight in model.parameters())}
+    _write(target, model, tokenizer, {"reading": figures})
+    build_second(target, target, texts, seed, display)
+
+
+def build_second(
+    source: Path, target: Path, texts: Sequence[str], seed: int, display: Display
+) -> None:
+    """The second stage: from a folder that the first has written to `target`."""
+    started = time.monotonic()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
+    model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
+    figures = json.loads((source / "figures.json").read_text())
+    figures["searching"] = search(model, tokenizer, vocabulary(texts), seed, display)
+    figures["searching"]["seconds"] = round(time.monotonic() - started)
+    _write(target, model, tokenizer, figures)
+
+
+def _write(
+    target: Path,
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    figures: dict[str, Any],
+) -> None:
     model.to(torch.bfloat16).save_pretrained(target)
     tokenizer.save_pretrained(target)
-    figures |= {"steps": steps, "seed": seed, "seconds": round(time.monotonic() - started)}
-    figures |= {"parameters": sum(weight.numel() for weight in model.parameters())}
     (target / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 
@@ -68,57 +110,106 @@ def train_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
 
 
-def train(
-    model: Qwen3ForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    steps: int,
-    seed: int,
-    display: Display,
+def read(
+    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int, display: Display
 ) -> dict[str, Any]:
-    """Run the curriculum; returns the accuracy of look-up among 1 to LEVELS cards, and history."""
+    """The first stage, copying and look-up; returns accuracies and the curriculum's history."""
     maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills"))
     optimizers = _optimizers(model)
     level, history = 0, []
-    display.phase("reading drills", steps)
-    for step in range(steps):
-        _set_rates(optimizers, step, steps)
-        drills = _batch(maker, level)
-        loss = _loss(model, *_tensors(drills))
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        display.advance(f"level {level} loss {loss.item():.2f}")
+    display.phase("reading drills", READING_STEPS)
+    for step in range(READING_STEPS):
+        _set_rates(optimizers, step, READING_STEPS)
+        loss = _update(model, optimizers, _batch(maker, level))
+        display.advance(f"level {level} loss {loss:.2f}")
         if (step + 1) % CHECK_EVERY == 0:
-            right = accuracy(model, tokenizer, level, derive(seed, "tiny", "check", step))
+            check = DrillMaker(tokenizer, derive(seed, "tiny", "check", step))
+            right = accuracy(model, [_reading(check, level) for _ in range(CHECKED)])
             history.append({"step": step + 1, "level": level, "accuracy": round(right, 3)})
             display.say(json.dumps(history[-1]))
             level += level < LEVELS and right >= MASTERED[level]
+    check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
     final = {
-        f"look-up among {cards}": accuracy(model, tokenizer, cards, derive(seed, "tiny", "final"))
+        f"look-up among {cards}": accuracy(model, [check.look_up(cards) for _ in range(CHECKED)])
         for cards in range(1, LEVELS + 1)
     }
-    return {"accuracy": final, "history": history}
+    return {"steps": READING_STEPS, "accuracy": final, "history": history}
 
 
-def accuracy(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, level: int, seed: int
-) -> float:
-    """Share of answers (runs of known tokens) whose every token is the likeliest one."""
-    maker = DrillMaker(tokenizer, seed)
-    drills = [maker.look_up(level) if level else maker.copying() for _ in range(CHECKED)]
+def search(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    words: Sequence[str],
+    seed: int,
+    display: Display,
+) -> dict[str, Any]:
+    """The second stage: faithful demonstrations in a made-up library; returns accuracies."""
+    environment = made_up_environment(words, derive(seed, "tiny", "library"))
+    scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
+    tasks = environment.tasks("train")
+    display.phase("made-up library", SEARCHES)
+    demonstrations = asyncio.run(
+        demonstrate(
+            environment,
+            scaffold,
+            RolloutConfig(),
+            tasks,
+            {"faithful": 1.0},
+            SEARCHES,
+            derive(seed, "tiny", "searches"),
+            lambda _: display.advance(),
+        )
+    )
+    drills = [Drill(made.tokens.ids.tolist(), made.tokens.mask.tolist()) for made in demonstrations]
+    batches = _batches(drills[CHECKED:])
+    optimizers = _optimizers(model)
+    display.phase("searching", len(batches))
+    for step, batch in enumerate(batches):
+        _set_rates(optimizers, step, len(batches))
+        display.advance(f"loss {_update(model, optimizers, batch):.3f}")
+    right = accuracy(model, drills[:CHECKED])
+    return {"demonstrations": SEARCHES, "tasks": len(tasks), "turns right": round(right, 3)}
+
+
+def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
+    """Share of told spans (runs of known tokens) whose every token is the likeliest one."""
     ids, known = _tensors(drills)
     with torch.inference_mode():
         hit = model(ids[:, :-1]).logits.argmax(-1) == ids[:, 1:]
     right = total = 0
     for row_hit, row_known in zip(hit.tolist(), known[:, 1:].tolist(), strict=True):
-        good, before = True, False
-        for one_hit, one_known in zip([*row_hit, False], [*row_known, False], strict=True):
-            if before and not one_known:
-                right, total, good = right + good, total + 1, True
-            good, before = good and (one_hit or not one_known), one_known
+        for is_known, span in groupby(zip(row_hit, row_known, strict=True), key=itemgetter(1)):
+            if is_known:
+                right, total = right + all(one_hit for one_hit, _ in span), total + 1
     return right / total
+
+
+def _batches(drills: Sequence[Drill]) -> list[list[Drill]]:
+    """In order, each of about BATCH_TOKENS tokens."""
+    batches: list[list[Drill]] = [[]]
+    for drill in drills:
+        if sum(len(other.ids) for other in batches[-1]) >= BATCH_TOKENS:
+            batches.append([])
+        batches[-1].append(drill)
+    return batches
+
+
+def _reading(maker: DrillMaker, level: int) -> Drill:
+    return maker.look_up(level) if level else maker.copying()
+
+
+def _update(
+    model: Qwen3ForCausalLM,
+    optimizers: Sequence[torch.optim.Optimizer],
+    drills: Sequence[Drill],
+) -> float:
+    loss = _loss(model, *_tensors(drills))
+    torch.autograd.backward(loss)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
 
 
 def _batch(maker: DrillMaker, level: int) -> list[Drill]:
@@ -126,7 +217,7 @@ def _batch(maker: DrillMaker, level: int) -> list[Drill]:
     drills: list[Drill] = []
     cards = maker.draw(1, level + 1) if level else 0
     while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:
-        drills.append(maker.look_up(cards) if cards else maker.copying())
+        drills.append(_reading(maker, cards))
     return drills
 
 

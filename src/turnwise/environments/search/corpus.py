@@ -74,10 +74,10 @@ def build() -> list[Document]:
     public = [module for module in modules.values() if module.public]
     for module in public:
         if module.name not in INTERNAL:
-            documents[module.name] = _module_document(module)
+            documents[module.name] = module_document(module)
     for module in public:
         if module.name not in INTERNAL:
-            for document in _contents(module.name, _owned(module, modules)):
+            for document in module_contents(module.name, _owned(module, modules)):
                 documents.setdefault(document.id, document)
     return [documents[name] for name in sorted(documents)]
 
@@ -120,7 +120,8 @@ def _taken(module: Module, origin: Module, name: str) -> Iterator[Definition]:
         yield origin.definitions[name]
 
 
-def _module_document(module: Module) -> Document:
+def module_document(module: Module) -> Document:
+    """The document of the module itself."""
     package = module.name.rpartition(".")[0]
     return Document(
         id=module.name,
@@ -132,7 +133,8 @@ def _module_document(module: Module) -> Document:
     )
 
 
-def _contents(module: str, owned: dict[str, Definition]) -> Iterator[Document]:
+def module_contents(module: str, owned: dict[str, Definition]) -> Iterator[Document]:
+    """The documents of its public classes, functions and methods."""
     for name in sorted(filter(is_public, owned)):
         definition = owned[name]
         if not definition.is_class:

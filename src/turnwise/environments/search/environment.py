@@ -14,7 +14,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents, read_documents
 from turnwise.environments.search.questions import question_tasks, read_questions, unsupported
-from turnwise.environments.search.tasks import standard_tasks
+from turnwise.environments.search.tasks import SEARCH_DEPTH, standard_tasks
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
@@ -63,6 +63,19 @@ class SearchEnvironment(Environment):
         else:
             raise ConfigError("search: give both documents and questions, or neither of them")
         self._data_hash = _hash(self.documents, self._tasks)
+
+    @classmethod
+    def over(
+        cls, documents: Sequence[Document], tasks: dict[Split, list[Task]], result_tokens: int
+    ) -> "SearchEnvironment":
+        """An environment over documents and tasks that are there already."""
+        environment = cls.__new__(cls)
+        environment.top_k, environment.result_tokens = SEARCH_DEPTH, result_tokens
+        environment._documents_are_built_in = False
+        environment.documents, environment._tasks = documents, tasks
+        environment._index = index_documents(documents)
+        environment._data_hash = _hash(documents, tasks)
+        return environment
 
     def _load_standard(self, heldout_share: float) -> None:
         if heldout_share != HELDOUT_SHARE:
