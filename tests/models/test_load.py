@@ -25,7 +25,8 @@ def test_tiny_is_what_it_says() -> None:
     for token in SPECIAL_TOKENS:
         assert len(tokenizer(token, add_special_tokens=False)["input_ids"]) == 1
     figures = json.loads((tiny_folder() / "figures.json").read_text())
-    assert figures["accuracy"]["look-up among 1"] > 0.8
+    assert figures["reading"]["accuracy"]["look-up among 4"] > 0.8
+    assert figures["searching"]["turns right"] > 0.8
 
 
 def test_one_name_has_one_spelling_in_tokens_wherever_it_stands() -> None:
