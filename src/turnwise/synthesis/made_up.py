@@ -16,7 +16,6 @@ from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.environments.search.tasks import build_tasks
 from turnwise.types import Task
 
-MODULES = 300
 RESULT_TOKENS = 40
 LONGEST_WORD = 12
 LONGEST_SUMMARY = 24
@@ -29,12 +28,12 @@ def vocabulary(texts: Sequence[str]) -> list[str]:
     return sorted(word.lower() for word in found if 1 < len(word) <= LONGEST_WORD)
 
 
-def made_up_environment(words: Sequence[str], seed: int) -> SearchEnvironment:
+def made_up_environment(words: Sequence[str], seed: int, modules: int) -> SearchEnvironment:
     """The search environment over a made-up library; all its tasks are training tasks.
 
     `words` are what names and sentences are made of.
     """
-    documents = _Library(words, random.Random(seed)).documents()
+    documents = _Library(words, random.Random(seed)).documents(modules)
     records = build_tasks(documents, index_documents(documents))
     tasks = [
         Task(**{key: value for key, value in record.items() if key != "split"})
@@ -49,10 +48,10 @@ class _Library:
         self._random = stream
         self._classes: list[str] = []
 
-    def documents(self) -> list[Document]:
-        """Everything in it, in order of names."""
+    def documents(self, modules: int) -> list[Document]:
+        """Everything in so many modules, in order of names."""
         documents: dict[str, Document] = {}
-        for _ in range(MODULES):
+        for _ in range(modules):
             module = Module(self._module_name(), self._summary(), {})
             owned = {definition.name: definition for definition in self._definitions()}
             for document in (module_document(module), *module_contents(module.name, owned)):

@@ -35,7 +35,9 @@ from turnwise.synthesis.made_up import made_up_environment, vocabulary
 
 BATCH_TOKENS = 4608
 READING_STEPS = 1500
-SEARCHES = 6000
+MODULES = 700
+"""Of the made-up library."""
+SEARCHES = 16000
 """Demonstrations in the made-up library."""
 INSTRUCTIONS = "Question: "
 """What stands before a task, in the demo's recipe too."""
@@ -144,7 +146,7 @@ def search(
     display: Display,
 ) -> dict[str, Any]:
     """The second stage: faithful demonstrations in a made-up library; returns accuracies."""
-    environment = made_up_environment(words, derive(seed, "tiny", "library"))
+    environment = made_up_environment(words, derive(seed, "tiny", "library"), MODULES)
     scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
     tasks = environment.tasks("train")
     display.phase("made-up library", SEARCHES)
