@@ -35,9 +35,9 @@ from turnwise.synthesis.made_up import made_up_environment, vocabulary
 
 BATCH_TOKENS = 4608
 READING_STEPS = 1500
-MODULES = 700
+MODULES = 300
 """Of the made-up library."""
-SEARCHES = 16000
+SEARCHES = 6000
 """Demonstrations in the made-up library."""
 INSTRUCTIONS = "Question: "
 """What stands before a task, in the demo's recipe too."""

@@ -130,7 +130,9 @@ def test_a_folder_of_text_files(tmp_path, own):
         "deep/b#0",
         "deep/b#1",
     ]
-    assert list(environment.warnings) == ["2 of 2 questions have no accepted answer in any document"]
+    assert list(environment.warnings) == [
+        "2 of 2 questions have no accepted answer in any document"
+    ]
 
 
 def test_a_json_array_with_other_field_names(tmp_path, own):
@@ -138,7 +140,9 @@ def test_a_json_array_with_other_field_names(tmp_path, own):
     path.write_text(json.dumps([{"name": "Rome", "contents": "Capital of Italy."}]))
     environment = SearchEnvironment(documents=str(path), questions=own["questions"])
     assert environment.search("italy") == "[1] Rome Capital of Italy."
-    assert list(environment.warnings) == ["1 of 2 questions have no accepted answer in any document"]
+    assert list(environment.warnings) == [
+        "1 of 2 questions have no accepted answer in any document"
+    ]
 
 
 def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
