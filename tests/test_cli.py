@@ -65,7 +65,8 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert report["trained"]["n"] == 2
     assert "reinforcement learning: 1/1" in shell.err
     shown = shell("show", run, "--count", "1").out
-    assert "evaluation-trained" in shown
+    assert "nothing of an evaluation is trained" in " ".join(shown.split())
+    assert "All other tokens are masked" in " ".join(shell("show", run, "--step", "1").out.split())
     assert "advantage" in shown
     rows = shell("show", run, "--step", "1", "--json").json["trajectories"]
     assert len(rows) == 3
@@ -73,7 +74,8 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert shell("evaluate", run, "--json").json["n"] == 2
     assert "95% interval" in shell("evaluate", run, "evaluation.tasks=1").out
     assert "--resume" in shell("train", recipe, "--run", run, code=2).err
-    shell("train", recipe, "--run", run, "--overwrite")
+    shell("train", recipe, "--run", run, "--overwrite", "learning.mask_observations=false")
+    assert "trained, and so are obs" in " ".join(shell("show", run, "--step", "1").out.split())
     assert (
         "did you mean 'evaluation-trained'"
         in shell("show", run, "--step", "evaluation-traind", code=2).err

@@ -156,8 +156,7 @@ def build_tiny(
     from turnwise.environments.search.corpus import standard_library
     from turnwise.synthesis.tiny import build
 
-    texts = [f" {document.card} {document.text}" for document in standard_library()]
-    build(target, texts, seed, _display())
+    build(target, standard_library(), seed, _display())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,7 +1,7 @@
 """What the command line prints: trajectories with their masks, tables of results and names.
 
-Reads run folders only. Trained tokens stand between « and », so that the mask can be seen without
-colour; with colour they are also bold green, and everything else is dim.
+Reads run folders only. The policy's tokens stand between « and », so that the mask can be seen
+without colour; with colour they are also bold green, and everything else is dim.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from turnwise.config import load_recipe
 from turnwise.errors import DataError, unknown_name
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.types import Source
@@ -54,24 +55,39 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
     if not file.is_file():
         raise DataError(f"{file} is missing: the run cannot be decoded")
     tokenizer = Tokenizer.from_file(str(file))
-    legend = Text.assemble(
-        f"{name}: ",
-        ("«trained»", STYLES[Source.MODEL]),
-        " are the tokens the policy sampled; ",
-        ("task", STYLES[Source.USER]),
-        ", ",
-        ("tool output", STYLES[Source.TOOL]),
-        ", ",
-        ("corrections", STYLES[Source.ENVIRONMENT]),
-        " and ",
-        ("template", STYLES[Source.TEMPLATE]),
-        " are masked.",
-    )
+    legend = _legend(name, _trains_observations(run))
     console.print(legend)
     for row in rows:
         console.rule(style="dim")
         console.print(_headline(row))
         console.print(trajectory_text(row, tokenizer))
+
+
+def _legend(name: str, observations: bool) -> Text:
+    if name.startswith("evaluation"):
+        consequence = "; nothing of an evaluation is trained."
+    elif observations and name != "demonstrations":
+        consequence = ": trained, and so are observations (learning.mask_observations=false)."
+    else:
+        consequence = ": trained. All other tokens are masked."
+    return Text.assemble(
+        f"{name}: ",
+        ("«the policy's own tokens»", STYLES[Source.MODEL]),
+        consequence,
+        " Others are of the ",
+        ("task", STYLES[Source.USER]),
+        ", ",
+        ("tool output", STYLES[Source.TOOL]),
+        ", ",
+        ("corrections", STYLES[Source.ENVIRONMENT]),
+        " or the ",
+        ("template", STYLES[Source.TEMPLATE]),
+        ".",
+    )
+
+
+def _trains_observations(run: Path) -> bool:
+    return not load_recipe(str(run / "config.toml")).learning.mask_observations
 
 
 def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
@@ -137,7 +153,7 @@ def _short(part: Mapping[str, Any] | None) -> str:
 def _headline(row: Mapping[str, Any]) -> Text:
     advantage = max(row["advantage"], key=abs, default=0.0)
     reward = "none" if row["reward"] is None else f"{row['reward']:.2f}"
-    trained = sum(source == Source.MODEL for source in row["source"])
+    sampled = sum(source == Source.MODEL for source in row["source"])
     parts = [
         f"{row['group']} #{row['episode']}",
         f"outcome {row['outcome']}",
@@ -145,7 +161,7 @@ def _headline(row: Mapping[str, Any]) -> Text:
         f"advantage {advantage:+.2f}",
         f"{row['turns']} turns",
         f"{row['tool_calls']} tool calls",
-        f"{trained} of {len(row['ids'])} tokens trained",
+        f"{sampled} of {len(row['ids'])} tokens the policy's",
     ]
     if row["problem"] or row["detail"]:
         parts.append(row["problem"] or row["detail"])

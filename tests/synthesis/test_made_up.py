@@ -2,16 +2,20 @@
 
 import asyncio
 
-from turnwise.synthesis.made_up import made_up_environment
+import pytest
+
+from turnwise.environments.search.corpus import Document, standard_library
+from turnwise.synthesis.made_up import NO_BASE, made_up_environment
 from turnwise.types import Trajectory, Turn
 
-WORDS = [
-    f"{first}{second}" for first in ("ba", "ko", "mi", "tu", "q") for second in ("lo", "7", "ra")
-]
+
+@pytest.fixture(scope="module")
+def real() -> list[Document]:
+    return standard_library()
 
 
-def test_its_oracle_is_right() -> None:
-    environment = made_up_environment(WORDS, 3, modules=60)
+def test_its_oracle_is_right(real: list[Document]) -> None:
+    environment = made_up_environment(real, 3, modules=60)
     tasks = environment.tasks("train")
     assert len(tasks) > 20
     for task in tasks[:50]:
@@ -21,6 +25,27 @@ def test_its_oracle_is_right() -> None:
         assert asyncio.run(environment.verify(trajectory)).success
 
 
-def test_it_repeats_with_the_seed() -> None:
-    hashes = [made_up_environment(WORDS, seed, modules=30).spec.data_hash for seed in (1, 1, 2)]
+def test_no_name_of_it_is_real(real: list[Document]) -> None:
+    environment = made_up_environment(real, 4, modules=40)
+    names = {entry.name for entry in environment.documents}
+    facts = [fact for entry in environment.documents for fact in entry.facts]
+    bases = {target for relation, target in facts if relation == "base"}
+    assert len(names) > 200
+    assert not names & {entry.name for entry in real}
+    assert len(bases) > 20
+    assert not (bases - {NO_BASE}) & {entry.name for entry in real}
+
+
+def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:
+    def mean_length(documents: list[Document], kind: str) -> float:
+        lengths = [len(entry.name) for entry in documents if entry.kind == kind]
+        return sum(lengths) / len(lengths)
+
+    made_up = list(made_up_environment(real, 4, modules=60).documents)
+    for kind in ("class", "function"):
+        assert mean_length(made_up, kind) == pytest.approx(mean_length(real, kind), rel=0.25)
+
+
+def test_it_repeats_with_the_seed(real: list[Document]) -> None:
+    hashes = [made_up_environment(real, seed, modules=30).spec.data_hash for seed in (1, 1, 2)]
     assert hashes[0] == hashes[1] != hashes[2]

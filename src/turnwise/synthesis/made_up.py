@@ -1,12 +1,14 @@
 """A library of made-up modules, classes, functions and methods, with questions about it.
 
-Its documents, its questions and its search are those of the real environment, but every name is
-drawn anew, word by word, so that no fact of it is true. The base model of `tiny` learns here what a
-question asks for.
+It has the shapes of the real documentation: how many classes a module has and how many methods a
+class, how names are put together, how long signatures and texts are. Every word in it is drawn
+anew and every class gets other bases, so that no fact of it is true and no name of it is the name
+of a real thing. The base model of `tiny` learns here what a question asks for.
 """
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 
 from turnwise.environments.search.corpus import Document, module_contents, module_document
@@ -17,75 +19,106 @@ from turnwise.environments.search.tasks import build_tasks
 from turnwise.types import Task
 
 RESULT_TOKENS = 40
-LONGEST_WORD = 12
-LONGEST_SUMMARY = 24
-"""Words."""
+NO_BASE = "object"
+SHARED = 0.4
+"""Share of methods that are called like an earlier one."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+"""As names are made of them: HTTPError has two words, base64 has two."""
 
 
-def vocabulary(texts: Sequence[str]) -> list[str]:
-    """The words of some texts, as names are made of them: `base64` and `Error` are words."""
-    found = {word for text in texts for word in re.findall(r"[A-Za-z][a-z]*[0-9]*", text)}
-    return sorted(word.lower() for word in found if 1 < len(word) <= LONGEST_WORD)
-
-
-def made_up_environment(words: Sequence[str], seed: int, modules: int) -> SearchEnvironment:
+def made_up_environment(
+    documents: Sequence[Document], seed: int, modules: int
+) -> SearchEnvironment:
     """The search environment over a made-up library; all its tasks are training tasks.
 
-    `words` are what names and sentences are made of.
+    `documents` are the real ones, for their shapes and words.
     """
-    documents = _Library(words, random.Random(seed)).documents(modules)
-    records = build_tasks(documents, index_documents(documents))
+    made_up = _Library(documents, random.Random(seed)).documents(modules)
+    records = build_tasks(made_up, index_documents(made_up))
     tasks = [
         Task(**{key: value for key, value in record.items() if key != "split"})
         for record in records
     ]
-    return SearchEnvironment.over(documents, {"train": tasks, "heldout": []}, RESULT_TOKENS)
+    return SearchEnvironment.over(made_up, {"train": tasks, "heldout": []}, RESULT_TOKENS)
 
 
 class _Library:
-    def __init__(self, words: Sequence[str], stream: random.Random) -> None:
-        self._words = words
+    def __init__(self, real: Sequence[Document], stream: random.Random) -> None:
         self._random = stream
+        self._real_names = {document.name for document in real}
+        self._children: defaultdict[str, list[Document]] = defaultdict(list)
+        self._of_kind: defaultdict[str, list[Document]] = defaultdict(list)
+        for document in real:
+            owner = dict(document.facts).get("module", document.id.rpartition(".")[0])
+            self._children[owner].append(document)
+            self._of_kind[document.kind].append(document)
+        self._words = _words_by_length(real)
         self._classes: list[str] = []
+        self._methods: list[str] = []
 
     def documents(self, modules: int) -> list[Document]:
         """Everything in so many modules, in order of names."""
         documents: dict[str, Document] = {}
         for _ in range(modules):
-            module = Module(self._module_name(), self._summary(), {})
-            owned = {definition.name: definition for definition in self._definitions()}
+            shape = self._random.choice(self._of_kind["module"])
+            module = Module(self._name("module"), self._reworded(shape.text), {})
+            members = [child for child in self._children[shape.id] if child.kind != "module"]
+            owned = {entry.name: entry for entry in map(self._definition, members)}
             for document in (module_document(module), *module_contents(module.name, owned)):
                 documents.setdefault(document.id, document)
         return [documents[name] for name in sorted(documents)]
 
-    def _definitions(self) -> list[Definition]:
-        classes = [self._class() for _ in range(self._random.randint(1, 5))]
-        return [*classes, *(self._function() for _ in range(self._random.randint(0, 5)))]
-
-    def _class(self) -> Definition:
-        name = "".join(self._word().capitalize() for _ in range(self._random.randint(1, 3)))
-        known = self._classes and self._random.random() < 0.7
-        base = self._random.choice(self._classes) if known else "object"
+    def _definition(self, like: Document) -> Definition:
+        """In place of a member of a real module, one of its kind; its shape may be another's."""
+        shape = self._random.choice(self._of_kind[like.kind])
+        described = self._reworded(shape.text.removeprefix(shape.name))
+        if like.kind == "method":
+            return Definition(self._method_name(), described, "")
+        name = self._name(like.kind)
+        if like.kind == "function":
+            return Definition(name, described, "")
+        methods = [self._definition(method) for method in self._children[shape.id]]
+        unique = {method.name: method for method in methods}
+        ordered = tuple(unique[key] for key in sorted(unique))
+        bases = dict.fromkeys(self._base(name) for fact, name in shape.facts if fact == "base")
         self._classes.append(name)
-        methods = {method.name: method for method in (self._function() for _ in range(4))}
-        ordered = tuple(methods[key] for key in sorted(methods))
-        return Definition(name, self._arguments(), self._summary(), True, (base,), ordered)
+        return Definition(name, described, "", True, tuple(bases), ordered)
 
-    def _function(self) -> Definition:
-        words = [self._word() for _ in range(self._random.randint(1, 3))]
-        name = self._random.choice(("_", "_", "")).join(words)
-        return Definition(name, self._arguments(), self._summary())
+    def _base(self, real: str) -> str:
+        known = real != NO_BASE and self._classes
+        return self._random.choice(self._classes) if known else NO_BASE
 
-    def _module_name(self) -> str:
-        return ".".join(self._word() for _ in range(self._random.choice((1, 1, 1, 2, 3))))
+    def _method_name(self) -> str:
+        if self._methods and self._random.random() < SHARED:
+            return self._random.choice(self._methods)
+        self._methods.append(self._name("method"))
+        return self._methods[-1]
 
-    def _arguments(self) -> str:
-        names = [self._word() for _ in range(self._random.randint(0, 4))]
-        return f"({', '.join(self._random.choice((name, f'{name}=None')) for name in names)})"
+    def _name(self, kind: str) -> str:
+        while True:
+            name = self._reworded(self._random.choice(self._of_kind[kind]).name)
+            if name not in self._real_names:
+                return name
 
-    def _summary(self) -> str:
-        count = self._random.randint(0, LONGEST_SUMMARY)
-        return " ".join(self._word() for _ in range(count)).capitalize()
+    def _reworded(self, text: str) -> str:
+        """Every word by another of the same length, in the same case; digits by other digits."""
+        return _WORD.sub(self._other_word, text)
 
-    def _word(self) -> str:
-        return self._random.choice(self._words)
+    def _other_word(self, match: re.Match[str]) -> str:
+        word = match.group()
+        other = self._random.choice(self._words[word.isdigit(), len(word)])
+        if word.isupper():
+            return other.upper()
+        return other.capitalize() if word[0].isupper() else other
+
+
+def _words_by_length(documents: Sequence[Document]) -> dict[tuple[bool, int], list[str]]:
+    """(whether digits, length) -> lower-case words: each word of a text once, each of a name as
+    often as it is in one, for the words of names are what names are confused by."""
+    texts = {word for document in documents for word in _WORD.findall(document.text)}
+    found = [*texts, *(word for document in documents for word in _WORD.findall(document.name))]
+    words: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
+    for word in sorted(word.lower() for word in found):
+        words[word.isdigit(), len(word)].append(word)
+    return words

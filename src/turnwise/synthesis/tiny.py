@@ -11,7 +11,10 @@ a build stand beside it in figures.json.
 
 import asyncio
 import json
+import random
+import re
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -24,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from turnwise.config import RolloutConfig
+from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
 from turnwise.monitor.display import Display
@@ -31,13 +35,14 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.synthesis.drills import Drill, DrillMaker
-from turnwise.synthesis.made_up import made_up_environment, vocabulary
+from turnwise.synthesis.made_up import made_up_environment
+from turnwise.types import Task
 
 BATCH_TOKENS = 4608
 READING_STEPS = 1500
-MODULES = 300
+MODULES = 700
 """Of the made-up library."""
-SEARCHES = 6000
+SEARCHES = 16000
 """Demonstrations in the made-up library."""
 INSTRUCTIONS = "Question: "
 """What stands before a task, in the demo's recipe too."""
@@ -52,7 +57,7 @@ MUON_RATE, ADAM_RATE = 0.015, 5e-3
 WARMUP, COOL_DOWN = 20, 0.3
 
 
-def build(target: Path, texts: Sequence[str], seed: int, display: Display) -> None:
+def build(target: Path, documents: Sequence[Document], seed: int, display: Display) -> None:
     """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
 
     The second stage goes on from the weights that the first one wrote, so `build_second` alone
@@ -61,7 +66,7 @@ def build(target: Path, texts: Sequence[str], seed: int, display: Display) -> No
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     started = time.monotonic()
-    tokenizer = train_tokenizer(texts)
+    tokenizer = train_tokenizer([f" {document.card} {document.text}" for document in documents])
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
         model = Qwen3ForCausalLM(tiny_config(tokenizer))
@@ -69,18 +74,18 @@ def build(target: Path, texts: Sequence[str], seed: int, display: Display) -> No
     figures |= {"seed": seed, "seconds": round(time.monotonic() - started)}
     figures |= {"parameters": sum(weight.numel() for weight in model.parameters())}
     _write(target, model, tokenizer, {"reading": figures})
-    build_second(target, target, texts, seed, display)
+    build_second(target, target, documents, seed, display)
 
 
 def build_second(
-    source: Path, target: Path, texts: Sequence[str], seed: int, display: Display
+    source: Path, target: Path, documents: Sequence[Document], seed: int, display: Display
 ) -> None:
     """The second stage: from a folder that the first has written to `target`."""
     started = time.monotonic()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
     model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
     figures = json.loads((source / "figures.json").read_text())
-    figures["searching"] = search(model, tokenizer, vocabulary(texts), seed, display)
+    figures["searching"] = search(model, tokenizer, documents, seed, display)
     figures["searching"]["seconds"] = round(time.monotonic() - started)
     _write(target, model, tokenizer, figures)
 
@@ -141,14 +146,15 @@ def read(
 def search(
     model: Qwen3ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    words: Sequence[str],
+    documents: Sequence[Document],
     seed: int,
     display: Display,
 ) -> dict[str, Any]:
     """The second stage: faithful demonstrations in a made-up library; returns accuracies."""
-    environment = made_up_environment(words, derive(seed, "tiny", "library"), MODULES)
+    environment = made_up_environment(documents, derive(seed, "tiny", "library"), MODULES)
     scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
-    tasks = environment.tasks("train")
+    stream = random.Random(derive(seed, "tiny", "order"))
+    tasks = balanced(environment.tasks("train"), stream)
     display.phase("made-up library", SEARCHES)
     demonstrations = asyncio.run(
         demonstrate(
@@ -157,20 +163,34 @@ def search(
             RolloutConfig(),
             tasks,
             {"faithful": 1.0},
-            SEARCHES,
+            SEARCHES + CHECKED,
             derive(seed, "tiny", "searches"),
             lambda _: display.advance(),
         )
     )
     drills = [Drill(made.tokens.ids.tolist(), made.tokens.mask.tolist()) for made in demonstrations]
-    batches = _batches(drills[CHECKED:])
+    made = batches(drills[CHECKED:], stream)
     optimizers = _optimizers(model)
-    display.phase("searching", len(batches))
-    for step, batch in enumerate(batches):
-        _set_rates(optimizers, step, len(batches))
+    display.phase("searching", len(made))
+    for step, batch in enumerate(made):
+        _set_rates(optimizers, step, len(made))
         display.advance(f"loss {_update(model, optimizers, batch):.3f}")
     right = accuracy(model, drills[:CHECKED])
-    return {"demonstrations": SEARCHES, "tasks": len(tasks), "turns right": round(right, 3)}
+    return {"demonstrations": SEARCHES, "turns right": round(right, 3)}
+
+
+def balanced(tasks: Sequence[Task], stream: random.Random) -> list[Task]:
+    """SEARCHES tasks: as many of each hop kind, and in a kind as many of each form of question."""
+    kinds: defaultdict[str, defaultdict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
+    for task in tasks:
+        names = "|".join(re.escape(name) for name in task.info["symbols"])
+        form = re.sub(rf"(?<!\S)({names})(?![\w.])", "_", task.prompt)
+        kinds[task.info["hops"]][form].append(task)
+    chosen = []
+    for index in range(SEARCHES):
+        forms = kinds[sorted(kinds)[index % len(kinds)]]
+        chosen.append(stream.choice(forms[stream.choice(sorted(forms))]))
+    return chosen
 
 
 def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
@@ -186,14 +206,15 @@ def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
     return right / total
 
 
-def _batches(drills: Sequence[Drill]) -> list[list[Drill]]:
-    """In order, each of about BATCH_TOKENS tokens."""
-    batches: list[list[Drill]] = [[]]
-    for drill in drills:
-        if sum(len(other.ids) for other in batches[-1]) >= BATCH_TOKENS:
-            batches.append([])
-        batches[-1].append(drill)
-    return batches
+def batches(drills: Sequence[Drill], stream: random.Random) -> list[list[Drill]]:
+    """Drills of one length together, about BATCH_TOKENS tokens in a batch; batches shuffled."""
+    made: list[list[Drill]] = [[]]
+    for drill in sorted(drills, key=lambda drill: len(drill.ids)):
+        if (len(made[-1]) + 1) * len(drill.ids) > BATCH_TOKENS:
+            made.append([])
+        made[-1].append(drill)
+    stream.shuffle(made)
+    return made
 
 
 def _reading(maker: DrillMaker, level: int) -> Drill:
