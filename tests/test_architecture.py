@@ -1,6 +1,7 @@
 """Promise 12 and the shape of the code: what importing does, how long functions are."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,17 @@ def test_importing_is_light_and_silent() -> None:
     ]
     assert all(run.stdout == "" for run in runs)
     assert min(float(run.stderr) for run in runs) < 0.3
+
+
+def test_importing_writes_no_file(tmp_path: Path) -> None:
+    """Not in the working folder, nor in a home that is empty."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    code = "import turnwise, turnwise.cli, turnwise.trainer, turnwise.environments.search.corpus"
+    subprocess.run([sys.executable, "-c", code], cwd=work, env=environment, check=True)
+    assert not [*home.rglob("*"), *work.rglob("*")]
 
 
 def test_help_does_not_load_torch() -> None:

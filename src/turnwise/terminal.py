@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
-from turnwise.config import load_recipe
 from turnwise.errors import DataError, unknown_name
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.types import Source
@@ -87,7 +86,7 @@ def _legend(name: str, observations: bool) -> Text:
 
 
 def _trains_observations(run: Path) -> bool:
-    return not load_recipe(str(run / "config.toml")).learning.mask_observations
+    return not RunFolder.open(run).recipe().learning.mask_observations
 
 
 def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
