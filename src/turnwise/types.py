@@ -150,6 +150,8 @@ class Step:
     """The episode has ended: the environment's decision (an answer ends most of them)."""
     abort: bool = False
     """The agent gave up or broke a rule that ends the episode: outcome agent_abort."""
+    reward: float | None = None
+    """Of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
 
 
 @dataclass(frozen=True)
@@ -290,6 +292,23 @@ class Trajectory:
     def reward(self) -> float | None:
         """None when the episode is ungraded; never 0 in its place."""
         return self.verdict.reward if self.verdict is not None and self.outcome.graded else None
+
+    @property
+    def turn_rewards(self) -> np.ndarray | None:
+        """float64[turns], 0 for a turn that has none; None when no turn has one."""
+        rewards = [None if turn.step is None else turn.step.reward for turn in self.turns]
+        if all(reward is None for reward in rewards):
+            return None
+        return np.array([reward or 0.0 for reward in rewards], np.float64)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What the agent was shown last before each turn: the state, for who compares states."""
+        shown = [self.task.prompt]
+        for turn in self.turns:
+            observation = turn.step.observation if turn.step is not None else None
+            shown.append(observation.content if observation is not None else "")
+        return tuple(shown[:-1])
 
     @property
     def answer(self) -> str | None:

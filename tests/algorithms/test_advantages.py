@@ -1,90 +1,155 @@
-"""Estimators against the formulas written out in plain Python, and their degenerate cases."""
+"""Estimators over a batch: on tokens, whitened, named, and deaf to what they must not hear."""
 
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.algorithms.advantages import (
-    ESTIMATORS,
-    GROUP_FILTERS,
-    Estimator,
-    dr_grpo,
-    grpo,
-    reinforce,
-    rloo,
-    token_advantages,
-)
+from tests.algorithms.random_episodes import groups
+from turnwise.algorithms.advantages import ESTIMATORS, whiten
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.parts import ESTIMATOR
 
-COMPARING = [grpo, dr_grpo, rloo]
-REWARDS = st.lists(st.floats(-10, 10, allow_subnormal=False), min_size=2, max_size=9)
+BINARY = ("pass_at_k", "max_rl")
+BATCHES = st.lists(groups(), min_size=1, max_size=4)
 
 
-@given(REWARDS)
-def test_estimators_match_their_formulas(rewards: list[float]) -> None:
-    n = len(rewards)
-    mean = math.fsum(rewards) / n
-    std = math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / (n - 1))
-    array = np.array(rewards)
-    others = [math.fsum(rewards[:i] + rewards[i + 1 :]) / (n - 1) for i in range(n)]
-    expected = [r - mean for r in rewards]
-    np.testing.assert_allclose(dr_grpo(array), expected, atol=1e-12)
-    np.testing.assert_allclose(grpo(array), np.array(expected) / (std + 1e-6), atol=1e-8)
-    np.testing.assert_allclose(rloo(array), array - others, atol=1e-12)
-    np.testing.assert_array_equal(reinforce(array), rewards)
+def estimate(name: str, batch: list[list[Episode]]) -> list[list[np.ndarray]]:
+    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    if name in BINARY:
+        batch = [
+            [replace(e, reward=float(e.reward > 0), turn_rewards=None) for e in group]
+            for group in batch
+        ]
+    return [[credit.advantages for credit in row] for row in ESTIMATORS[name](batch, **numbers)]
 
 
-def test_grpo_on_a_worked_example() -> None:
-    # mean 0.25, std (n-1) 0.5
-    np.testing.assert_allclose(
-        grpo(np.array([1.0, 0.0, 0.0, 0.0])), [1.5, -0.5, -0.5, -0.5], rtol=1e-5
+@pytest.mark.parametrize("name", ESTIMATORS)
+@settings(max_examples=25, deadline=None)
+@given(batch=BATCHES)
+def test_tokens_that_were_not_sampled_have_no_advantage(
+    name: str, batch: list[list[Episode]]
+) -> None:
+    for group, row in zip(batch, estimate(name, batch), strict=True):
+        for episode, advantages in zip(group, row, strict=True):
+            assert advantages.shape == episode.mask.shape
+            assert np.isfinite(advantages).all()
+            assert not advantages[~episode.mask].any()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@settings(max_examples=25, deadline=None)
+@given(batch=BATCHES, place=st.integers(0, 100))
+def test_a_masked_token_more_changes_nothing(
+    name: str, batch: list[list[Episode]], place: int
+) -> None:
+    """Wherever tool output stands and however long it is."""
+
+    def longer(episode: Episode) -> Episode:
+        at = place % len(episode.mask)
+        assert episode.values is not None
+        return replace(
+            episode,
+            turn=np.insert(episode.turn, at, episode.turn[at]),
+            mask=np.insert(episode.mask, at, False),
+            values=np.insert(episode.values, at, 99.0),
+        )
+
+    plain = estimate(name, batch)
+    padded = estimate(name, [[longer(episode) for episode in group] for group in batch])
+    for row, padded_row, group in zip(plain, padded, batch, strict=True):
+        for found, other, episode in zip(row, padded_row, group, strict=True):
+            at = place % len(episode.mask)
+            np.testing.assert_allclose(np.delete(other, at), found, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "reinforce_baseline"])
+@settings(max_examples=25, deadline=None)
+@given(batch=BATCHES)
+def test_other_groups_do_not_matter(name: str, batch: list[list[Episode]]) -> None:
+    together = estimate(name, batch)
+    for index, group in enumerate(batch):
+        for found, alone in zip(together[index], estimate(name, [group])[0], strict=True):
+            np.testing.assert_allclose(found, alone, atol=1e-9)
+
+
+def test_reinforce_with_a_baseline_is_leave_one_out_over_the_batch() -> None:
+    turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
+    batch = [[Episode(reward, turn, mask) for reward in group] for group in ((1.0, 0.0), (0.5,))]
+    found = [row[0] for group in estimate("reinforce_baseline", batch) for row in group]
+    np.testing.assert_allclose(found, [1 - 0.25, -0.75, 0.5 - 0.5])
+
+
+def test_gdpo_counts_parts_of_different_spread_the_same() -> None:
+    turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
+    parts = [{"format": 0.01, "answer": 0.0}, {"format": 0.0, "answer": 1.0}]
+    batch = [[Episode(0.0, turn, mask, parts=entry) for entry in parts]]
+    found = [row[0] for row in estimate("gdpo", batch)[0]]
+    np.testing.assert_allclose(found, [0, 0], atol=1e-3)
+
+
+@given(BATCHES)
+def test_whitening_is_over_all_sampled_tokens(batch: list[list[Episode]]) -> None:
+    credits = ESTIMATORS["reinforce"](batch)
+    found = whiten(credits, batch)
+    masks = [episode.mask for group in batch for episode in group]
+    before = np.concatenate(
+        [c.advantages[m] for c, m in zip([c for row in credits for c in row], masks, strict=True)]
+    )
+    after = np.concatenate(
+        [c.advantages[m] for c, m in zip([c for row in found for c in row], masks, strict=True)]
+    )
+    if len(before) < 2 or before.min() == before.max():
+        np.testing.assert_array_equal(after, np.zeros(len(after)))
+    else:
+        expected = (before - before.mean()) / np.sqrt(before.var() + 1e-8)
+        np.testing.assert_allclose(after, expected, atol=1e-9)
+    assert not any(
+        credit.advantages[~mask].any()
+        for credit, mask in zip([c for row in found for c in row], masks, strict=True)
     )
 
 
-@pytest.mark.parametrize("estimator", COMPARING)
-def test_a_group_of_one_teaches_nothing(estimator: Estimator) -> None:
-    np.testing.assert_array_equal(estimator(np.array([1.0])), [0.0])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_empty_batch_and_an_empty_group_have_no_advantages(name: str) -> None:
+    assert estimate(name, []) == []
+    assert estimate(name, [[]]) == [[]]
 
 
-@pytest.mark.parametrize("estimator", COMPARING)
-def test_equal_rewards_are_exactly_zero(estimator: Estimator) -> None:
-    # The mean of ten times 0.1 is not 0.1 in floating point.
-    for value, count in ((0.1, 10), (1 / 3, 7), (1.0, 8), (-0.7, 3)):
-        np.testing.assert_array_equal(estimator(np.full(count, value)), np.zeros(count))
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_nothing_sampled_is_no_advantage(name: str) -> None:
+    silent = Episode(
+        1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), np.zeros(0), values=np.ones(2), states=[]
+    )
+    for advantages in estimate(name, [[silent, silent]])[0]:
+        np.testing.assert_array_equal(advantages, [0, 0])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
-def test_an_empty_group_has_no_advantages(estimator: Estimator) -> None:
-    assert estimator(np.empty(0)).shape == (0,)
+def test_every_estimator_is_described_with_the_numbers_it_takes() -> None:
+    assert set(ESTIMATORS) == set(ESTIMATOR)
+    turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
+    episode = Episode(1.0, turn, mask, np.ones(1), values=np.ones(1), states=["s"])
+    for name, part in ESTIMATOR.items():
+        for key in part.numbers:
+            others = {other: 1.0 for other in part.numbers if other != key}
+            with pytest.raises(TypeError, match=key):
+                ESTIMATORS[name]([[episode]], **others)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_reward_that_is_no_number_raises(estimator: Estimator, bad: float) -> None:
-    with pytest.raises(ValueError, match="reward 1 of the group"):
-        estimator(np.array([0.0, bad, 1.0]))
-    with pytest.raises(ValueError, match="reward 0 of the group"):
-        estimator(np.array([bad]))
+@pytest.mark.parametrize("field", ["reward", "turn_rewards", "token_rewards"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_is_refused(field: str, bad: float) -> None:
+    turn, mask = np.zeros(2, np.int32), np.ones(2, np.bool_)
+    given = {"reward": 1.0, field: bad if field == "reward" else np.array([0.0, bad])}
+    with pytest.raises(ValueError, match=f"{field} [01] is"):
+        Episode(turn=turn, mask=mask, **given)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
-def test_the_rewards_are_left_as_they_were(estimator: Estimator) -> None:
-    rewards = np.array([1.0, 0.0, 0.5])
-    result = estimator(rewards)
-    result += 1
-    np.testing.assert_array_equal(rewards, [1.0, 0.0, 0.5])
-
-
-def test_filters() -> None:
-    for rewards, informative in (([1, 1], False), ([0.5], False), ([0, 1], True), ([], False)):
-        array = np.array(rewards, np.float64)
-        assert GROUP_FILTERS["all_equal"](array) is informative
-        assert GROUP_FILTERS["none"](array) is True
-
-
-def test_token_advantages_are_zero_where_nothing_was_sampled() -> None:
-    result = token_advantages(-0.3, np.array([False, True, False, True]))
-    assert result.dtype == np.float32
-    np.testing.assert_array_equal(result, np.array([0, -0.3, 0, -0.3], np.float32))
+def test_rewards_where_nothing_was_sampled_are_refused() -> None:
+    turn, mask = np.array([0, 0], np.int32), np.array([False, True])
+    with pytest.raises(ValueError, match="did not sample"):
+        Episode(1.0, turn, mask, token_rewards=np.array([1.0, 0.0]))
+    with pytest.raises(ValueError, match="2 turn rewards for 1 turns"):
+        Episode(1.0, turn, mask, turn_rewards=np.array([0.0, 1.0])).rewards_by_turn()

@@ -8,18 +8,27 @@ from hypothesis import strategies as st
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
 
 COUNTS = np.array([4, 0, 1, 5])
+TASKS = ["a", "a", "b", "b"]
 BY_HAND = {
     "token_mean": [1 / 10, 0, 1 / 10, 1 / 10],
     "sequence_mean_token_mean": [1 / 12, 0, 1 / 3, 1 / 15],
     "sequence_mean_token_sum": [1 / 3, 0, 1 / 3, 1 / 3],
     "constant": [1 / 60, 0, 1 / 60, 1 / 60],
+    "prompt_mean": [1 / 8, 0, 1 / 12, 1 / 12],
 }
+
+
+def weights_of(
+    name: str, counts: np.ndarray, tasks: list[str], totals: Totals, length: float = 20.0
+) -> np.ndarray:
+    numbers = {"length": length} if name == "constant" else {}
+    return AGGREGATIONS[name](counts, tasks, totals, **numbers)
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_weights_by_hand(name: str) -> None:
     """Sequence 1 has no trained token: it is in no denominator."""
-    weights = AGGREGATIONS[name](COUNTS, Totals.of(COUNTS), 20.0)
+    weights = weights_of(name, COUNTS, TASKS, Totals.of(COUNTS, TASKS))
     np.testing.assert_allclose(weights, BY_HAND[name], rtol=1e-15)
 
 
@@ -29,18 +38,22 @@ def test_parts_of_a_batch_get_the_weights_of_the_whole(
     name: str, counts: list[int], cut: int
 ) -> None:
     whole = np.array(counts, np.int64)
-    totals = Totals.of(whole)
-    parts = [AGGREGATIONS[name](part, totals, 7.0) for part in (whole[:cut], whole[cut:])]
-    np.testing.assert_array_equal(np.concatenate(parts), AGGREGATIONS[name](whole, totals, 7.0))
+    tasks = [f"task {index % 3}" for index in range(len(whole))]
+    totals = Totals.of(whole, tasks)
+    halves = ((whole[:cut], tasks[:cut]), (whole[cut:], tasks[cut:]))
+    parts = [weights_of(name, *half, totals) for half in halves]
+    np.testing.assert_array_equal(np.concatenate(parts), weights_of(name, whole, tasks, totals))
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_a_batch_without_trained_tokens_has_no_weight(name: str) -> None:
     nothing = np.zeros(3, np.int64)
-    np.testing.assert_array_equal(AGGREGATIONS[name](nothing, Totals.of(nothing), 2.0), nothing)
+    tasks = ["a", "a", "b"]
+    found = weights_of(name, nothing, tasks, Totals.of(nothing, tasks))
+    np.testing.assert_array_equal(found, nothing)
 
 
-@pytest.mark.parametrize("name", ["token_mean", "sequence_mean_token_mean"])
+@pytest.mark.parametrize("name", ["token_mean", "sequence_mean_token_mean", "prompt_mean"])
 def test_means_of_a_constant_loss_are_that_constant(name: str) -> None:
-    weights = AGGREGATIONS[name](COUNTS, Totals.of(COUNTS), 1.0)
+    weights = weights_of(name, COUNTS, TASKS, Totals.of(COUNTS, TASKS))
     assert (weights * COUNTS).sum() == pytest.approx(1.0)

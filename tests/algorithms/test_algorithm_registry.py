@@ -1,50 +1,86 @@
 """The table of algorithms, and what `make_algorithm` refuses."""
 
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from turnwise.algorithms import make_algorithm, table
+from turnwise.algorithms.aggregation import AGGREGATIONS
+from turnwise.algorithms.corrections import CORRECTIONS
+from turnwise.algorithms.filters import GROUP_FILTERS
+from turnwise.algorithms.kl import DIVERGENCES
 from turnwise.algorithms.losses import LOG_RATIOS
-from turnwise.algorithms.registry import CHOICES, RATIO_LEVELS
+from turnwise.algorithms.objectives import OBJECTIVES
+from turnwise.algorithms.parts import PARTS, Number
 from turnwise.errors import ConfigError
+
+FUNCTIONS: dict[str, tuple[Mapping[str, Callable[..., Any]], int]] = {
+    "objective": (OBJECTIVES, 1),
+    "ratio_level": (LOG_RATIOS, 1),
+    "aggregation": (AGGREGATIONS, 3),
+    "group_filter": (GROUP_FILTERS, 1),
+    "divergence": (DIVERGENCES, 2),
+    "correction": (CORRECTIONS, 1),
+}
+"""The functions of each choice, and how many arguments come before their numbers; the estimators
+have a test of their own."""
 
 
 def test_rows_are_what_the_papers_say() -> None:
-    rows = {row["name"]: row for row in table()}
-    assert set(rows) == {"grpo", "dr_grpo", "rloo", "dapo", "gspo"}
-    assert rows["dapo"]["clip_high"] == 0.28
-    assert rows["dapo"]["clip_low"] == 0.2
-    assert rows["dapo"]["aggregation"] == "token_mean"
-    assert rows["dapo"]["group_filter"] == "all_equal"
-    assert rows["dr_grpo"]["estimator"] == "dr_grpo"
-    assert rows["gspo"]["ratio_level"] == "sequence"
-    assert (rows["gspo"]["clip_low"], rows["gspo"]["clip_high"]) == (3e-4, 4e-4)
+    dapo, gspo = make_algorithm("dapo", {}), make_algorithm("gspo", {})
+    assert dapo.numbers_of("objective")["clip_high"] == 0.28
+    assert dapo.numbers_of("objective")["clip_low"] == 0.2
+    assert (dapo.aggregation, dapo.group_filter) == ("token_mean", "all_equal")
+    assert make_algorithm("dr_grpo", {}).estimator == "dr_grpo"
+    assert gspo.ratio_level == "sequence"
+    assert gspo.numbers == {"clip_low": 3e-4, "clip_high": 4e-4}
+    assert make_algorithm("starpo_s", {}).numbers_of("group_filter") == {"share": 0.25}
+    assert make_algorithm("vapo", {}).numbers_of("estimator")["alpha"] == 0.05
+    assert make_algorithm("ppo", {}).needs == {"critic"}
+    assert make_algorithm("grpo", {}).needs == set()
 
 
-def test_every_row_passes_its_own_checks() -> None:
-    for row in table():
-        choices = {key: row[key] for key in CHOICES}
-        if row["aggregation"] == "constant":
-            choices["aggregation_constant"] = row["aggregation_constant"]
-        assert make_algorithm(row["name"], choices) == make_algorithm(row["name"], {})
+@pytest.mark.parametrize("row", table(), ids=lambda row: row["name"])
+def test_every_row_passes_its_own_checks(row: dict[str, Any]) -> None:
+    given = {key: row[key] for key in PARTS} | row["numbers"]
+    assert make_algorithm(row["name"], given) == make_algorithm(row["name"], {})
 
 
-def test_every_ratio_level_has_its_function() -> None:
-    assert set(RATIO_LEVELS) == set(LOG_RATIOS)
+@pytest.mark.parametrize("choice", FUNCTIONS)
+def test_every_part_has_its_function_and_the_numbers_that_it_takes(choice: str) -> None:
+    functions, arguments = FUNCTIONS[choice]
+    assert set(functions) == set(PARTS[choice])
+    for name, part in PARTS[choice].items():
+        taken = list(inspect.signature(functions[name]).parameters)[arguments:]
+        assert taken == list(part.numbers), name
+
+
+def test_defaults_are_in_their_ranges() -> None:
+    numbers = [
+        number
+        for options in PARTS.values()
+        for part in options.values()
+        for number in part.numbers.values()
+    ]
+    assert all(number.accepts(number.default) for number in numbers)
+    assert not Number(1, 0, 5, whole=True).accepts(1.5)
 
 
 def test_overrides_replace_choices() -> None:
-    algorithm = make_algorithm("grpo", {"clip_high": 1, "estimator": "rloo"})
-    assert algorithm.clip_high == 1.0
+    algorithm = make_algorithm("grpo", {"clip_high": 1, "estimator": "rloo", "whitening": True})
+    assert algorithm.numbers_of("objective")["clip_high"] == 1.0
     assert algorithm.estimator == "rloo"
-    assert algorithm.clip_low == 0.2
+    assert algorithm.numbers_of("objective")["clip_low"] == 0.2
+    assert algorithm.whitening
 
 
-def test_another_aggregation_drops_the_rows_constant() -> None:
-    assert make_algorithm("dr_grpo", {"aggregation": "token_mean"}).aggregation_constant is None
+def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
+    assert make_algorithm("dr_grpo", {"aggregation": "token_mean"}).numbers == {}
+    assert make_algorithm("dapo", {"objective": "sapo"}).numbers == {}
 
 
 @pytest.mark.parametrize(
@@ -54,14 +90,21 @@ def test_another_aggregation_drops_the_rows_constant() -> None:
         ("grpo", {"clip_hihg": 0.3}, "did you mean 'clip_high'"),
         ("grpo", {"estimator": "rlo"}, "did you mean 'rloo'"),
         ("grpo", {"estimator": 3}, "must be a name"),
-        ("grpo", {"clip_low": "0.2"}, "finite number"),
-        ("grpo", {"clip_low": True}, "finite number"),
-        ("grpo", {"clip_low": float("nan")}, "finite number"),
-        ("grpo", {"clip_low": -0.1}, "too small"),
-        ("grpo", {"clip_high": 0}, "too small"),
-        ("grpo", {"kl_coefficient": -1}, "too small"),
-        ("grpo", {"aggregation": "constant"}, "aggregation_constant goes with"),
-        ("grpo", {"aggregation_constant": 512}, "aggregation_constant goes with"),
+        ("grpo", {"whitening": 1}, "true or false"),
+        ("grpo", {"clip_low": "0.2"}, "a number of 0 or more"),
+        ("grpo", {"clip_low": True}, "a number of 0 or more"),
+        ("grpo", {"clip_low": float("nan")}, "a number of 0 or more"),
+        ("grpo", {"clip_low": -0.1}, "a number of 0 or more"),
+        ("ppo", {"decay": 1.1}, "a number from 0 to 1"),
+        ("pass_at_k", {"k": 2.5}, "a whole number of 1 or more"),
+        ("grpo", {"kl_coefficient": -1}, "a number of 0 or more"),
+        ("grpo", {"length": 512}, "length goes with aggregation = 'constant'"),
+        (
+            "grpo",
+            {"cap": 2.0},
+            "cap goes with correction = 'truncated', but correction is 'bypass'",
+        ),
+        ("ppo", {"estimator": "grpo", "decay": 0.9}, "decay goes with estimator = 'token_gae'"),
         ("grpo", {"name": "mine"}, "unknown algorithm option 'name'"),
     ],
 )

@@ -42,7 +42,10 @@ def by_numpy(batch: Padded, algorithm: Algorithm) -> float:
         losses = []
         for log_ratio, t in zip(log_ratios, trained, strict=True):
             ratio, advantage = np.exp(log_ratio), batch["advantage"][row, t]
-            clipped = min(max(ratio, 1 - algorithm.clip_low), 1 + algorithm.clip_high)
+            low, high = (
+                algorithm.numbers_of("objective")[f"clip_{end}"] for end in ("low", "high")
+            )
+            clipped = min(max(ratio, 1 - low), 1 + high)
             x = batch["logprob"][row, t] - batch["reference"][row, t]
             losses.append(
                 -min(ratio * advantage, clipped * advantage)
@@ -57,20 +60,22 @@ def by_numpy(batch: Padded, algorithm: Algorithm) -> float:
         return sum(map(sum, per_sequence)) / tokens
     if algorithm.aggregation == "sequence_mean_token_mean":
         return float(np.mean([np.mean(losses) for losses in per_sequence]))
-    scale = algorithm.aggregation_constant or 1.0
+    scale = algorithm.numbers_of("aggregation").get("length", 1.0)
     return float(np.mean([np.sum(losses) for losses in per_sequence])) / scale
 
 
 def flat(batch: Padded, algorithm: Algorithm, reference: bool = True) -> TrainedTokens:
     mask = batch["mask"]
     counts = mask.sum(axis=1)
+    tasks = ["one task"] * len(counts)
     weights = AGGREGATIONS[algorithm.aggregation](
-        counts, Totals.of(counts), algorithm.aggregation_constant or 1.0
+        counts, tasks, Totals.of(counts, tasks), **algorithm.numbers_of("aggregation")
     )
     picked = {name: torch.tensor(batch[name][mask]) for name in FIELDS}
     return TrainedTokens(
         logprob=picked["logprob"].requires_grad_(),
         behaviour_logprob=picked["behaviour"],
+        old_logprob=picked["behaviour"],
         advantage=picked["advantage"],
         weight=torch.tensor(np.repeat(weights, counts)),
         sequence=torch.tensor(np.repeat(np.arange(len(mask)), counts)),
@@ -124,6 +129,7 @@ def one(ratio: float, advantage: float, algorithm: Algorithm) -> tuple[TokenLoss
     tokens = TrainedTokens(
         logprob=logprob,
         behaviour_logprob=torch.zeros(1, dtype=torch.float64),
+        old_logprob=torch.zeros(1, dtype=torch.float64),
         advantage=torch.tensor([advantage]),
         weight=torch.ones(1),
         sequence=torch.zeros(1, dtype=torch.int64),
@@ -160,6 +166,7 @@ def test_extreme_log_ratios_stay_finite() -> None:
     tokens = TrainedTokens(
         logprob=torch.tensor([0.0, -1e4], requires_grad=True),
         behaviour_logprob=torch.tensor([-1e4, 0.0]),
+        old_logprob=torch.tensor([-1e4, 0.0]),
         advantage=torch.tensor([-1.0, 1.0]),
         weight=torch.ones(2),
         sequence=torch.tensor([0, 1]),

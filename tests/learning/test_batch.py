@@ -54,7 +54,7 @@ def test_the_mask_comes_from_provenance() -> None:
 
 
 def test_position_t_predicts_token_t_plus_one() -> None:
-    example = weigh([supervised_example(worked_example(), "x")], "token_mean", 1.0)[0]
+    example = weigh([supervised_example(worked_example(), "x")], "token_mean")[0]
     batch = collate([example], CPU)
     # What follows the last trained token is cut off, and the last token predicts nothing.
     assert batch.inputs.tolist() == [[10, 11, 20, 21, 30]]
@@ -96,7 +96,7 @@ def plain(length: int) -> Example:
     trained = np.ones(length, np.bool_)
     trained[0] = False
     values = np.zeros(length, np.float32)
-    return Example("x", np.arange(length), trained, trained, values, values)
+    return Example("x", "x", np.arange(length), trained, trained, values, values, values)
 
 
 @given(lengths=st.lists(st.integers(2, 90), max_size=30), budget=st.integers(10, 200))
@@ -128,8 +128,8 @@ def test_a_trajectory_without_advantage_is_a_bug(make_groups: Callable[..., Any]
         policy_examples(make_groups([[1.0, 0.0]]), GRPO, mask_observations=True)
 
 
-def test_a_reward_that_is_no_number_names_the_group(make_groups: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="group g1: reward 0"):
+def test_a_reward_that_is_no_number_names_the_episode(make_groups: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="g1 episode 0: reward 0 is nan"):
         assign_advantages(make_groups([[1.0, 0.0], [math.nan, 0.0]]), GRPO)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.algorithms import Algorithm, make_algorithm, table
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import assign_advantages, policy_examples
@@ -208,3 +208,38 @@ def test_the_reference_stays_where_it_is(load_model: LoadModel, make_groups: Mak
     second = trained.update(groups)
     assert torch.equal(before, weights(trained.reference))
     assert second.metrics["policy/kl_reference"] > 1e-4
+
+
+def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """The behaviour log-probabilities of `make_groups` are not this model's own."""
+    ratios = {}
+    for correction in ("bypass", "truncated", "none"):
+        algorithm = make_algorithm("grpo", {"correction": correction})
+        groups = make_groups([[1.0, 0.0, 0.5]])
+        assign_advantages(groups, algorithm)
+        metrics = learner(load_model, algorithm).update(groups).metrics
+        ratios[correction] = metrics["policy/ratio_max"]
+        assert ("correction/weight" in metrics) is (correction != "bypass")
+    assert ratios["bypass"] != pytest.approx(1.0, abs=1e-3)
+    assert ratios["truncated"] == ratios["none"] == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", [row["name"] for row in table()])
+def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
+    load_model: LoadModel, make_groups: MakeGroups, name: str
+) -> None:
+    """And those that need what these groups have not say so."""
+    algorithm = make_algorithm(name, {"k": 1} if name == "pass_at_k" else {})
+    groups = make_groups([[1.0, 0.0, 1.0], [0.0, 1.0]])
+    if algorithm.needs:
+        with pytest.raises(ValueError, match=r"critic|reward per turn|same state"):
+            assign_advantages(groups, algorithm)
+        return
+    assign_advantages(groups, algorithm)
+    trained = learner(load_model, algorithm)
+    before = weights(trained.model)
+    report = trained.update(groups)
+    assert report.metrics["policy/updates"] == 1
+    assert not torch.equal(before, weights(trained.model))

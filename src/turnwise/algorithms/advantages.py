@@ -1,99 +1,198 @@
-"""From the rewards of one group to an advantage per trajectory, and from that to one per token.
+"""From a batch of groups to an advantage for every sampled token: the estimators by name.
 
-Pure float64 numpy. Ungraded trajectories never come here: the caller passes graded rewards only,
-so they are in no baseline. Not here: rewards per turn, critics, whitening over a batch.
+An estimator gets the groups of one batch and its own numbers, and gives for each episode of each
+group the advantage of its tokens: 0 where nothing was sampled. Those that use a critic also give
+what the critic is to be trained towards. Pure float64 numpy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Estimator = Callable[[Floats], Floats]
-"""Rewards float64[n] of one group's graded members -> advantages float64[n].
+from turnwise.algorithms import outcomes, turns, values
+from turnwise.algorithms.episodes import Episode, Floats, Groups
 
-Raises ValueError when a reward is NaN or infinite: that is a verifier's bug, never a number.
-"""
-GroupFilter = Callable[[Floats], bool]
-"""Rewards float64[n] of one group's graded members -> whether the group is in the batch at all."""
-
-STANDARD_DEVIATION_FLOOR = 1e-6
+WHITENING_FLOOR = 1e-8
+"""Added to the variance."""
 
 
-def grpo(rewards: Floats) -> Floats:
-    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom.
+class Credit(NamedTuple):
+    """float64[n] each."""
 
-    A group of one, or one whose rewards are all equal, compares nothing: exactly 0.
-    Source: DeepSeekMath (arXiv 2402.03300), equation 3 with outcome supervision (4.1.2).
+    advantages: Floats
+    targets: Floats | None = None
+    """The critic's targets at sampled tokens; None where there is no critic."""
+
+
+Estimator = Callable[..., list[list[Credit]]]
+"""(groups, **numbers) -> for each group, for each episode. Raises ValueError where data lack."""
+
+
+def whiten(batch: list[list[Credit]], groups: Groups) -> list[list[Credit]]:
+    """Advantages less their mean over all sampled tokens of the batch, over their standard
+    deviation. Fewer than two sampled tokens, or all equal: 0. Targets are left as they are."""
+    masks = [[episode.mask for episode in group] for group in groups]
+    sampled = np.concatenate(
+        [np.zeros(0)]
+        + [
+            credit.advantages[mask]
+            for credits, own in zip(batch, masks, strict=True)
+            for credit, mask in zip(credits, own, strict=True)
+        ]
+    )
+    mean = float(sampled.mean()) if len(sampled) else 0.0
+    scale = float(np.sqrt(sampled.var() + WHITENING_FLOOR)) if len(sampled) else 1.0
+    equal = len(sampled) < 2 or sampled.min() == sampled.max()
+    return [
+        [
+            Credit(np.where(mask & (not equal), (credit.advantages - mean) / scale, 0.0), credit[1])
+            for credit, mask in zip(credits, own, strict=True)
+        ]
+        for credits, own in zip(batch, masks, strict=True)
+    ]
+
+
+def _of_outcomes(function: Callable[..., Floats]) -> Estimator:
+    """One number per trajectory, from the rewards of its group, on each of its tokens."""
+
+    def estimate(groups: Groups, **numbers: float) -> list[list[Credit]]:
+        return [_spread(group, function(_totals(group), **numbers)) for group in groups]
+
+    return estimate
+
+
+def _of_turns(function: Callable[..., list[Floats]]) -> Estimator:
+    """One number per turn, from the episodes of its group, on each of the turn's tokens."""
+
+    def estimate(groups: Groups, **numbers: Any) -> list[list[Credit]]:
+        return [
+            [
+                Credit(episode.on_tokens(row))
+                for episode, row in zip(group, function(group, **numbers), strict=True)
+            ]
+            for group in groups
+        ]
+
+    return estimate
+
+
+def _of_values(function: Callable[..., values.Estimate]) -> Estimator:
+    """From an episode's rewards and the critic's values."""
+
+    def estimate(groups: Groups, **numbers: float) -> list[list[Credit]]:
+        return [[Credit(*function(episode, **numbers)) for episode in group] for group in groups]
+
+    return estimate
+
+
+def reinforce(groups: Groups) -> list[list[Credit]]:
+    """The trajectory's reward itself; it compares with nothing."""
+    return [_spread(group, _totals(group)) for group in groups]
+
+
+def reinforce_baseline(groups: Groups) -> list[list[Credit]]:
+    """The trajectory's reward less the mean of all others of the batch, whatever their task."""
+    advantages = outcomes.rloo(np.concatenate([np.zeros(0), *map(_totals, groups)]))
+    remaining = iter(advantages)
+    return [_spread(group, np.array([next(remaining) for _ in group])) for group in groups]
+
+
+def returns(groups: Groups, discount: float) -> list[list[Credit]]:
+    """What is still to come from each token on, discounted per sampled token (REINFORCE++)."""
+    return [[Credit(_token_returns(episode, discount)) for episode in group] for group in groups]
+
+
+def returns_baseline(groups: Groups, discount: float) -> list[list[Credit]]:
+    """The same, less the mean reward of the group (REINFORCE++-baseline)."""
+    batch = []
+    for group in groups:
+        mean = float(_totals(group).mean()) if group else 0.0
+        batch.append(
+            [
+                Credit(np.where(episode.mask, _token_returns(episode, discount) - mean, 0.0))
+                for episode in group
+            ]
+        )
+    return batch
+
+
+def opo(groups: Groups) -> list[list[Credit]]:
+    """`outcomes.opo` with the sampled tokens as lengths."""
+    return [
+        _spread(
+            group,
+            outcomes.opo(_totals(group), np.array([e.mask.sum() for e in group], np.float64)),
+        )
+        for group in groups
+    ]
+
+
+def gdpo(groups: Groups) -> list[list[Credit]]:
+    """Each part of the reward z-scored in its group, then added up; to be whitened afterwards.
+
+    Parts with different spreads count the same; a part that is missing counts as 0. An episode
+    without parts stands with its reward. Source: arXiv 2601.05242.
     """
-    deviations = dr_grpo(rewards)
-    if not differing(rewards):
-        return deviations
-    scale = float(np.std(rewards, ddof=1)) + STANDARD_DEVIATION_FLOOR
-    return deviations / scale
-
-
-def dr_grpo(rewards: Floats) -> Floats:
-    """R_i - mean: no division, so that easy and hard groups are not weighted up.
-
-    A group of one, or one whose rewards are all equal: exactly 0.
-    Source: Understanding R1-Zero-like Training (arXiv 2503.20783), section 3.2.
-    """
-    _check_finite(rewards)
-    if not differing(rewards):
-        return np.zeros(len(rewards))
-    return rewards - float(rewards.mean())
-
-
-def rloo(rewards: Floats) -> Floats:
-    """R_i - mean of the others = n/(n-1) (R_i - mean).
-
-    A group of one has no others: 0. Rewards all equal: exactly 0.
-    Source: Back to Basics (arXiv 2402.14740), equation 7.
-    """
-    deviations = dr_grpo(rewards)
-    return deviations * len(rewards) / max(len(rewards) - 1, 1)
-
-
-def reinforce(rewards: Floats) -> Floats:
-    """R_i itself. It compares with nothing, so a group of one is like any other group.
-
-    Source: Williams 1992, without a baseline.
-    """
-    _check_finite(rewards)
-    return rewards.copy()
+    batch = []
+    for group in groups:
+        total = np.zeros(len(group))
+        for name in sorted({name for episode in group for name in _parts(episode)}):
+            total += outcomes.grpo(np.array([_parts(e).get(name, 0.0) for e in group], np.float64))
+        batch.append(_spread(group, total))
+    return batch
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    "grpo": grpo,
-    "dr_grpo": dr_grpo,
-    "rloo": rloo,
     "reinforce": reinforce,
+    "reinforce_baseline": reinforce_baseline,
+    "grpo": _of_outcomes(outcomes.grpo),
+    "dr_grpo": _of_outcomes(outcomes.dr_grpo),
+    "rloo": _of_outcomes(outcomes.rloo),
+    "max_rl": _of_outcomes(outcomes.max_rl),
+    "pass_at_k": _of_outcomes(outcomes.pass_at_k),
+    "opo": opo,
+    "gdpo": gdpo,
+    "returns": returns,
+    "returns_baseline": returns_baseline,
+    "turn_rloo": _of_turns(turns.turn_rloo),
+    "mt_grpo": _of_turns(turns.mt_grpo),
+    "gigpo": _of_turns(turns.gigpo),
+    "information_gain": _of_turns(turns.information_gain),
+    "token_gae": _of_values(values.token_gae),
+    "turn_gae": _of_values(values.turn_gae),
+    "bilevel_gae": _of_values(values.bilevel_gae),
+    "length_adaptive_gae": _of_values(values.length_adaptive_gae),
 }
 
 
-def differing(rewards: Floats) -> bool:
-    """Whether the rewards are not all the same number; False for fewer than two."""
-    return len(rewards) > 1 and bool(rewards.min() != rewards.max())
+def _spread(group: Sequence[Episode], numbers: Floats) -> list[Credit]:
+    return [
+        Credit(np.where(episode.mask, number, 0.0))
+        for episode, number in zip(group, numbers, strict=True)
+    ]
 
 
-def every_group(rewards: Floats) -> bool:
-    """True: groups that teach nothing stay in the denominators, as in GRPO."""
-    return True
+def _totals(group: Sequence[Episode]) -> Floats:
+    """Outcome and all other rewards of each episode."""
+    return np.array([_total(episode) for episode in group], np.float64)
 
 
-GROUP_FILTERS: dict[str, GroupFilter] = {"none": every_group, "all_equal": differing}
-"""`all_equal` takes groups whose rewards are all equal out of the batch, denominators included:
-DAPO's dynamic sampling (arXiv 2503.14476, section 3.2) without the sampling of new groups."""
+def _total(episode: Episode) -> float:
+    extra = 0.0 if episode.turn_rewards is None else float(episode.turn_rewards.sum())
+    extra += 0.0 if episode.token_rewards is None else float(episode.token_rewards.sum())
+    return episode.reward + extra
 
 
-def token_advantages(value: float, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """The trajectory's advantage on each sampled token, 0 on all others: float32[n]."""
-    return np.where(mask, np.float32(value), np.float32(0))
+def _token_returns(episode: Episode, discount: float) -> Floats:
+    """float64[n]; the running return is carried unchanged over what was not sampled."""
+    rewards = episode.rewards_by_token()[episode.mask]
+    for step in range(len(rewards) - 2, -1, -1):
+        rewards[step] += discount * rewards[step + 1]
+    spread = np.zeros(len(episode.mask))
+    spread[episode.mask] = rewards
+    return spread
 
 
-def _check_finite(rewards: Floats) -> None:
-    if not np.isfinite(rewards).all():
-        position = int(np.flatnonzero(~np.isfinite(rewards))[0])
-        raise ValueError(f"reward {position} of the group is {rewards[position]}")
+def _parts(episode: Episode) -> dict[str, float]:
+    return dict(episode.parts) or {"reward": episode.reward}

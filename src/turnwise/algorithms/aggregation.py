@@ -5,7 +5,8 @@ come from totals over the whole batch, so a micro-batch just adds its part: neit
 the padding, nor the number of processes can change the gradient. Pure float64 numpy.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,38 +24,55 @@ class Totals:
     """Trained tokens."""
     sequences: int
     """Sequences with at least one trained token."""
+    tasks: int
+    """Tasks with at least one trained token."""
+    task_tokens: Mapping[str, int]
+    """Trained tokens of each task's sequences."""
 
     @classmethod
-    def of(cls, counts: Counts) -> "Totals":
-        """From the trained tokens per sequence, int64[n]."""
-        return cls(int(counts.sum()), int(np.count_nonzero(counts)))
+    def of(cls, counts: Counts, tasks: Sequence[str]) -> "Totals":
+        """From the trained tokens per sequence, int64[n], and the task of each."""
+        per_task: Counter[str] = Counter()
+        for task, count in zip(tasks, counts.tolist(), strict=True):
+            per_task[task] += count
+        trained = sum(count > 0 for count in per_task.values())
+        return cls(int(counts.sum()), int(np.count_nonzero(counts)), trained, per_task)
 
 
-Aggregation = Callable[[Counts, Totals, float], Weights]
-"""(trained tokens per sequence int64[n], totals, constant) -> weight per sequence float64[n].
+Aggregation = Callable[..., Weights]
+"""(trained tokens per sequence int64[n], task of each, totals, **numbers) -> weights float64[n].
 
 A sequence without trained tokens has weight 0.
 """
 
 
-def token_mean(counts: Counts, totals: Totals, constant: float) -> Weights:
+def token_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / (trained tokens of the batch): every token counts the same (DAPO, arXiv 2503.14476)."""
     return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.tokens, 1)))
 
 
-def sequence_mean_token_mean(counts: Counts, totals: Totals, constant: float) -> Weights:
+def sequence_mean_token_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / (sequences x own length): every trajectory counts the same (GRPO, GSPO)."""
     return _where_trained(counts, 1.0 / (max(totals.sequences, 1) * np.maximum(counts, 1)))
 
 
-def sequence_mean_token_sum(counts: Counts, totals: Totals, constant: float) -> Weights:
+def sequence_mean_token_sum(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / sequences: the log-probability of the whole trajectory (REINFORCE, RLOO)."""
     return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.sequences, 1)))
 
 
-def constant(counts: Counts, totals: Totals, constant: float) -> Weights:
-    """1 / (sequences x constant): as the sum, on a fixed scale (Dr.GRPO, arXiv 2503.20783)."""
-    return sequence_mean_token_sum(counts, totals, constant) / constant
+def constant(counts: Counts, tasks: Sequence[str], totals: Totals, length: float) -> Weights:
+    """1 / (sequences x length): as the sum, on a fixed scale (Dr.GRPO, arXiv 2503.20783).
+
+    `length` is the most tokens that a trajectory may sample.
+    """
+    return sequence_mean_token_sum(counts, tasks, totals) / length
+
+
+def prompt_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
+    """1 / (tasks x trained tokens of the task): every task counts the same."""
+    own = np.array([max(totals.task_tokens[task], 1) for task in tasks], np.float64)
+    return _where_trained(counts, 1.0 / (max(totals.tasks, 1) * own))
 
 
 AGGREGATIONS: dict[str, Aggregation] = {
@@ -62,6 +80,7 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "sequence_mean_token_mean": sequence_mean_token_mean,
     "sequence_mean_token_sum": sequence_mean_token_sum,
     "constant": constant,
+    "prompt_mean": prompt_mean,
 }
 
 

@@ -1,16 +1,46 @@
-"""Estimates of the Kullback-Leibler divergence from log-probabilities of sampled tokens."""
+"""Estimates of the Kullback-Leibler divergence from log-probabilities of sampled tokens.
+
+All take log-probabilities of one shape, of tokens that `sampler` sampled, and estimate
+KL(sampler || other) token by token. x = sampler - other.
+"""
+
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to [-20, 20] before exp, here and in the losses."""
 
 
-def k3(sampler: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """KL(sampler || other) per token, from tokens that `sampler` sampled: e^-x + x - 1 >= 0.
+def k1(sampler: Tensor, other: Tensor) -> Tensor:
+    """x: unbiased as a value, of high variance; as a loss its gradient has mean 0."""
+    return sampler - other
 
-    x = sampler - other, both log-probabilities of one shape. Unbiased as a value, not as a
-    gradient. Source: Schulman 2020, "Approximating KL divergence"; GRPO, arXiv 2402.03300 (4).
+
+def k2(sampler: Tensor, other: Tensor) -> Tensor:
+    """x^2 / 2: biased as a value, but its gradient is that of the divergence."""
+    return (sampler - other) ** 2 / 2
+
+
+def k3(sampler: Tensor, other: Tensor) -> Tensor:
+    """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient.
+
+    Source: Schulman 2020, "Approximating KL divergence"; GRPO, arXiv 2402.03300 (4).
     """
     difference = (sampler - other).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return torch.exp(-difference) + difference - 1
+
+
+def k3_plus(sampler: Tensor, other: Tensor) -> Tensor:
+    """The value of k3 with the gradient of k2: right in both."""
+    gradient = k2(sampler, other)
+    return k3(sampler, other).detach() + gradient - gradient.detach()
+
+
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "k1": k1,
+    "k2": k2,
+    "k3": k3,
+    "k3_plus": k3_plus,
+}

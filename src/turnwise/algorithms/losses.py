@@ -1,4 +1,4 @@
-"""The clipped policy loss, per trained token, with its KL and entropy terms and its metrics.
+"""The policy loss, per trained token: objective, correction, KL and entropy terms, and metrics.
 
 Everything is flat: one row per trained token, and nothing for the others, so that no padding and no
 observation can enter a term, a metric or a denominator. Pure torch.
@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import MAX_LOG_RATIO, k3
+from turnwise.algorithms.corrections import CORRECTIONS, Staleness
+from turnwise.algorithms.kl import DIVERGENCES, k3
+from turnwise.algorithms.objectives import OBJECTIVES, Inputs
+from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 
 
@@ -22,6 +25,9 @@ class TrainedTokens:
     """float32 with gradient: under the current policy."""
     behaviour_logprob: Tensor
     """float32: under the policy that sampled them."""
+    old_logprob: Tensor
+    """float32: under the learner's policy before the update; with correction `bypass` the same as
+    behaviour_logprob. Ratios are to it."""
     advantage: Tensor
     weight: Tensor
     """From `aggregation`: sums over the whole optimizer batch are means over it."""
@@ -49,8 +55,8 @@ class TokenLosses:
 
 
 def token_log_ratio(tokens: TrainedTokens) -> Tensor:
-    """log(policy / behaviour) of each token (PPO, arXiv 1707.06347)."""
-    return tokens.logprob - tokens.behaviour_logprob
+    """log(policy / old policy) of each token (PPO, arXiv 1707.06347)."""
+    return tokens.logprob - tokens.old_logprob
 
 
 def sequence_log_ratio(tokens: TrainedTokens) -> Tensor:
@@ -74,30 +80,49 @@ LOG_RATIOS: dict[str, Callable[[TrainedTokens], Tensor]] = {
 
 
 def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
-    """weight (max(-r A, -clip(r, 1 - low, 1 + high) A) + kl k3 - entropy H) for each token.
+    """weight (correction objective + kl_coefficient divergence - entropy_coefficient H) per token.
 
-    Source: PPO (arXiv 1707.06347), equation 7; the KL term GRPO (arXiv 2402.03300), equation 3.
-    Raises ValueError when the KL term is asked for without reference log-probabilities.
+    Source of the KL term: GRPO (arXiv 2402.03300), equation 3. Raises ValueError when it is asked
+    for without reference log-probabilities.
     """
-    log_ratio = LOG_RATIOS[algorithm.ratio_level](tokens)
-    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
-    clipped_ratio = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
-    plain = -ratio * tokens.advantage
-    clipped = -clipped_ratio * tokens.advantage
-    losses = torch.maximum(plain, clipped)
+    inputs = Inputs(
+        log_ratio=LOG_RATIOS[algorithm.ratio_level](tokens),
+        advantage=tokens.advantage,
+        logprob=tokens.logprob,
+        old_logprob=tokens.old_logprob,
+    )
+    losses, stopped = OBJECTIVES[algorithm.objective](inputs, **algorithm.numbers_of("objective"))
+    drift = k3(tokens.behaviour_logprob, tokens.logprob.detach())
     sums = {
-        "policy/clip_fraction": (clipped > plain).sum().item(),
-        "policy/approx_kl": k3(tokens.behaviour_logprob, tokens.logprob.detach()).sum().item(),
+        "policy/clip_fraction": stopped.sum().item(),
+        "policy/approx_kl": drift.sum().item(),
         "policy/entropy": tokens.entropy.detach().sum().item(),
     }
+    if algorithm.correction != BYPASS:
+        correction = correction_weights(tokens, algorithm)
+        losses = losses * correction
+        sums["correction/weight"] = correction.sum().item()
+        sums["correction/rejected_fraction"] = (correction == 0).sum().item()
     if algorithm.kl_coefficient:
         if tokens.reference_logprob is None:
             raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
-        divergence = k3(tokens.logprob, tokens.reference_logprob)
+        divergence = DIVERGENCES[algorithm.divergence](tokens.logprob, tokens.reference_logprob)
         losses = losses + algorithm.kl_coefficient * divergence
         sums["policy/kl_reference"] = divergence.detach().sum().item()
     if algorithm.entropy_coefficient:
         losses = losses - algorithm.entropy_coefficient * tokens.entropy
+    ratio = inputs.ratio.detach()
     maxima = {"policy/ratio_max": ratio.max().item()} if len(ratio) else {}
     minima = {"policy/ratio_min": ratio.min().item()} if len(ratio) else {}
     return TokenLosses(losses * tokens.weight, sums, maxima, minima)
+
+
+def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> Tensor:
+    """float32[n], without gradient: what the algorithm's correction makes of each token."""
+    staleness = Staleness(
+        log_rho=tokens.old_logprob - tokens.behaviour_logprob,
+        sequence=tokens.sequence,
+        advantage=tokens.advantage,
+        log_ratio=(tokens.logprob - tokens.old_logprob).detach(),
+    )
+    return CORRECTIONS[algorithm.correction](staleness, **algorithm.numbers_of("correction"))

@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.algorithms.advantages import ESTIMATORS, GROUP_FILTERS, token_advantages
+from turnwise.algorithms.advantages import ESTIMATORS, whiten
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.types import Group, Source, Tokens, Trajectory
 
@@ -26,12 +28,17 @@ class Example:
 
     name: str
     """For messages to people."""
+    group: str
+    """Examples of one group are of one task."""
     ids: NDArray[np.int64]
     trained: NDArray[np.bool_]
     """True where the token is in the loss. Token 0 never is: nothing predicts it."""
     sampled: NDArray[np.bool_]
     """True where the policy sampled the token."""
     behaviour_logprob: NDArray[np.float32]
+    """Under the policy that sampled the token."""
+    old_logprob: NDArray[np.float32]
+    """Under the policy that ratios are to: the one that sampled, or one that the learner sets."""
     advantage: NDArray[np.float32]
     weight: float = 0.0
     """Of each trained token in the loss: set by `weigh`."""
@@ -58,6 +65,8 @@ class MicroBatch:
     """bool[N]"""
     behaviour_logprob: Tensor
     """float32[N]"""
+    old_logprob: Tensor
+    """float32[N]"""
     advantage: Tensor
     """float32[N]"""
     weight: Tensor
@@ -67,17 +76,33 @@ class MicroBatch:
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     """Set `advantage` of every graded trajectory; that of an ungraded one becomes None.
 
-    Raises ValueError for a NaN or infinite reward, naming the group.
+    Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
     for group in groups:
         for member in group.trajectories:
             member.advantage = None
-        try:
-            values = ESTIMATORS[algorithm.estimator](_rewards(group))
-        except ValueError as error:
-            raise ValueError(f"group {group.id}: {error}") from None
-        for member, value in zip(group.graded, values, strict=True):
-            member.advantage = token_advantages(value, member.tokens.mask)
+    batch = [[_episode(member) for member in group.graded] for group in groups]
+    credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
+    if algorithm.whitening:
+        credits = whiten(credits, batch)
+    for group, row in zip(groups, credits, strict=True):
+        for member, credit in zip(group.graded, row, strict=True):
+            member.advantage = credit.advantages.astype(np.float32)
+
+
+def _episode(member: Trajectory) -> Episode:
+    assert member.verdict is not None
+    try:
+        return Episode(
+            reward=member.verdict.reward,
+            turn=member.tokens.turn,
+            mask=member.tokens.mask,
+            turn_rewards=member.turn_rewards,
+            states=member.states,
+            parts=member.verdict.parts,
+        )
+    except ValueError as error:
+        raise ValueError(f"{_name(member)}: {error}") from None
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -98,21 +123,33 @@ def policy_examples(
 
     Raises ValueError for a graded trajectory whose advantage was not set.
     """
-    keep = GROUP_FILTERS[algorithm.group_filter]
-    members = [member for group in groups if keep(_rewards(group)) for member in group.graded]
-    examples = [_policy_example(member, mask_observations) for member in members]
-    return weigh(examples, algorithm.aggregation, algorithm.aggregation_constant or 1.0)
+    examples = [
+        _policy_example(member, mask_observations)
+        for group in kept_groups(groups, algorithm)
+        for member in group.graded
+    ]
+    numbers = algorithm.numbers_of("aggregation")
+    return weigh(examples, algorithm.aggregation, **numbers)
+
+
+def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
+    """Those that the algorithm's filter keeps."""
+    rewards = [np.array([member.reward for member in group.graded]) for group in groups]
+    numbers = algorithm.numbers_of("group_filter")
+    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
+    return [group for group, keep in zip(groups, kept, strict=True) if keep]
 
 
 def supervised_example(tokens: Tokens, name: str) -> Example:
     """A demonstration: the tokens marked as the model's are trained, with advantage 1."""
-    return _example(name, tokens, tokens.mask, tokens.mask.astype(np.float32))
+    return _example(name, name, tokens, tokens.mask, tokens.mask.astype(np.float32))
 
 
-def weigh(examples: Sequence[Example], aggregation: str, constant: float) -> list[Example]:
+def weigh(examples: Sequence[Example], aggregation: str, **numbers: float) -> list[Example]:
     """Give each example its weight in the loss of the optimizer batch that they all make up."""
     counts = np.array([example.trained.sum() for example in examples], np.int64)
-    weights = AGGREGATIONS[aggregation](counts, Totals.of(counts), constant)
+    tasks = [example.group for example in examples]
+    weights = AGGREGATIONS[aggregation](counts, tasks, Totals.of(counts, tasks), **numbers)
     return [
         replace(example, weight=float(weight))
         for example, weight in zip(examples, weights, strict=True)
@@ -157,24 +194,25 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         sequence=torch.from_numpy(np.repeat(np.arange(len(examples)), counts)).to(device),
         sampled=flat(example.sampled for example in examples),
         behaviour_logprob=flat(example.behaviour_logprob for example in examples),
+        old_logprob=flat(example.old_logprob for example in examples),
         advantage=flat(example.advantage for example in examples),
         weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
     )
 
 
-def _rewards(group: Group) -> NDArray[np.float64]:
-    return np.array([member.reward for member in group.graded], np.float64)
+def _name(member: Trajectory) -> str:
+    return f"{member.group} episode {member.episode}"
 
 
 def _policy_example(member: Trajectory, mask_observations: bool) -> Example:
-    name = f"{member.group} episode {member.episode}"
+    name = _name(member)
     if member.advantage is None:
         raise ValueError(f"{name}: no advantage; call assign_advantages first")
     mask = loss_mask(member.tokens, mask_observations)
     advantage = member.advantage
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
-    return _example(name, member.tokens, mask, advantage)
+    return _example(name, member.group, member.tokens, mask, advantage)
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -184,16 +222,22 @@ def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArr
 
 
 def _example(
-    name: str, tokens: Tokens, mask: NDArray[np.bool_], advantage: NDArray[np.float32]
+    name: str,
+    group: str,
+    tokens: Tokens,
+    mask: NDArray[np.bool_],
+    advantage: NDArray[np.float32],
 ) -> Example:
     trained = mask.copy()
     trained[:1] = False
     end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
     return Example(
         name=name,
+        group=group,
         ids=tokens.ids[:end],
         trained=trained[:end],
         sampled=tokens.mask[:end],
         behaviour_logprob=tokens.logprob[:end],
+        old_logprob=tokens.logprob[:end],
         advantage=advantage[:end],
     )

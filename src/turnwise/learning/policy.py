@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
+from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
@@ -110,25 +111,26 @@ class PolicyLearner:
         """One share's weighted examples, less those whose gradient is exactly zero."""
         examples = policy_examples(groups, self.algorithm, self.config.mask_observations)
         examples = [e for e in examples if e.trained.any()]
-        if not (self.algorithm.kl_coefficient or self.algorithm.entropy_coefficient):
+        if not self.algorithm.has_terms_without_advantage:
             examples = [e for e in examples if e.advantage[e.trained].any()]
-        if not self.config.mask_observations:
-            examples = self._score_observations(examples)
-        return examples
+        if self.config.mask_observations and self.algorithm.correction == BYPASS:
+            return examples
+        return self._rescored(examples)
 
-    def _score_observations(self, examples: Sequence[Example]) -> list[Example]:
-        """Put the current policy's log-probabilities where no policy sampled the token."""
+    def _rescored(self, examples: Sequence[Example]) -> list[Example]:
+        """With the log-probabilities of the policy as it is now: where no policy sampled the token,
+        and, unless the correction is to bypass it, as the policy that ratios are to."""
         scored = []
         for members in pack(examples, self.config.tokens_per_micro_batch):
             with torch.no_grad():
                 logprobs, _ = self._logprobs(self.model, collate(members, self.device))
             counts = [int(member.trained.sum()) for member in members]
             for member, own in zip(members, torch.split(logprobs.cpu(), counts), strict=True):
-                filled = member.behaviour_logprob.copy()
-                filled[member.trained] = np.where(
-                    member.sampled[member.trained], filled[member.trained], own.numpy()
-                )
-                scored.append(replace(member, behaviour_logprob=filled))
+                now = np.full(len(member.ids), np.nan, np.float32)
+                now[member.trained] = own.numpy()
+                behaviour = np.where(member.sampled, member.behaviour_logprob, now)
+                old = behaviour if self.algorithm.correction == BYPASS else now
+                scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
         return scored
 
     def _update_once(self, examples: Sequence[Example], measure_gap: bool) -> tuple[Tally, str]:
@@ -161,6 +163,7 @@ class PolicyLearner:
         return TrainedTokens(
             logprob=logprob,
             behaviour_logprob=batch.behaviour_logprob,
+            old_logprob=batch.old_logprob,
             advantage=batch.advantage,
             weight=batch.weight,
             sequence=batch.sequence,
@@ -199,7 +202,8 @@ class PolicyLearner:
 
 def _non_finite(tokens: TrainedTokens, losses: Tensor, batch: MicroBatch) -> str:
     """Names the sequences with a number that is none; clamped ratios would hide an infinite one."""
-    bad = ~torch.isfinite(losses.detach() + tokens.logprob.detach() + tokens.behaviour_logprob)
+    logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
+    bad = ~torch.isfinite(losses.detach() + logprobs)
     if not bad.any():
         return ""
     rows = sorted(set(batch.sequence[bad].tolist()))

@@ -75,7 +75,7 @@ class SupervisedLearner:
         A loss or gradient that is not finite changes nothing and counts in `sft/skipped_updates`.
         """
         prepare_for_training(self.model)
-        examples = weigh(self._batch(self.steps_done), "token_mean", 1.0)
+        examples = weigh(self._batch(self.steps_done), "token_mean")
         self.steps_done += 1
         loss = sum(self._backward(members) for members in self._pack(examples))
         tokens = sum(int(example.trained.sum()) for example in examples)

@@ -1,0 +1,102 @@
+"""Weights for samples of another policy than the one being improved: off-policy corrections.
+
+The engine's policy mu sampled the tokens; the learner's policy was pi_old when the update began.
+They differ where the engine computes otherwise (precision, kernels) or sampled with older weights.
+rho = pi_old / mu. A correction gives each trained token a weight without gradient, by which its
+loss is multiplied; a rejected token has weight 0 and stays in the denominators.
+
+`bypass` is the choice of no weight: the ratio of the objective is then pi / mu, which is the whole
+correction by itself. With any other choice that ratio is pi / pi_old. So nothing is corrected
+twice. Flat tensors [n], one row per trained token.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.parts import BYPASS
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """What a correction sees of the n trained tokens of a micro-batch, all tensors [n]."""
+
+    log_rho: Tensor
+    """log(pi_old / mu)."""
+    sequence: Tensor
+    """int64: which sequence of the micro-batch, from 0."""
+    advantage: Tensor
+    log_ratio: Tensor
+    """log(pi / pi_old), without gradient."""
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """A sequence's sum, on each of its tokens."""
+        size = int(self.sequence.max()) + 1 if len(self.sequence) else 0
+        return numbers.new_zeros(size).index_add(0, self.sequence, numbers)[self.sequence]
+
+    def means(self, numbers: Tensor) -> Tensor:
+        """A sequence's mean, on each of its tokens."""
+        return self.sums(numbers) / self.sums(torch.ones_like(numbers)).clamp(min=1)
+
+
+Correction = Callable[..., Tensor]
+"""(staleness, **numbers) -> weights [n]."""
+
+
+def truncated(staleness: Staleness, cap: float) -> Tensor:
+    """min(rho, cap) for each token: truncated importance sampling around a decoupled objective.
+
+    Source: AReaL's decoupled PPO (arXiv 2505.24298), token-level TIS.
+    """
+    return _exp(staleness.log_rho).clamp(max=cap)
+
+
+def sequence_truncated(staleness: Staleness, cap: float) -> Tensor:
+    """min(product of a sequence's rho, cap): unbiased below the cap, of high variance if long."""
+    return _exp(staleness.sums(staleness.log_rho)).clamp(max=cap)
+
+
+def masked(staleness: Staleness, rho_low: float, rho_high: float) -> Tensor:
+    """rho where low <= rho <= high, else 0 (MIS with 0.5 and 2; IcePop with 0.5 and 5)."""
+    rho = _exp(staleness.log_rho)
+    return torch.where((rho >= rho_low) & (rho <= rho_high), rho, torch.zeros_like(rho))
+
+
+def geometric(staleness: Staleness, rho_low: float, rho_high: float) -> Tensor:
+    """1 for sequences whose geometric mean of rho is in [low, high], else 0: length is no reason
+    for rejection."""
+    mean = _exp(staleness.means(staleness.log_rho))
+    return ((mean >= rho_low) & (mean <= rho_high)).to(mean.dtype)
+
+
+def one_sided(staleness: Staleness, drift: float) -> Tensor:
+    """0 for sequences with a negative advantage whose mean log(mu / pi) is above drift, else 1.
+
+    Source: OPSM of DeepSeek-V3.2. The sign is that of a sequence's mean advantage.
+    """
+    away = -staleness.means(staleness.log_rho + staleness.log_ratio)
+    rejected = (staleness.means(staleness.advantage) < 0) & (away > drift)
+    return (~rejected).to(away.dtype)
+
+
+def none(staleness: Staleness) -> Tensor:
+    """1: the objective's ratio is pi / pi_old, and mu is taken for pi_old."""
+    return torch.ones_like(staleness.log_rho)
+
+
+CORRECTIONS: dict[str, Correction] = {
+    BYPASS: none,
+    "none": none,
+    "truncated": truncated,
+    "sequence_truncated": sequence_truncated,
+    "masked": masked,
+    "geometric": geometric,
+    "one_sided": one_sided,
+}
+
+
+def _exp(log_ratio: Tensor) -> Tensor:
+    return torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))

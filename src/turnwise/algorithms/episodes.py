@@ -1,0 +1,121 @@
+"""What an estimator sees of a trajectory: arrays, no text, no tokens' ids.
+
+Estimators get a batch: a list of groups, each a list of episodes. Ungraded trajectories never
+become episodes, so they are in no baseline and in no denominator.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One graded trajectory of n tokens and K turns.
+
+    Example (two turns with an observation between them):
+        Episode(reward=1.0, turn=np.array([0, 0, 0, 0, 1]),
+                mask=np.array([False, True, True, False, True]),
+                turn_rewards=np.array([0.2, 0.0]))
+    """
+
+    reward: float
+    """Of the whole trajectory, from the verifier; it counts at the last sampled token."""
+    turn: NDArray[np.int32]
+    """int32[n], from 0; an observation belongs to the turn whose action caused it."""
+    mask: NDArray[np.bool_]
+    """bool[n], True where the policy sampled the token."""
+    turn_rewards: Floats | None = None
+    """float64[K], without the outcome; each counts at the last sampled token of its turn. None
+    where the environment gives no rewards per turn, which is not the same as zeros."""
+    token_rewards: Floats | None = None
+    """float64[n], e.g. a KL penalty; 0 where the mask is False."""
+    values: Floats | None = None
+    """float64[n], the critic's value of what stands before each token; read at sampled tokens."""
+    states: Sequence[str] | None = None
+    """K names of the state before each turn: equal names are the same state."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The verifier's single rewards by name."""
+
+    def __post_init__(self) -> None:
+        if len(self.turn) != len(self.mask):
+            raise ValueError(f"{len(self.turn)} turn ids for {len(self.mask)} tokens")
+        _finite("reward", np.array([self.reward]))
+        for name in ("turn_rewards", "token_rewards"):
+            given = getattr(self, name)
+            if given is not None:
+                _finite(name, given)
+        if self.token_rewards is not None and self.token_rewards[~self.mask].any():
+            raise ValueError("a token that the policy did not sample has a reward")
+
+    @property
+    def turns(self) -> int:
+        """K: turns in which the policy sampled something, counted to the last of them."""
+        return int(self.turn[self.mask].max()) + 1 if self.mask.any() else 0
+
+    @property
+    def turn_ends(self) -> NDArray[np.int64]:
+        """int64[K]: index of the last sampled token of each turn; -1 for a turn without one."""
+        ends = np.full(self.turns, -1, np.int64)
+        sampled = np.flatnonzero(self.mask)
+        ends[self.turn[sampled]] = sampled  # the last assignment to an index wins
+        return ends
+
+    @property
+    def turn_starts(self) -> NDArray[np.int64]:
+        """int64[K]: index of the first sampled token of each turn; -1 for a turn without one."""
+        starts = np.full(self.turns, -1, np.int64)
+        sampled = np.flatnonzero(self.mask)[::-1]
+        starts[self.turn[sampled]] = sampled
+        return starts
+
+    def on_tokens(self, per_turn: Floats) -> Floats:
+        """float64[n]: a turn's number on each of its sampled tokens, 0 on all others."""
+        spread = np.zeros(len(self.mask))
+        spread[self.mask] = per_turn[self.turn[self.mask]]
+        return spread
+
+    def rewards_by_turn(self) -> Floats:
+        """float64[K]: the rewards of each turn, the outcome added to the last."""
+        rewards = np.zeros(self.turns)
+        if self.turns and self.turn_rewards is not None:
+            _no_more_than(self.turn_rewards, self.turns)
+            rewards[: len(self.turn_rewards)] = self.turn_rewards[: self.turns]
+        if self.turns and self.token_rewards is not None:
+            np.add.at(rewards, self.turn[self.mask], self.token_rewards[self.mask])
+        rewards[-1:] += self.reward
+        return rewards
+
+    def rewards_by_token(self) -> Floats:
+        """float64[n]: the same rewards, each where it counts."""
+        rewards = np.zeros(len(self.mask))
+        if self.token_rewards is not None:
+            rewards += self.token_rewards
+        ends = self.turn_ends
+        if self.turn_rewards is not None:
+            _no_more_than(self.turn_rewards, len(ends))
+            for end, reward in zip(ends, self.turn_rewards, strict=False):
+                if end < 0 and reward:
+                    raise ValueError("a turn in which the policy sampled nothing has a reward")
+                rewards[end] += reward
+        if len(ends):
+            rewards[ends[-1]] += self.reward
+        return rewards
+
+
+Groups = Sequence[Sequence[Episode]]
+
+
+def _no_more_than(turn_rewards: Floats, turns: int) -> None:
+    if turn_rewards[turns:].any():
+        raise ValueError(f"{len(turn_rewards)} turn rewards for {turns} turns of the policy")
+
+
+def _finite(name: str, numbers: Floats) -> None:
+    if not np.isfinite(numbers).all():
+        position = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise ValueError(f"{name} {position} is {numbers[position]}")

@@ -1,0 +1,106 @@
+"""From the rewards of one group's trajectories to one number per trajectory.
+
+Pure float64 numpy on float64[n] rewards of graded members. A group of one, and one whose rewards
+are all equal, compares nothing: its advantages are exactly 0. Not here: credit for single turns
+(`turns.py`), critics (`values.py`), numbers over a whole batch (`advantages.py`).
+"""
+
+from math import comb
+
+import numpy as np
+
+from turnwise.algorithms.episodes import Floats
+
+STANDARD_DEVIATION_FLOOR = 1e-6
+
+
+def grpo(rewards: Floats) -> Floats:
+    """(R_i - mean) / (std + 1e-6), std with n-1 degrees of freedom.
+
+    Source: DeepSeekMath (arXiv 2402.03300), equation 3 with outcome supervision (4.1.2).
+    """
+    deviations = dr_grpo(rewards)
+    if not differing(rewards):
+        return deviations
+    scale = float(np.std(rewards, ddof=1)) + STANDARD_DEVIATION_FLOOR
+    return deviations / scale
+
+
+def dr_grpo(rewards: Floats) -> Floats:
+    """R_i - mean: no division, so that easy and hard groups are not weighted up.
+
+    Source: Understanding R1-Zero-like Training (arXiv 2503.20783), section 3.2.
+    """
+    check_finite(rewards)
+    if not differing(rewards):
+        return np.zeros(len(rewards))
+    return rewards - float(rewards.mean())
+
+
+def rloo(rewards: Floats) -> Floats:
+    """R_i - mean of the others = n/(n-1) (R_i - mean).
+
+    Source: Back to Basics (arXiv 2402.14740), equation 7.
+    """
+    deviations = dr_grpo(rewards)
+    return deviations * len(rewards) / max(len(rewards) - 1, 1)
+
+
+def max_rl(rewards: Floats) -> Floats:
+    """(R_i - mean) / mean, for rewards that are not negative; 0 where all are 0.
+
+    Source: arXiv 2602.02710 (as our notes have it). Raises ValueError for a negative reward.
+    """
+    if len(rewards) and rewards.min() < 0:
+        raise ValueError(f"max_rl divides by the mean reward: {rewards.min()} is negative")
+    deviations = dr_grpo(rewards)
+    return deviations / float(rewards.mean()) if deviations.any() else deviations
+
+
+def pass_at_k(rewards: Floats, k: float) -> Floats:
+    """GRPO's advantage of all subsets of k trajectories, whose reward is their best one's, averaged
+    over the subsets that a trajectory is in; closed form for rewards of 0 and 1.
+
+    With c of n right: mean 1 - C(n-c, k) / C(n, k), std its binomial one; a wrong trajectory's
+    subsets fail with C(n-c-1, k-1) / C(n-1, k-1). Source: Pass@k Training (arXiv 2508.10751),
+    analytical form, from memory. Raises ValueError for other rewards; a group of fewer than k
+    trajectories has no such subset: 0.
+    """
+    check_finite(rewards)
+    right = rewards == 1.0
+    if not (right | (rewards == 0.0)).all():
+        raise ValueError("pass_at_k is for rewards of 0 and 1")
+    k, n, c = int(k), len(rewards), int(right.sum())
+    if n < k or c in (0, n):
+        return np.zeros(n)
+    mean = 1 - comb(n - c, k) / comb(n, k)
+    std = (mean * (1 - mean)) ** 0.5
+    if std == 0:
+        return np.zeros(n)
+    fails = comb(n - c - 1, k - 1) / comb(n - 1, k - 1)
+    advantages: Floats = np.where(right, (1 - mean) / std, (1 - mean - fails) / std)
+    return advantages
+
+
+def opo(rewards: Floats, lengths: Floats) -> Floats:
+    """R_i - sum l_j R_j / sum l_j: the baseline of least variance if a trajectory's squared
+    gradient grows with its length l, its sampled tokens.
+
+    The baseline holds the trajectory's own reward, as in the paper. Source: arXiv 2505.23585.
+    """
+    check_finite(rewards)
+    if not differing(rewards) or not lengths.sum():
+        return np.zeros(len(rewards))
+    return rewards - float(rewards @ lengths) / float(lengths.sum())
+
+
+def differing(rewards: Floats) -> bool:
+    """Whether the rewards are not all the same number; False for fewer than two."""
+    return len(rewards) > 1 and bool(rewards.min() != rewards.max())
+
+
+def check_finite(rewards: Floats) -> None:
+    """Raise ValueError for a reward that is no number: a verifier's bug, never trained on."""
+    if not np.isfinite(rewards).all():
+        position = int(np.flatnonzero(~np.isfinite(rewards))[0])
+        raise ValueError(f"reward {position} of the group is {rewards[position]}")

@@ -1,0 +1,182 @@
+"""What algorithms are made of, by name: what each part does, which numbers it takes, what it needs.
+
+One table for each choice. The functions stand beside their kind: ESTIMATORS in `advantages.py`,
+OBJECTIVES in `objectives.py`, LOG_RATIOS in `losses.py`, AGGREGATIONS in `aggregation.py`,
+GROUP_FILTERS in `filters.py`, DIVERGENCES in `kl.py`, CORRECTIONS in `corrections.py`. A new part
+is a function there and a line here. This module loads no torch, so that it can be printed at once.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BYPASS = "bypass"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a part takes: low <= value <= high, and its default."""
+
+    default: float
+    low: float = 0.0
+    high: float = math.inf
+    whole: bool = False
+
+    def accepts(self, value: float) -> bool:
+        """Whether the value is in the range, and whole if it has to be."""
+        return self.low <= value <= self.high and (not self.whole or value == int(value))
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        if self.high == math.inf:
+            return f"{kind} of {self.low:g} or more"
+        return f"{kind} from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Example: Part("leave-one-out over turns", {"discount": Number(1.0, 0, 1)})."""
+
+    description: str
+    """What it does in a few words, and the paper."""
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    """Passed to the function by name."""
+    needs: frozenset[str] = frozenset()
+    """Of `critic`, `turn_rewards` and `states`: what has to be there."""
+
+
+CRITIC = frozenset({"critic"})
+TURN_REWARDS = frozenset({"turn_rewards"})
+STATES = frozenset({"states"})
+_SHARE = Number(1.0, 0.0, 1.0)
+_DISCOUNT = {"discount": _SHARE}
+_GAE = {"discount": _SHARE, "decay": _SHARE}
+_CLIP = {"clip_low": Number(0.2), "clip_high": Number(0.2)}
+
+ESTIMATOR = {
+    "reinforce": Part("the reward itself (Williams 1992)"),
+    "reinforce_baseline": Part("less the mean reward of the batch's others (Williams 1992)"),
+    "grpo": Part("z-score in the group (arXiv 2402.03300)"),
+    "dr_grpo": Part("less the group's mean (arXiv 2503.20783)"),
+    "rloo": Part("less the mean of the group's others (arXiv 2402.14740)"),
+    "max_rl": Part("(R - mean) / mean (arXiv 2602.02710)"),
+    "pass_at_k": Part("best of k of the group (arXiv 2508.10751)", {"k": Number(4, 1, whole=True)}),
+    "opo": Part("less the length-weighted mean of the group (arXiv 2505.23585)"),
+    "gdpo": Part("each part of the reward z-scored in the group (arXiv 2601.05242)"),
+    "returns": Part("discounted return from each token on (arXiv 2501.03262)", _DISCOUNT),
+    "returns_baseline": Part("the same less the group's mean (arXiv 2501.03262)", _DISCOUNT),
+    "turn_rloo": Part("each turn's return less the others' at that turn; unbiased", _DISCOUNT),
+    "mt_grpo": Part(
+        "turn rewards z-scored per turn index, biased if turn counts differ (arXiv 2505.11821v1)",
+        _DISCOUNT,
+        TURN_REWARDS,
+    ),
+    "gigpo": Part(
+        "the group's z-score plus that among turns from the same state (arXiv 2505.10978)",
+        {
+            "discount": Number(0.95, 0.0, 1.0),
+            "step_weight": Number(1.0),
+            "divide": Number(1, 0, 1, whole=True),
+        },
+        STATES,
+    ),
+    "information_gain": Part(
+        "turn rewards and outcomes z-scored in the group, summed backwards (arXiv 2510.14967)",
+        _DISCOUNT,
+        TURN_REWARDS,
+    ),
+    "token_gae": Part("advantage estimation over tokens (arXiv 1506.02438)", _GAE, CRITIC),
+    "turn_gae": Part("the same over turns (arXiv 2512.17008)", _GAE, CRITIC),
+    "bilevel_gae": Part(
+        "the same over turns, then over each turn's tokens (arXiv 2504.20073)",
+        {**_GAE, "turn_discount": Number(0.95, 0.0, 1.0)},
+        CRITIC,
+    ),
+    "length_adaptive_gae": Part(
+        "over tokens, with a decay that grows with length (arXiv 2504.05118)",
+        {"discount": _SHARE, "alpha": Number(0.05, 1e-6)},
+        CRITIC,
+    ),
+}
+OBJECTIVE = {
+    "clip": Part(
+        "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
+        {**_CLIP, "dual_clip": Number(math.inf, 1.0)},
+    ),
+    "policy_gradient": Part("ratio times advantage, unbounded (Williams 1992)"),
+    "cispo": Part(
+        "bounded weight of the log-probability (arXiv 2506.13585)",
+        {"clip_low": Number(1.0), "clip_high": Number(4.0)},
+    ),
+    "sapo": Part(
+        "soft gate around ratio 1 (arXiv 2511.20347)",
+        {"gate_positive": Number(1.0, 1e-6), "gate_negative": Number(1.05, 1e-6)},
+    ),
+    "dppo_tv": Part("trust region in probability (arXiv 2602.04879)", _CLIP),
+    "dppo_kl": Part(
+        "trust region in binary divergence (arXiv 2602.04879)", {"divergence": Number(0.05)}
+    ),
+    "squared": Part(
+        "squared log-ratio inside a window (arXiv 2507.20534, 2602.02276)",
+        {
+            "temperature": Number(0.1),
+            "window_low": Number(math.inf),
+            "window_high": Number(math.inf),
+        },
+    ),
+}
+RATIO_LEVEL = {
+    "token": Part("one importance ratio per token (arXiv 1707.06347)"),
+    "sequence": Part("the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)"),
+}
+AGGREGATION = {
+    "token_mean": Part("every token counts the same (arXiv 2503.14476)"),
+    "sequence_mean_token_mean": Part("every trajectory counts the same (arXiv 2402.03300)"),
+    "sequence_mean_token_sum": Part("the log-probability of the whole trajectory"),
+    "constant": Part(
+        "the same over a constant (arXiv 2503.20783)", {"length": Number(1024.0, 1.0)}
+    ),
+    "prompt_mean": Part("every task counts the same, and every token within it"),
+}
+GROUP_FILTER = {
+    "none": Part("all groups"),
+    "all_equal": Part("without groups whose rewards are all equal (arXiv 2503.14476)"),
+    "top_spread": Part(
+        "those of the largest spread of rewards (arXiv 2504.20073)", {"share": Number(0.25, 0, 1)}
+    ),
+    "top_variance": Part(
+        "those with most of the rewards' variance (arXiv 2604.06268)", {"mass": Number(0.9, 0, 1)}
+    ),
+}
+DIVERGENCE = {
+    "k1": Part("log-ratio"),
+    "k2": Part("half the squared log-ratio: the right gradient"),
+    "k3": Part("never negative, the right value (Schulman 2020)"),
+    "k3_plus": Part("the value of k3 with the gradient of k2"),
+}
+CORRECTION = {
+    BYPASS: Part("the objective's ratio is taken to the sampling policy itself"),
+    "none": Part("the sampling policy is taken for the learner's"),
+    "truncated": Part("truncated weight per token (arXiv 2505.24298)", {"cap": Number(2.0)}),
+    "sequence_truncated": Part("truncated weight per sequence", {"cap": Number(2.0)}),
+    "masked": Part(
+        "weight inside an interval, else 0 (MIS; IcePop with rho_high = 5)",
+        {"rho_low": Number(0.5), "rho_high": Number(2.0)},
+    ),
+    "geometric": Part(
+        "rejects sequences by their geometric mean",
+        {"rho_low": Number(0.99), "rho_high": Number(1.01)},
+    ),
+    "one_sided": Part("rejects bad sequences that the policy has left", {"drift": Number(0.5)}),
+}
+
+PARTS: dict[str, Mapping[str, Part]] = {
+    "estimator": ESTIMATOR,
+    "objective": OBJECTIVE,
+    "ratio_level": RATIO_LEVEL,
+    "aggregation": AGGREGATION,
+    "group_filter": GROUP_FILTER,
+    "divergence": DIVERGENCE,
+    "correction": CORRECTION,
+}
+"""Every choice of an algorithm, and what there is to choose from."""

@@ -1,0 +1,135 @@
+"""Credit for single turns without a critic: from one group's episodes to a number per turn.
+
+Each function gives a list with float64[K_i] for each episode. Pure float64 numpy. Not here: values
+of a critic (`values.py`), one number for a whole trajectory (`outcomes.py`).
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
+
+TurnNumbers = list[Floats]
+
+
+def turn_returns(episode: Episode, discount: float) -> Floats:
+    """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
+    returns = episode.rewards_by_turn()
+    for turn in range(len(returns) - 2, -1, -1):
+        returns[turn] += discount * returns[turn + 1]
+    return returns
+
+
+def turn_rloo(group: Sequence[Episode], discount: float) -> TurnNumbers:
+    """G_{i,k} less the mean over the others of G_{j,k}; an episode that ended before turn k stands
+    for itself with its last turn.
+
+    The baseline of an episode is a function of the others alone, so the gradient is unbiased
+    whatever the numbers of turns, also where the policy decides when to stop. With an outcome only
+    and no discount it is RLOO. A group of one has no others: 0.
+    """
+    returns = [turn_returns(episode, discount) for episode in group]
+    advantages = []
+    for own, mine in enumerate(returns):
+        others = [other for index, other in enumerate(returns) if index != own and len(other)]
+        baseline = [
+            _mean([other[min(turn, len(other) - 1)] for other in others] or [mine[turn]])
+            for turn in range(len(mine))
+        ]
+        advantages.append(mine - np.array(baseline, np.float64))
+    return advantages
+
+
+def mt_grpo(group: Sequence[Episode], discount: float) -> TurnNumbers:
+    """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: turn rewards z-scored for each
+    turn index over the episodes that have that turn (I), outcomes over the group (O); an outcome
+    counts with the last turn.
+
+    Source: arXiv 2505.11821, first version, for equal numbers of turns. It is biased where the
+    policy decides when to stop: which turns are compared then depends on the actions. It is here
+    to be compared with; `turn_rloo` is the estimator without that fault.
+    """
+    outcome = grpo(np.array([episode.reward for episode in group], np.float64))
+    rewards = [_turn_rewards(episode) for episode in group]
+    advantages = []
+    for index, episode in enumerate(group):
+        numbers = np.zeros(episode.turns)
+        for turn in range(episode.turns):
+            column = [row[turn] for row in rewards if turn < len(row)]
+            place = sum(turn < len(row) for row in rewards[:index])
+            numbers[turn] = grpo(np.array(column))[place]
+        numbers[-1:] += outcome[index]
+        for turn in range(episode.turns - 2, -1, -1):
+            numbers[turn] += discount * numbers[turn + 1]
+        advantages.append(numbers)
+    return advantages
+
+
+def gigpo(
+    group: Sequence[Episode], discount: float, step_weight: float, divide: bool
+) -> TurnNumbers:
+    """A_k = A^E + step_weight A^S_k: the episode's advantage in its group, plus that of the turn's
+    discounted return among all turns of the group that began in the same state.
+
+    A state that was met once compares nothing: A^S = 0. `divide` divides both by their standard
+    deviation (n-1), as the paper's default; without it they are differences from the mean.
+    Source: GiGPO, arXiv 2505.10978, equations 3 to 8. Raises ValueError without names of states.
+    """
+    clusters: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    returns = [turn_returns(episode, discount) for episode in group]
+    for index, episode in enumerate(group):
+        if episode.states is None or len(episode.states) < episode.turns:
+            raise ValueError("gigpo compares turns that begin in the same state: none are named")
+        for turn in range(episode.turns):
+            clusters[episode.states[turn]].append((index, turn))
+    totals = np.array([float(episode.rewards_by_turn().sum()) for episode in group])
+    whole = _compared(totals, divide)
+    advantages = [np.full(episode.turns, whole[index]) for index, episode in enumerate(group)]
+    for members in clusters.values():
+        numbers = np.array([returns[index][turn] for index, turn in members])
+        for (index, turn), number in zip(members, _compared(numbers, divide), strict=True):
+            advantages[index][turn] += step_weight * number
+    return advantages
+
+
+def information_gain(group: Sequence[Episode], discount: float) -> TurnNumbers:
+    """Turn rewards and outcomes, each z-scored over all of the group's, then summed backwards with
+    the discount. With turn rewards p(answer | turns so far) - p(answer | turns before) this is
+    IGPO (arXiv 2510.14967; formula from memory)."""
+    rewards = [_turn_rewards(episode) for episode in group]
+    flat = grpo(np.concatenate([np.zeros(0), *rewards]))
+    outcome = grpo(np.array([episode.reward for episode in group], np.float64))
+    advantages, place = [], 0
+    for index, row in enumerate(rewards):
+        numbers = flat[place : place + len(row)].copy()
+        place += len(row)
+        numbers[-1:] += outcome[index]
+        for turn in range(len(numbers) - 2, -1, -1):
+            numbers[turn] += discount * numbers[turn + 1]
+        advantages.append(numbers)
+    return advantages
+
+
+def _turn_rewards(episode: Episode) -> Floats:
+    if episode.turn_rewards is None:
+        raise ValueError("this estimator needs a reward per turn, and there is none")
+    rewards = episode.rewards_by_turn()
+    rewards[-1:] -= episode.reward
+    return rewards
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    """Exact where all are equal, so that an all-equal group has advantages of exactly 0."""
+    return numbers[0] if min(numbers) == max(numbers) else float(np.mean(numbers))
+
+
+def _compared(numbers: Floats, divide: bool) -> Floats:
+    if not differing(numbers):
+        return np.zeros(len(numbers))
+    deviations: Floats = numbers - float(numbers.mean())
+    if not divide:
+        return deviations
+    return deviations / (float(np.std(numbers, ddof=1)) + STANDARD_DEVIATION_FLOOR)

@@ -1,0 +1,112 @@
+"""Advantages from a critic's values: generalised advantage estimation over tokens, turns, or both.
+
+The recursions run over sampled tokens alone: what a tool wrote is not a step of the policy, so a
+value before it is followed by the value after it. Pure float64 numpy. Not here: the critic.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from turnwise.algorithms.episodes import Episode, Floats
+
+
+class Estimate(NamedTuple):
+    """float64[n] each, 0 where nothing was sampled."""
+
+    advantages: Floats
+    targets: Floats
+    """What the critic should have said: advantage + value, before any whitening."""
+
+
+def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:
+    """A_t = d_t + discount decay A_{t+1}, d_t = r_t + discount V_{t+1} - V_t; 0 after the end.
+
+    Source: Schulman et al., arXiv 1506.02438, equation 16. float64[m] for m steps.
+    """
+    following = np.append(values[1:], 0.0)[: len(values)]
+    deltas = rewards + discount * following - values
+    advantages = np.zeros(len(values))
+    running = 0.0
+    for step in range(len(values) - 1, -1, -1):
+        running = deltas[step] + discount * decay * running
+        advantages[step] = running
+    return advantages
+
+
+def token_gae(episode: Episode, discount: float, decay: float) -> Estimate:
+    """Every sampled token is a step (PPO, arXiv 1707.06347; masked as in Search-R1, 2503.09516)."""
+    values = _values(episode)[episode.mask]
+    advantages = gae(episode.rewards_by_token()[episode.mask], values, discount, decay)
+    return _scatter(episode, advantages, values)
+
+
+def length_adaptive_gae(episode: Episode, discount: float, alpha: float) -> Estimate:
+    """The policy's decay is 1 - 1/(alpha l) for l sampled tokens, the critic's is 1.
+
+    Source: VAPO, arXiv 2504.05118, section 4.2. A trajectory with alpha l <= 1 has decay 0.
+    """
+    length = int(episode.mask.sum())
+    decay = max(0.0, 1 - 1 / (alpha * length)) if length else 0.0
+    targets = token_gae(episode, discount, 1.0).targets
+    return Estimate(token_gae(episode, discount, decay).advantages, targets)
+
+
+def turn_gae(episode: Episode, discount: float, decay: float) -> Estimate:
+    """Every turn is a step: its value is the one at its first sampled token, its tokens share one
+    advantage, and the critic is trained at those first tokens alone.
+
+    Source: Turn-PPO, arXiv 2512.17008. Turns in which nothing was sampled are no steps.
+    """
+    starts = episode.turn_starts
+    acted = starts >= 0
+    values = _values(episode)[starts[acted]]
+    advantages = np.zeros(episode.turns)
+    advantages[acted] = gae(episode.rewards_by_turn()[acted], values, discount, decay)
+    targets = np.zeros(len(episode.mask))
+    targets[starts[acted]] = advantages[acted] + values
+    return Estimate(episode.on_tokens(advantages), targets)
+
+
+def bilevel_gae(episode: Episode, discount: float, decay: float, turn_discount: float) -> Estimate:
+    """Over turns first, with `turn_discount`; then over the tokens of each turn, where the only
+    reward is the turn's target, at its last token.
+
+    Source: VAGEN (arXiv 2510.16907) and RAGEN (arXiv 2504.20073). Turn ends come from turn ids, so
+    a turn with reward 0 is a turn like any other; the published code finds ends by rewards. The
+    turn's value is that at its last sampled token, as there.
+    """
+    ends = episode.turn_ends
+    acted = ends >= 0
+    values = _values(episode)
+    high = gae(episode.rewards_by_turn()[acted], values[ends[acted]], turn_discount, decay)
+    targets = high + values[ends[acted]]
+    advantages = np.zeros(len(episode.mask))
+    for turn, target in zip(np.flatnonzero(acted), targets, strict=True):
+        tokens = np.flatnonzero(episode.mask & (episode.turn == turn))
+        rewards = np.zeros(len(tokens))
+        rewards[-1] = target
+        advantages[tokens] = gae(rewards, values[tokens], discount, decay)
+    return _scatter(episode, advantages[episode.mask], values[episode.mask])
+
+
+def explained_variance(values: Floats, returns: Floats) -> float:
+    """1 - Var(returns - values) / Var(returns): 1 is perfect, 0 no better than a constant.
+
+    NaN where the returns do not vary: then there is nothing to explain.
+    """
+    variance = float(np.var(returns))
+    return 1 - float(np.var(returns - values)) / variance if variance else float("nan")
+
+
+def _values(episode: Episode) -> Floats:
+    if episode.values is None:
+        raise ValueError("this estimator needs a critic's values, and there are none")
+    return episode.values
+
+
+def _scatter(episode: Episode, advantages: Floats, values: Floats) -> Estimate:
+    full, targets = np.zeros(len(episode.mask)), np.zeros(len(episode.mask))
+    full[episode.mask] = advantages
+    targets[episode.mask] = advantages + values
+    return Estimate(full, targets)

@@ -1,0 +1,44 @@
+"""Which groups are trained on."""
+
+import numpy as np
+import pytest
+
+from turnwise.algorithms.filters import every, top_spread, top_variance, unequal
+
+
+def rewards(*groups: list[float]) -> list[np.ndarray]:
+    return [np.array(group, np.float64) for group in groups]
+
+
+BATCH = rewards([1, 1], [0, 1], [0, 0.2], [], [0.5], [0, 0.4])
+
+
+def test_every_group_or_those_that_differ() -> None:
+    assert every(BATCH) == [True] * 6
+    assert unequal(BATCH) == [False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("share", "kept"), [(0.0, [1]), (0.25, [1, 5]), (0.5, [1, 2, 5]), (1.0, [1, 2, 5])]
+)
+def test_the_largest_spreads_are_kept(share: float, kept: list[int]) -> None:
+    """Two of six at 25%; those that are all equal never, whatever the share."""
+    assert [index for index, keep in enumerate(top_spread(BATCH, share)) if keep] == kept
+
+
+@pytest.mark.parametrize(
+    ("mass", "kept"), [(0.5, [1]), (0.9, [1, 5]), (0.99, [1, 2, 5]), (0.0, [])]
+)
+def test_most_of_the_variance_is_kept(mass: float, kept: list[int]) -> None:
+    """Variances 0.25, 0.01 and 0.04: shares 0.833, 0.033 and 0.133."""
+    assert [index for index, keep in enumerate(top_variance(BATCH, mass)) if keep] == kept
+
+
+def test_ties_keep_the_earlier_group() -> None:
+    assert top_spread(rewards([0, 1], [1, 0]), 0.5) == [True, False]
+
+
+def test_nothing_is_kept_of_nothing() -> None:
+    for keep in (lambda batch: top_spread(batch, 0.5), lambda batch: top_variance(batch, 0.9)):
+        assert keep([]) == []
+        assert keep(rewards([1, 1], [0, 0])) == [False, False]

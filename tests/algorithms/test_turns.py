@@ -1,0 +1,139 @@
+"""Credit for turns: against the formulas written out, and in degenerate cases."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.algorithms.random_episodes import groups
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.outcomes import rloo
+from turnwise.algorithms.turns import gigpo, information_gain, mt_grpo, turn_returns, turn_rloo
+
+DISCOUNTS = st.floats(0, 1)
+
+
+def episode(
+    reward: float, turn_rewards: list[float] | None, states: list[str] | None = None, turns: int = 0
+) -> Episode:
+    count = turns or len(turn_rewards or [])
+    return Episode(
+        reward,
+        np.arange(count, dtype=np.int32),
+        np.ones(count, np.bool_),
+        None if turn_rewards is None else np.array(turn_rewards),
+        states=states,
+    )
+
+
+def z_score(numbers: list[float]) -> np.ndarray:
+    array = np.array(numbers)
+    if len(array) < 2 or array.min() == array.max():
+        return np.zeros(len(array))
+    return (array - array.mean()) / (array.std(ddof=1) + 1e-6)
+
+
+@given(groups(), DISCOUNTS)
+def test_returns_are_sums_of_what_comes(group: list[Episode], discount: float) -> None:
+    for member in group:
+        rewards = member.rewards_by_turn()
+        for k, found in enumerate(turn_returns(member, discount)):
+            expected = sum(
+                discount ** (later - k) * r for later, r in enumerate(rewards) if later >= k
+            )
+            assert found == pytest.approx(expected, abs=1e-9)
+
+
+@given(groups((2, 5)), DISCOUNTS)
+def test_turn_rloo_compares_with_the_others_at_that_turn(
+    group: list[Episode], discount: float
+) -> None:
+    returns = [turn_returns(member, discount) for member in group]
+    for index, found in enumerate(turn_rloo(group, discount)):
+        for turn, value in enumerate(found):
+            others = [
+                row[turn] if turn < len(row) else row[-1]
+                for place, row in enumerate(returns)
+                if place != index
+            ]
+            assert value == pytest.approx(returns[index][turn] - np.mean(others), abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.integers(1, 4)), min_size=1, max_size=6))
+def test_with_an_outcome_alone_turn_rloo_is_rloo(members: list[tuple[float, int]]) -> None:
+    group = [episode(reward, None, turns=turns) for reward, turns in members]
+    expected = rloo(np.array([reward for reward, _ in members]))
+    for row, value in zip(turn_rloo(group, 1.0), expected, strict=True):
+        np.testing.assert_allclose(row, value, atol=1e-9)
+
+
+def test_mt_grpo_with_two_turns_is_the_papers_formula() -> None:
+    group = [episode(1.0, [0.5, 0]), episode(0.0, [0.1, 0]), episode(0.0, [0.9, 0])]
+    process, outcome = z_score([0.5, 0.1, 0.9]), z_score([1, 0, 0])
+    for row, first, last in zip(mt_grpo(group, 0.8), process, outcome, strict=True):
+        np.testing.assert_allclose(row, [first + 0.8 * last, last], atol=1e-9)
+
+
+def test_gigpo_by_hand() -> None:
+    """Two episodes meet in state a; b and c are met once each and compare nothing."""
+    group = [
+        episode(1.0, None, ["a", "b"], turns=2),
+        episode(0.0, None, ["a", "c"], turns=2),
+    ]
+    whole = z_score([1.0, 0.0])
+    step = z_score([0.9, 0.0])
+    found = gigpo(group, 0.9, 2.0, True)
+    np.testing.assert_allclose(found[0], [whole[0] + 2 * step[0], whole[0]], atol=1e-9)
+    np.testing.assert_allclose(found[1], [whole[1] + 2 * step[1], whole[1]], atol=1e-9)
+    undivided = gigpo(group, 0.9, 2.0, False)
+    np.testing.assert_allclose(undivided[0], [0.5 + 2 * 0.45, 0.5], atol=1e-9)
+
+
+def test_a_state_met_again_in_one_episode_is_compared_too() -> None:
+    found = gigpo([episode(1.0, [0.0, 0.0], ["a", "a"])], 0.5, 1.0, False)
+    np.testing.assert_allclose(found[0], [-0.25, 0.25])
+
+
+def test_information_gain_by_hand() -> None:
+    group = [episode(1.0, [0.2, 0.4]), episode(0.0, [0.1])]
+    gains, outcome = z_score([0.2, 0.4, 0.1]), z_score([1, 0])
+    found = information_gain(group, 0.5)
+    last = gains[1] + outcome[0]
+    np.testing.assert_allclose(found[0], [gains[0] + 0.5 * last, last], atol=1e-9)
+    np.testing.assert_allclose(found[1], [gains[2] + outcome[1]], atol=1e-9)
+
+
+def test_what_is_missing_is_told() -> None:
+    with pytest.raises(ValueError, match="reward per turn"):
+        mt_grpo([episode(1.0, None, turns=2)], 1.0)
+    with pytest.raises(ValueError, match="same state"):
+        gigpo([episode(1.0, None, turns=2)], 1.0, 1.0, True)
+
+
+def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
+    alone = [episode(0.7, [0.0, 0.0], ["a", "b"])]
+    equal = [episode(0.1, [0.0, 0.0, 0.0], ["a", "b", "c"])] * 10
+    for group in (alone, equal):
+        for rows in (
+            turn_rloo(group, 1.0),
+            mt_grpo(group, 1.0),
+            gigpo(group, 1.0, 1.0, True),
+            information_gain(group, 1.0),
+        ):
+            for row in rows:
+                np.testing.assert_array_equal(row, np.zeros(len(row)))
+
+
+@given(groups((2, 5)), st.randoms())
+def test_the_order_of_the_group_does_not_matter(group: list[Episode], random: object) -> None:
+    order = list(range(len(group)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    for estimator in (
+        lambda members: turn_rloo(members, 0.9),
+        lambda members: mt_grpo(members, 0.9),
+        lambda members: gigpo(members, 0.9, 1.0, True),
+        lambda members: information_gain(members, 0.9),
+    ):
+        plain, shuffled = estimator(group), estimator([group[index] for index in order])
+        for place, index in enumerate(order):
+            np.testing.assert_allclose(shuffled[place], plain[index], atol=1e-8)

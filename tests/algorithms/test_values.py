@@ -1,0 +1,140 @@
+"""Advantage estimation against its definition as a sum, and against the masked recursion."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.algorithms.random_episodes import groups
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.values import (
+    bilevel_gae,
+    explained_variance,
+    gae,
+    length_adaptive_gae,
+    token_gae,
+    turn_gae,
+)
+
+SHARES = st.floats(0, 1)
+ONE = groups((1, 1))
+
+
+def by_definition(
+    rewards: np.ndarray, values: np.ndarray, discount: float, decay: float
+) -> np.ndarray:
+    """The weighted sum of all later one-step errors, term by term."""
+    later = [*values[1:], 0.0][: len(values)]
+    errors = [r + discount * after - v for r, after, v in zip(rewards, later, values, strict=True)]
+    return np.array(
+        [
+            sum((discount * decay) ** (k - t) * errors[k] for k in range(t, len(errors)))
+            for t in range(len(errors))
+        ]
+    )
+
+
+@given(ONE, SHARES, SHARES)
+def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
+    group: list[Episode], discount: float, decay: float
+) -> None:
+    """The recursion is the one of Search-R1: values and sums are carried over what is masked."""
+    episode = group[0]
+    assert episode.values is not None
+    found = token_gae(episode, discount, decay)
+    rewards, mask = episode.rewards_by_token(), episode.mask
+    expected = by_definition(rewards[mask], episode.values[mask], discount, decay)
+    np.testing.assert_allclose(found.advantages[mask], expected, atol=1e-9)
+    value_after = running = 0.0
+    for t in range(len(mask) - 1, -1, -1):
+        if mask[t]:
+            error = rewards[t] + discount * value_after - episode.values[t]
+            running = error + discount * decay * running
+            value_after = episode.values[t]
+            assert found.advantages[t] == pytest.approx(running, abs=1e-9)
+            assert found.targets[t] == pytest.approx(running + episode.values[t], abs=1e-9)
+        else:
+            assert found.advantages[t] == found.targets[t] == 0
+
+
+@given(ONE, SHARES, SHARES)
+def test_turn_gae_is_one_step_per_turn(group: list[Episode], discount: float, decay: float) -> None:
+    episode = group[0]
+    assert episode.values is not None
+    starts = [np.flatnonzero(episode.mask & (episode.turn == k))[0] for k in range(episode.turns)]
+    values = episode.values[starts]
+    expected = by_definition(episode.rewards_by_turn(), values, discount, decay)
+    found = turn_gae(episode, discount, decay)
+    np.testing.assert_allclose(
+        found.advantages, np.where(episode.mask, expected[episode.turn], 0), atol=1e-9
+    )
+    targets = np.zeros(len(episode.mask))
+    targets[starts] = expected + values
+    np.testing.assert_allclose(found.targets, targets, atol=1e-9)
+
+
+@given(ONE, SHARES, SHARES, SHARES)
+def test_bilevel_gae_is_turns_and_then_tokens(
+    group: list[Episode], discount: float, decay: float, turn_discount: float
+) -> None:
+    episode = group[0]
+    assert episode.values is not None
+    ends = [np.flatnonzero(episode.mask & (episode.turn == k))[-1] for k in range(episode.turns)]
+    high = by_definition(episode.rewards_by_turn(), episode.values[ends], turn_discount, decay)
+    found = bilevel_gae(episode, discount, decay, turn_discount)
+    for turn in range(episode.turns):
+        tokens = np.flatnonzero(episode.mask & (episode.turn == turn))
+        rewards = np.zeros(len(tokens))
+        rewards[-1] = high[turn] + episode.values[ends[turn]]
+        expected = by_definition(rewards, episode.values[tokens], discount, decay)
+        np.testing.assert_allclose(found.advantages[tokens], expected, atol=1e-9)
+
+
+def test_a_turn_without_reward_is_a_turn() -> None:
+    """Two turns, reward 1 at the end, no values, turn discount 0.95: the first turn has 0.95."""
+    episode = Episode(
+        reward=1.0,
+        turn=np.array([0, 0, 1], np.int32),
+        mask=np.ones(3, np.bool_),
+        values=np.zeros(3),
+    )
+    np.testing.assert_allclose(bilevel_gae(episode, 1.0, 1.0, 0.95).advantages, [0.95, 0.95, 1.0])
+
+
+@given(ONE)
+def test_with_a_perfect_critic_nothing_is_better_than_expected(group: list[Episode]) -> None:
+    episode = group[0]
+    left = np.cumsum(episode.rewards_by_token()[::-1])[::-1]
+    perfect = Episode(episode.reward, episode.turn, episode.mask, episode.turn_rewards, values=left)
+    np.testing.assert_allclose(token_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
+    np.testing.assert_allclose(turn_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
+
+
+def test_the_decay_grows_with_length() -> None:
+    """100 sampled tokens and alpha 0.05: decay 1 - 1/5; the critic's targets are full returns."""
+    generator = np.random.default_rng(0)
+    mask = np.ones(100, np.bool_)
+    episode = Episode(1.0, np.zeros(100, np.int32), mask, values=generator.normal(size=100))
+    found = length_adaptive_gae(episode, 1.0, 0.05)
+    np.testing.assert_allclose(found.advantages, token_gae(episode, 1.0, 0.8).advantages)
+    np.testing.assert_allclose(found.targets, np.ones(100))
+
+
+def test_without_values_there_is_no_estimate() -> None:
+    episode = Episode(1.0, np.zeros(2, np.int32), np.ones(2, np.bool_))
+    with pytest.raises(ValueError, match="critic"):
+        token_gae(episode, 1.0, 1.0)
+
+
+def test_gae_of_nothing_is_nothing() -> None:
+    assert gae(np.zeros(0), np.zeros(0), 1.0, 1.0).shape == (0,)
+    unsampled = Episode(1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), values=np.ones(2))
+    for estimate in (token_gae(unsampled, 1, 1), turn_gae(unsampled, 1, 1)):
+        np.testing.assert_array_equal(estimate.advantages, [0, 0])
+
+
+def test_explained_variance() -> None:
+    returns = np.array([0.0, 1.0, 2.0])
+    assert explained_variance(returns, returns) == 1.0
+    assert explained_variance(np.ones(3), returns) == 0.0
+    assert np.isnan(explained_variance(returns, np.ones(3)))
