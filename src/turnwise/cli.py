@@ -145,6 +145,29 @@ def list_(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def algorithms(
+    name: Annotated[str | None, typer.Argument(help="One of them; all if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the algorithms as a table of choices, or what one of them is made of."""
+    from turnwise.algorithms.registry import describe, table
+    from turnwise.terminal import algorithm_table, algorithms_table
+
+    if name is None:
+        rows = table()
+        if as_json:
+            _print_json(rows)
+        else:
+            console.print(algorithms_table(rows))
+    else:
+        parts = describe(name)
+        if as_json:
+            _print_json(parts)
+        else:
+            console.print(algorithm_table(parts))
+
+
+@app.command()
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,

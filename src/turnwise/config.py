@@ -103,6 +103,16 @@ class LearningConfig(Section):
     """False trains on tool output as if the model had written it: only to show what that does."""
 
 
+class CriticConfig(Section):
+    """The model of values, for algorithms that need one. Other settings are those of `learning`."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+    pretraining_steps: int = Field(0, ge=0)
+    """Steps at the beginning in which the critic alone is trained."""
+    clip: float = Field(0.5, gt=0)
+    """How far one step may move a value before its gradient stops."""
+
+
 class SftConfig(Section):
     """The cold start: supervised learning on demonstrations, before RL. `steps = 0` skips it."""
 
@@ -152,6 +162,7 @@ class Recipe(Section):
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = LearningConfig()
+    critic: CriticConfig = CriticConfig()
     sft: SftConfig = SftConfig()
     train: TrainConfig = TrainConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -123,6 +123,34 @@ def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
     return _rates(f"{name}: {summary['n']} held-out tasks", rows)
 
 
+def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Every algorithm's choices; what is as in the first row is a dot, so that differences show."""
+    choices = ("estimator", "objective", "ratio_level", "aggregation", "group_filter")
+    table = Table("name", *choices, "other", "source", title="algorithms")
+    for row in rows:
+        cells = ["·" if row is not rows[0] and row[c] == rows[0][c] else row[c] for c in choices]
+        numbers = [f"{key} {value:g}" for key, value in row["numbers"].items()]
+        numbers += [
+            f"{key} {row[key]:g}" for key in row if key.endswith("coefficient") and row[key]
+        ]
+        other = ["whitening"] * row["whitening"] + numbers + [f"needs {n}" for n in row["needs"]]
+        table.add_row(row["name"], *cells, ", ".join(other), row["source"])
+    return table
+
+
+def algorithm_table(description: Mapping[str, Any]) -> Table:
+    """What one algorithm is made of."""
+    title = f"{description['name']} ({description['source']})"
+    table = Table("choice", "part", "what it does", "numbers", title=title)
+    for choice, part in description["parts"].items():
+        numbers = ", ".join(f"{key} = {value:g}" for key, value in part["numbers"].items())
+        table.add_row(choice, part["part"], part["description"], numbers)
+    for key in ("whitening", "kl_coefficient", "entropy_coefficient"):
+        table.add_row(key, "", "", str(description[key]))
+    table.add_row("needs", ", ".join(description["needs"]) or "rewards alone")
+    return table
+
+
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
     """Everything a recipe can name."""
     table = Table("kind", "name", "what it is")

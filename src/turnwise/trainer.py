@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from turnwise.algorithms.registry import make_algorithm
+from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
@@ -22,6 +22,7 @@ from turnwise.evaluation.report import build_report, report_json, report_markdow
 from turnwise.learning import checkpoint
 from turnwise.learning.batch import assign_advantages
 from turnwise.learning.checkpoint import COLD_START, RL, SFT
+from turnwise.learning.critic import Critic
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
@@ -51,6 +52,7 @@ class Trainer:
         newest = None if folder.fresh else checkpoint.newest(folder.checkpoints)
         self.resumed = checkpoint.load(newest) if newest else None
         self.parts: Assembly = assemble(recipe, newest)
+        check_needs(self.algorithm, self.parts.environment, recipe)
         self.tasks = self._tasks("train", recipe.train.steps + recipe.sft.steps)
         self.heldout = choose_tasks(
             self._tasks("heldout", recipe.evaluation.tasks),
@@ -134,7 +136,7 @@ class Trainer:
     async def reinforce(self) -> None:
         """The RL steps."""
         recipe, train = self.recipe, self.recipe.train
-        learner = self._learner()
+        learner, critic = self._learner(), self._critic()
         roller = self.parts.roller(recipe.rollout)
         for name in ("metrics.jsonl", "timing.jsonl"):
             self.folder.rewind(name, self.steps_done)
@@ -149,16 +151,15 @@ class Trainer:
                 tasks = tasks_of_step(self.tasks, step, train.tasks_per_step, recipe.seed)
                 groups = await roller.collect(tasks, train.group_size, recipe.seed, f"train/{step}")
                 sampled = time.monotonic()
-                assign_advantages(groups, self.algorithm)
-                update = learner.update(groups)
+                update = self._learn(groups, learner, critic)
                 self.steps_done, self._unsaved = step + 1, True
                 await self.parts.engine.load({}, self.steps_done)
                 self._record(groups, update, sampled - start, time.monotonic() - sampled)
                 if self.steps_done % train.checkpoint_every == 0 or self.steps_done == train.steps:
-                    self._save(RL, self.steps_done, learner.state())
+                    self._save(RL, self.steps_done, self._state(learner, critic))
         except (asyncio.CancelledError, RunStoppedError):
             if self._unsaved:
-                self._save(RL, self.steps_done, learner.state())
+                self._save(RL, self.steps_done, self._state(learner, critic))
             raise
 
     async def evaluate(self, name: str, environment: Environment) -> None:
@@ -217,6 +218,31 @@ class Trainer:
             learner.load_state(self.resumed.learner)
         return learner
 
+    def _critic(self) -> Critic | None:
+        """The critic where the newest checkpoint left it; None where the algorithm has none."""
+        if "critic" not in self.algorithm.needs:
+            return None
+        critic = Critic(self.parts.model, self.recipe.critic, self.recipe.learning)
+        if self.resumed and self.resumed.state["phase"] == RL:
+            critic.load_state(self.resumed.learner["critic"])
+        return critic
+
+    def _learn(
+        self, groups: list[Group], learner: PolicyLearner, critic: Critic | None
+    ) -> UpdateReport:
+        """Advantages, then the updates; in the first steps a critic may be updated alone."""
+        if critic is None:
+            assign_advantages(groups, self.algorithm)
+            return learner.update(groups)
+        critic.assess(groups)
+        assign_advantages(groups, self.algorithm)
+        alone = self.steps_done < self.recipe.critic.pretraining_steps
+        update = UpdateReport({}, []) if alone else learner.update(groups)
+        return UpdateReport({**update.metrics, **critic.update(groups)}, update.problems)
+
+    def _state(self, learner: PolicyLearner, critic: Critic | None) -> dict[str, Any]:
+        return learner.state() | ({"critic": critic.state()} if critic is not None else {})
+
     def _record(
         self, groups: list[Group], update: UpdateReport, rollout: float, learning: float
     ) -> None:
@@ -267,6 +293,20 @@ def check_contradictions(recipe: Recipe) -> None:
         raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
     if recipe.learning.updates_per_step > train.tasks_per_step:
         raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
+
+
+def check_needs(algorithm: Algorithm, environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError for an estimator that the environment has not the rewards for, and for
+    settings of a critic that there is not."""
+    if recipe.critic.pretraining_steps and "critic" not in algorithm.needs:
+        raise ConfigError(
+            f"critic.pretraining_steps is set, but algorithm {algorithm.name} has no critic"
+        )
+    if "turn_rewards" in algorithm.needs and not environment.spec.turn_rewards:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
+            f"and environment {environment.spec.name} gives none; see `turnwise algorithms`"
+        )
 
 
 def check_oracle(environment: Environment, task: Task) -> None:

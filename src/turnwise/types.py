@@ -284,6 +284,10 @@ class Trajectory:
     verdict: Verdict | None = None
     advantage: np.ndarray | None = None
     """float32[n], set by the trainer; zero where nothing was sampled."""
+    values: np.ndarray | None = None
+    """float32[n], the critic's value of what stands before each sampled token; else NaN."""
+    value_targets: np.ndarray | None = None
+    """float32[n], what the critic is trained towards; NaN where it is not."""
     seconds: float = 0.0
     problem: str = ""
     """For infrastructure and grader outcomes: what went wrong, for people."""

@@ -54,7 +54,8 @@ def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
             assert found.advantages[t] == pytest.approx(running, abs=1e-9)
             assert found.targets[t] == pytest.approx(running + episode.values[t], abs=1e-9)
         else:
-            assert found.advantages[t] == found.targets[t] == 0
+            assert found.advantages[t] == 0
+            assert np.isnan(found.targets[t])
 
 
 @given(ONE, SHARES, SHARES)
@@ -68,7 +69,7 @@ def test_turn_gae_is_one_step_per_turn(group: list[Episode], discount: float, de
     np.testing.assert_allclose(
         found.advantages, np.where(episode.mask, expected[episode.turn], 0), atol=1e-9
     )
-    targets = np.zeros(len(episode.mask))
+    targets = np.full(len(episode.mask), np.nan)
     targets[starts] = expected + values
     np.testing.assert_allclose(found.targets, targets, atol=1e-9)
 

@@ -22,7 +22,7 @@ class Credit(NamedTuple):
 
     advantages: Floats
     targets: Floats | None = None
-    """The critic's targets at sampled tokens; None where there is no critic."""
+    """The critic's, NaN where it is not trained; None where there is no critic."""
 
 
 Estimator = Callable[..., list[list[Credit]]]

@@ -207,10 +207,31 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     return replace(algorithm, numbers=numbers)
 
 
+def describe(name: str) -> dict[str, Any]:
+    """What an algorithm is made of: for each choice the part, what it does, and its numbers.
+
+    Raises ConfigError for an unknown name.
+    """
+    algorithm = make_algorithm(name, {})
+    parts = {
+        choice: {
+            "part": getattr(algorithm, choice),
+            "description": algorithm.part(choice).description,
+            "numbers": algorithm.numbers_of(choice),
+        }
+        for choice in PARTS
+    }
+    flags = {key: getattr(algorithm, key) for key in ("whitening", *COEFFICIENTS)}
+    return {"name": name, "source": algorithm.source, **flags, "parts": parts} | {
+        "needs": sorted(algorithm.needs)
+    }
+
+
 def table() -> list[dict[str, Any]]:
     """Every algorithm's choices by field name, for people to compare."""
     return [
         {entry.name: getattr(row, entry.name) for entry in fields(row)}
+        | {"needs": sorted(row.needs)}
         for row in ALGORITHMS.values()
     ]
 

@@ -12,11 +12,13 @@ from turnwise.algorithms.episodes import Episode, Floats
 
 
 class Estimate(NamedTuple):
-    """float64[n] each, 0 where nothing was sampled."""
+    """float64[n] each."""
 
     advantages: Floats
+    """0 where nothing was sampled."""
     targets: Floats
-    """What the critic should have said: advantage + value, before any whitening."""
+    """What the critic should have said: advantage + value, before any whitening. NaN where it is
+    not trained."""
 
 
 def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:
@@ -63,7 +65,7 @@ def turn_gae(episode: Episode, discount: float, decay: float) -> Estimate:
     values = _values(episode)[starts[acted]]
     advantages = np.zeros(episode.turns)
     advantages[acted] = gae(episode.rewards_by_turn()[acted], values, discount, decay)
-    targets = np.zeros(len(episode.mask))
+    targets = np.full(len(episode.mask), np.nan)
     targets[starts[acted]] = advantages[acted] + values
     return Estimate(episode.on_tokens(advantages), targets)
 
@@ -106,7 +108,7 @@ def _values(episode: Episode) -> Floats:
 
 
 def _scatter(episode: Episode, advantages: Floats, values: Floats) -> Estimate:
-    full, targets = np.zeros(len(episode.mask)), np.zeros(len(episode.mask))
+    full, targets = np.zeros(len(episode.mask)), np.full(len(episode.mask), np.nan)
     full[episode.mask] = advantages
     targets[episode.mask] = advantages + values
     return Estimate(full, targets)

@@ -43,6 +43,8 @@ class EnvironmentSpec:
     data_hash: str = ""
     floors: dict[str, float] = field(default_factory=dict)
     """Success of trivial policies, where it is known: noop, random, oracle."""
+    turn_rewards: bool = False
+    """Whether its steps have rewards of their own."""
 
 
 class Environment:

@@ -74,13 +74,14 @@ class MicroBatch:
 
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
-    """Set `advantage` of every graded trajectory; that of an ungraded one becomes None.
+    """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory; those
+    of an ungraded one become None.
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
     for group in groups:
         for member in group.trajectories:
-            member.advantage = None
+            member.advantage = member.value_targets = None
     batch = [[_episode(member) for member in group.graded] for group in groups]
     credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
     if algorithm.whitening:
@@ -88,6 +89,8 @@ def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     for group, row in zip(groups, credits, strict=True):
         for member, credit in zip(group.graded, row, strict=True):
             member.advantage = credit.advantages.astype(np.float32)
+            if credit.targets is not None:
+                member.value_targets = credit.targets.astype(np.float32)
 
 
 def _episode(member: Trajectory) -> Episode:
@@ -98,6 +101,7 @@ def _episode(member: Trajectory) -> Episode:
             turn=member.tokens.turn,
             mask=member.tokens.mask,
             turn_rewards=member.turn_rewards,
+            values=None if member.values is None else np.nan_to_num(member.values),
             states=member.states,
             parts=member.verdict.parts,
         )
@@ -172,14 +176,23 @@ def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[l
         yield current
 
 
+def shifted(
+    sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
+) -> tuple[Tensor, Tensor]:
+    """int64[B, T] all tokens but the last, padded, and bool[B, T]: True where the position predicts
+    a wanted token. From ids and wanted tokens; the one place where the two are shifted."""
+    length = max(len(ids) for ids, _ in sequences) - 1
+    inputs = torch.zeros(len(sequences), length, dtype=torch.long)
+    selected = torch.zeros(len(sequences), length, dtype=torch.bool)
+    for row, (ids, wanted) in enumerate(sequences):
+        inputs[row, : len(ids) - 1] = torch.from_numpy(ids[:-1])
+        selected[row, : len(ids) - 1] = torch.from_numpy(wanted[1:])
+    return inputs, selected
+
+
 def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
-    """Tensors of one micro-batch; the one place where tokens are shifted against positions."""
-    length = max(len(example.ids) for example in examples) - 1
-    inputs = np.zeros((len(examples), length), np.int64)
-    selected = np.zeros((len(examples), length), np.bool_)
-    for row, example in enumerate(examples):
-        inputs[row, : len(example.ids) - 1] = example.ids[:-1]
-        selected[row, : len(example.ids) - 1] = example.trained[1:]
+    """Tensors of one micro-batch."""
+    inputs, selected = shifted([(example.ids, example.trained) for example in examples])
     counts = [int(example.trained.sum()) for example in examples]
 
     def flat(arrays: Iterable[NDArray[np.generic]]) -> Tensor:
@@ -188,8 +201,8 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
 
     return MicroBatch(
         names=tuple(example.name for example in examples),
-        inputs=torch.from_numpy(inputs).to(device),
-        selected=torch.from_numpy(selected).to(device),
+        inputs=inputs.to(device),
+        selected=selected.to(device),
         targets=flat(example.ids for example in examples),
         sequence=torch.from_numpy(np.repeat(np.arange(len(examples)), counts)).to(device),
         sampled=flat(example.sampled for example in examples),

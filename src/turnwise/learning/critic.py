@@ -1,0 +1,149 @@
+"""The critic: what is to be expected from here on, for every token that the policy samples.
+
+It is a model of its own: a copy of the policy's body, as it was when the run began, with one number
+in place of the vocabulary. Not here: what is made of its values (`algorithms/values.py`).
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from turnwise.algorithms.values import explained_variance
+from turnwise.config import CriticConfig, LearningConfig
+from turnwise.learning.batch import shifted
+from turnwise.learning.logprobs import base_model
+from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.types import Group, Trajectory
+
+
+class Critic(nn.Module):
+    """Values of a trajectory's sampled tokens, and their update.
+
+    Args:
+        policy: a causal model of transformers; its body is copied and all of it is trained.
+        config: learning rate and clip.
+        learning: micro-batches, autocast, gradient clipping, betas, weight decay.
+    """
+
+    def __init__(self, policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> None:
+        super().__init__()
+        self.body = copy.deepcopy(base_model(policy).get_decoder()).requires_grad_(True)
+        width = base_model(policy).get_input_embeddings().weight.shape[1]
+        device = next(policy.parameters()).device
+        self.head = nn.Linear(width, 1, device=device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.config, self.learning, self.device = config, learning, device
+        prepare_for_training(self)
+        self.optimizer = Optimizer(
+            self,
+            config.learning_rate,
+            warm_up(learning.warmup_steps),
+            learning.betas,
+            learning.weight_decay,
+            learning.max_gradient_norm,
+        )
+
+    def assess(self, groups: Sequence[Group]) -> None:
+        """Set `values` of every graded trajectory: float32[n], NaN where nothing was sampled."""
+        for members in self._micro_batches(_graded(groups)):
+            with torch.no_grad():
+                values = self._values(members).cpu().numpy()
+            place = 0
+            for member in members:
+                wanted = _wanted(member)
+                count = int(wanted.sum())
+                member.values = np.full(len(member.tokens), np.nan, np.float32)
+                member.values[wanted] = values[place : place + count]
+                place += count
+
+    def update(self, groups: Sequence[Group]) -> dict[str, float]:
+        """One optimizer update towards `value_targets`, the mean over all tokens that have one.
+
+        Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
+        arXiv 1707.06347). A loss or gradient that is not finite changes nothing.
+        """
+        members = [m for m in _graded(groups) if m.value_targets is not None]
+        targets = np.concatenate([np.zeros(0), *(_at_targets(m, m.value_targets) for m in members)])
+        if not len(targets):
+            return {}
+        before = np.concatenate([_at_targets(member, member.values) for member in members])
+        loss = sum(self._backward(batch, len(targets)) for batch in self._micro_batches(members))
+        norm = self.optimizer.apply() if math.isfinite(loss) else math.nan
+        self.optimizer.clear()
+        variance = explained_variance(before, targets)
+        return {
+            "critic/loss": loss,
+            "critic/gradient_norm": norm,
+            "critic/value_mean": float(before.mean()),
+            "critic/target_mean": float(targets.mean()),
+            "critic/skipped_updates": float(not math.isfinite(norm)),
+        } | ({"critic/explained_variance": variance} if math.isfinite(variance) else {})
+
+    def state(self) -> dict[str, Any]:
+        """Weights and optimizer state."""
+        return {"weights": self.state_dict(), "optimizer": self.optimizer.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.load_state_dict(state["weights"])
+        self.optimizer.load_state(state["optimizer"])
+
+    def _backward(self, members: Sequence[Trajectory], count: int) -> float:
+        values = self._values(members)
+        targets = self._flat(members, [member.value_targets for member in members])
+        old = self._flat(members, [member.values for member in members])
+        trained = ~torch.isnan(targets)
+        values, targets, old = values[trained], targets[trained], old[trained]
+        clipped = old + (values - old).clamp(-self.config.clip, self.config.clip)
+        losses = 0.5 * torch.maximum((values - targets) ** 2, (clipped - targets) ** 2)
+        loss = losses.sum() / count
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+    def _values(self, members: Sequence[Trajectory]) -> Tensor:
+        """float32[N]: in the order of the members, of each sampled token but a first one."""
+        inputs, selected = shifted([(m.tokens.ids, _wanted(m)) for m in members])
+        autocast = self.learning.autocast
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
+            hidden = self.body(input_ids=inputs.to(self.device), use_cache=False).last_hidden_state
+        values: Tensor = self.head(hidden[selected.to(self.device)].float())[:, 0]
+        return values
+
+    def _flat(self, members: Sequence[Trajectory], arrays: Sequence[Any]) -> Tensor:
+        pieces = [array[_wanted(m)] for m, array in zip(members, arrays, strict=True)]
+        return torch.from_numpy(np.concatenate(pieces)).to(self.device)
+
+    def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
+        """By length, of at most `tokens_per_micro_batch` padded tokens."""
+        current: list[Trajectory] = []
+        for member in sorted(members, key=lambda member: len(member.tokens)):
+            padded = (len(current) + 1) * len(member.tokens)
+            if current and padded > self.learning.tokens_per_micro_batch:
+                yield current
+                current = []
+            current.append(member)
+        if current:
+            yield current
+
+
+def _graded(groups: Sequence[Group]) -> list[Trajectory]:
+    return [m for group in groups for m in group.graded if _wanted(m).any()]
+
+
+def _wanted(member: Trajectory) -> np.ndarray:
+    """Sampled tokens that something stands before."""
+    wanted = member.tokens.mask.copy()
+    wanted[:1] = False
+    return wanted
+
+
+def _at_targets(member: Trajectory, numbers: Any) -> np.ndarray:
+    targets: Any = member.value_targets
+    chosen: np.ndarray = numbers[~np.isnan(targets) & _wanted(member)]
+    return chosen.astype(np.float64)
