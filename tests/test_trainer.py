@@ -130,6 +130,23 @@ def test_a_killed_run_ends_like_one_that_never_stopped(
     assert_same(whole_run, run)
 
 
+def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    ppo = (recipe, "algorithm.name=ppo", "critic.pretraining_steps=1", "--run")
+    train(*ppo, whole)
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert ["policy/loss" in line for line in lines] == [False, True, True, True, True]
+    assert all(line["critic/loss"] > 0 for line in lines)
+    process = start("train", *ppo, killed)
+    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    train("--resume", killed)
+    assert_same(whole, killed)
+
+
 def test_an_interrupted_run_saves_and_says_how_to_go_on(
     recipe: Path, whole_run: Path, tmp_path: Path
 ) -> None:

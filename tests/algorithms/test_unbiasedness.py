@@ -1,0 +1,147 @@
+"""Which estimators have the policy gradient as their mean: exactly, by enumeration.
+
+The decision problem is small enough to list every pair of trajectories. In turn 0 the agent
+goes on to one of two rooms or stops; in a room it chooses between two actions. Turns have rewards,
+the outcome depends on the last choice, and the agent decides how many turns there are, so that a
+baseline that looks at the agent's own stopping shows.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from turnwise.algorithms.advantages import ESTIMATORS
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.parts import ESTIMATOR
+
+LOGITS = np.array([0.3, -0.5, 0.2, 0.9, -0.4, 0.1, 0.6])
+"""Three of the first turn (room 0, room 1, stop), then two in each room."""
+CHOICES = {"start": slice(0, 3), "room 0": slice(3, 5), "room 1": slice(5, 7)}
+FIRST_REWARD = [0.6, -0.3, 0.1]
+SECOND_REWARD = {(0, 0): 0.4, (0, 1): -0.2, (1, 0): 0.9, (1, 1): 0.0}
+OUTCOME = {(0, 0): 1.0, (0, 1): 0.0, (1, 0): 0.0, (1, 1): 1.0, (2,): 0.5}
+TRAJECTORIES = [(0, 0), (0, 1), (1, 0), (1, 1), (2,)]
+
+UNBIASED = ("reinforce", "rloo", "turn_rloo", "reinforce_baseline", "returns", "token_gae")
+SCALED = ("dr_grpo",)
+"""Right but for the factor 1 - 1/n, since the mean holds the trajectory's own reward."""
+BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo")
+
+
+def probabilities(logits: np.ndarray, state: str) -> np.ndarray:
+    weights = np.exp(logits[CHOICES[state]])
+    return weights / weights.sum()
+
+
+def steps(trajectory: tuple[int, ...]) -> list[tuple[str, int]]:
+    states = ["start", f"room {trajectory[0]}"]
+    return list(zip(states, trajectory, strict=False))
+
+
+def probability(trajectory: tuple[int, ...]) -> float:
+    return float(np.prod([probabilities(LOGITS, s)[a] for s, a in steps(trajectory)]))
+
+
+def score(state: str, action: int) -> np.ndarray:
+    """Gradient of the action's log-probability with respect to all logits."""
+    gradient = np.zeros(len(LOGITS))
+    gradient[CHOICES[state]] = -probabilities(LOGITS, state)
+    gradient[CHOICES[state].start + action] += 1
+    return gradient
+
+
+def turn_rewards(trajectory: tuple[int, ...]) -> list[float]:
+    rewards = [FIRST_REWARD[trajectory[0]]]
+    return rewards if len(trajectory) == 1 else [*rewards, SECOND_REWARD[trajectory]]
+
+
+def value(state: str) -> float:
+    """The true one: of all that is still to come."""
+    reachable = [t for t in TRAJECTORIES if (state, t[-1]) in steps(t) or state == "start"]
+    at = 0 if state == "start" else 1
+    weights = np.array([probability(t) for t in reachable])
+    left = np.array([sum(turn_rewards(t)[at:]) + OUTCOME[t] for t in reachable])
+    return float(weights @ left / weights.sum())
+
+
+def episode(trajectory: tuple[int, ...], shaped: bool) -> Episode:
+    """One token a turn, one of tool output between them."""
+    turns = len(trajectory)
+    mask = np.array([True, False, True][: 2 * turns - 1])
+    states = [state for state, _ in steps(trajectory)]
+    return Episode(
+        reward=OUTCOME[trajectory],
+        turn=np.array([0, 0, 1][: len(mask)], np.int32),
+        mask=mask,
+        turn_rewards=np.array(turn_rewards(trajectory)) if shaped else None,
+        values=np.array([value(states[0]), 9.0, value(states[-1])][: len(mask)]),
+        states=states,
+    )
+
+
+def exact_gradient(shaped: bool) -> np.ndarray:
+    return sum(
+        probability(t)
+        * (OUTCOME[t] + shaped * sum(turn_rewards(t)))
+        * sum(score(state, action) for state, action in steps(t))
+        for t in TRAJECTORIES
+    )
+
+
+def mean_gradient(name: str, shaped: bool, size: int = 2) -> np.ndarray:
+    """Of sum_t A_t grad log pi_t over the group's mean, over all groups that there can be."""
+    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    numbers |= {"discount": 1.0} if "discount" in numbers else {}
+    total = np.zeros(len(LOGITS))
+    for group in product(TRAJECTORIES, repeat=size):
+        episodes = [episode(trajectory, shaped) for trajectory in group]
+        credits = ESTIMATORS[name]([episodes], **numbers)[0]
+        weight = float(np.prod([probability(trajectory) for trajectory in group]))
+        for trajectory, credit in zip(group, credits, strict=True):
+            advantages = credit.advantages[::2]
+            for (state, action), advantage in zip(steps(trajectory), advantages, strict=True):
+                total += weight * advantage * score(state, action) / size
+    return total
+
+
+@pytest.mark.parametrize("shaped", [False, True], ids=["outcome", "turn rewards"])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("name", UNBIASED)
+def test_the_mean_is_the_policy_gradient(name: str, shaped: bool, size: int) -> None:
+    np.testing.assert_allclose(
+        mean_gradient(name, shaped, size), exact_gradient(shaped), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_mean_with_ones_own_reward_shortens_the_gradient(name: str) -> None:
+    for size in (2, 3):
+        expected = exact_gradient(True) * (1 - 1 / size)
+        np.testing.assert_allclose(mean_gradient(name, True, size), expected, atol=1e-12)
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> float:
+    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_biased_estimators_point_elsewhere(name: str) -> None:
+    """Not even their direction is that of the gradient; mt_grpo is measured as it was published."""
+    assert cosine(mean_gradient(name, True, 3), exact_gradient(True)) < 0.9999
+
+
+def test_with_any_critic_full_returns_are_unbiased() -> None:
+    """decay = 1: a wrong value is only a baseline, since it is of what stands before the token."""
+    numbers = {"discount": 1.0, "decay": 1.0}
+    total = np.zeros(len(LOGITS))
+    for trajectory in TRAJECTORIES:
+        made = episode(trajectory, True)
+        assert made.values is not None
+        wrong = Episode(
+            made.reward, made.turn, made.mask, made.turn_rewards, values=made.values * 0 + 0.7
+        )
+        advantages = ESTIMATORS["token_gae"]([[wrong]], **numbers)[0][0].advantages[::2]
+        for (state, action), advantage in zip(steps(trajectory), advantages, strict=True):
+            total += probability(trajectory) * advantage * score(state, action)
+    np.testing.assert_allclose(total, exact_gradient(True), atol=1e-12)
