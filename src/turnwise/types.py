@@ -294,8 +294,11 @@ class Trajectory:
 
     @property
     def reward(self) -> float | None:
-        """None when the episode is ungraded; never 0 in its place."""
-        return self.verdict.reward if self.verdict is not None and self.outcome.graded else None
+        """The verdict's and all turns'; None when the episode is ungraded, never 0 in its place."""
+        if self.verdict is None or not self.outcome.graded:
+            return None
+        rewards = self.turn_rewards
+        return self.verdict.reward + (0.0 if rewards is None else float(rewards.sum()))
 
     @property
     def turn_rewards(self) -> np.ndarray | None:

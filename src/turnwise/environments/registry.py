@@ -29,9 +29,21 @@ class Registered:
 
 
 ENVIRONMENTS = {
+    "bandit": Registered(
+        "turnwise.environments.games.bandit:Bandit",
+        "pull one of two named arms: a sure one, and one that sometimes pays more",
+    ),
+    "frozen_lake": Registered(
+        "turnwise.environments.games.frozen_lake:FrozenLake",
+        "cross a frozen lake shown as text (gymnasium's); needs the extra games",
+    ),
     "search": Registered(
         "turnwise.environments.search.environment:SearchEnvironment",
         "answer multi-hop questions by searching documents: Python's own, or yours",
+    ),
+    "sokoban": Registered(
+        "turnwise.environments.games.sokoban:Sokoban",
+        "push boxes onto targets: small boards made here, or Boxoban's files",
     ),
 }
 

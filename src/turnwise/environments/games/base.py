@@ -1,0 +1,98 @@
+"""What the text games share: moves as tool calls, an end that the game itself decides, snapshots.
+
+A game is small on purpose: its exact values are known, so that an estimator of credit can be held
+against them. Not here: the games (one file each).
+"""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnwise.environments.base import Environment
+from turnwise.seeds import derive
+from turnwise.types import Action, Observation, Source, Step, Task, Trajectory, Verdict
+
+DIRECTIONS = ("left", "down", "right", "up")
+"""In gymnasium's order, so that an index is its action."""
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it: plain data, so that it can be saved."""
+
+    scene: Any = None
+    """What the game makes of it: a position, a board."""
+    moves: int = 0
+    reward: float = 0.0
+    """Of all moves so far."""
+    over: bool = False
+    won: bool = False
+    seed: int = 0
+    """Chance is drawn from it and the number of moves: the same after a restore."""
+    task: dict[str, Any] = field(default_factory=dict)
+
+
+class Game(Environment):
+    """Base of the text games: a subclass says how to begin, how a move goes, and how it looks."""
+
+    _play: Play
+
+    @abstractmethod
+    def _begin(self, task: Task) -> Any:
+        """The scene of a task."""
+
+    @abstractmethod
+    def _look(self) -> str:
+        """What the agent sees."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Rules and first view."""
+        self._play = Play(scene=self._begin(task), seed=seed, task=dict(task.data))
+        return Observation(f"{task.prompt}\n{self._look()}", Source.USER)
+
+    async def step(self, action: Action) -> Step:
+        """Moves, in order, until the game is over; each turn's reward is that of its moves.
+
+        An answer gives up.
+        """
+        if action.answer is not None:
+            return Step(done=True, abort=True, reward=0.0)
+        before = self._play.reward
+        results = [await self._run(call) for call in action.calls if not self._play.over]
+        reward = self._play.reward - before
+        content = "\n".join(result.content for result in results)
+        return Step(Observation(content), tuple(results), self._play.over, reward=reward)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """Success as the game saw it. The rewards of moves are in the turns, so that of the
+        outcome is 1 or 0 where moves have none."""
+        won = self._play.won
+        return Verdict(
+            self._outcome_reward(), won, {"won": float(won)}, f"{self._play.moves} moves"
+        )
+
+    def snapshot(self) -> bytes:
+        """The complete state of the episode."""
+        return json.dumps(vars(self._play)).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Return to a state given by `snapshot`."""
+        self._play = Play(**json.loads(state))
+
+    def _outcome_reward(self) -> float:
+        return 0.0
+
+    def _chance(self) -> float:
+        """A number of [0, 1) for the move that is being made."""
+        return derive(self._play.seed, "move", self._play.moves) / 2**63
+
+
+def shuffled_split(tasks: Sequence[Task], heldout_share: float) -> dict[str, list[Task]]:
+    """Tasks by split, decided by each one's id, which is a hash of its content."""
+    ordered = sorted(tasks, key=lambda task: derive("task order", task.id))
+    return {
+        "train": [t for t in ordered if derive("split", t.id) >= heldout_share * 2**63],
+        "heldout": [t for t in ordered if derive("split", t.id) < heldout_share * 2**63],
+    }

@@ -1,0 +1,157 @@
+"""Cross a frozen lake without falling into a hole: gymnasium's FrozenLake as text.
+
+Maps and transitions are gymnasium's (`FrozenLake-v1`), so its known values hold here. The agent
+sees the map with P where it stands. Needs the extra `games`.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.games.base import DIRECTIONS, Game, shuffled_split
+from turnwise.errors import ConfigError, NotSupportedError, ToolError
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall
+
+RULES = "Walk from P to G over frozen ground (F); holes (H) end the game."
+SLIPPERY = " The ice is slippery: a move may go to either side instead."
+Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
+
+
+class FrozenLake(Game):
+    """One tool, `move`; reward 1 at the goal, 0 otherwise."""
+
+    def __init__(
+        self,
+        size: int = 4,
+        slippery: bool = False,
+        maps: int = 1000,
+        frozen_share: float = 0.8,
+        heldout_share: float = 0.5,
+    ) -> None:
+        """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0.
+
+        Raises ConfigError for options that make no sense, or without gymnasium.
+        """
+        if size < 2 or maps < 0 or not 0 < frozen_share <= 1 or not 0 <= heldout_share <= 1:
+            raise ConfigError("frozen_lake: size of 2 or more, maps of 0 or more, shares of 0 to 1")
+        self.slippery = slippery
+        self._tables: dict[tuple[str, ...], Table] = {}
+        drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]
+        rules = RULES + SLIPPERY * slippery
+        tasks = [Task(_id(rows), rules, data={"rows": list(rows)}) for rows in drawn]
+        self._tasks = (
+            shuffled_split(tasks, heldout_share) if maps else {"train": tasks, "heldout": tasks}
+        )
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all maps."""
+        rows = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
+        digest = hashlib.sha256(" ".join(rows).encode()).hexdigest()
+        floors = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("frozen_lake", "1", digest, floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """One for each map; train and held-out share none, except the standard map."""
+        return self._tasks[split]
+
+    def table(self, task: Task) -> Table:
+        """gymnasium's transitions: state -> action -> (probability, next, reward, end)."""
+        rows = tuple(task.data["rows"])
+        if rows not in self._tables:
+            self._tables[rows] = (
+                _toy_text().FrozenLakeEnv(desc=list(rows), is_slippery=self.slippery).P
+            )
+        return self._tables[rows]
+
+    @tool
+    def move(self, direction: str) -> str:
+        """Move one step: left, down, right or up."""
+        play, wanted = self._play, direction.strip()
+        if wanted not in DIRECTIONS:
+            raise ToolError(f"there is no direction {direction!r}; give one of {DIRECTIONS}")
+        task = Task("", "", data=play.task)
+        chances = self.table(task)[play.scene][DIRECTIONS.index(wanted)]
+        edges = accumulate(probability for probability, *_ in chances)
+        drawn = self._chance()
+        reached = (place for place, edge in zip(chances, edges, strict=True) if drawn < edge)
+        _, state, reward, over = next(reached, chances[-1])
+        play.scene, play.over = int(state), bool(over)
+        play.moves += 1
+        play.won = play.over and reward > 0
+        return self._look()
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """A shortest way, where the ice does not slip."""
+        if self.slippery:
+            raise NotSupportedError(
+                "frozen_lake: on slippery ice there is no fixed way to the goal"
+            )
+        table, came = self.table(task), {0: (0, "")}
+        queue = deque([0])
+        while queue:
+            state = queue.popleft()
+            for action, direction in enumerate(DIRECTIONS):
+                _, following, reward, over = table[state][action][0]
+                if following in came or (over and not reward):
+                    continue
+                came[following] = (state, direction)
+                if reward:
+                    return _actions(came, following)
+                queue.append(following)
+        raise NotSupportedError(f"frozen_lake: there is no way to the goal of {task.id}")
+
+    def _begin(self, task: Task) -> int:
+        return 0
+
+    def _look(self) -> str:
+        rows = [list(row) for row in self._play.task["rows"]]
+        width = len(rows[0])
+        fallen = self._play.over and not self._play.won
+        rows[self._play.scene // width][self._play.scene % width] = "X" if fallen else "P"
+        return "\n".join(" ".join(row) for row in rows)
+
+    def _outcome_reward(self) -> float:
+        return float(self._play.won)
+
+
+def _actions(came: dict[int, tuple[int, str]], state: int) -> list[Action]:
+    directions = []
+    while state:
+        state, direction = came[state]
+        directions.append(direction)
+    return [
+        Action("", f"{direction}", (ToolCall("move", {"direction": direction}),))
+        for direction in reversed(directions)
+    ]
+
+
+def _random_maps(size: int, count: int, frozen_share: float) -> list[tuple[str, ...]]:
+    """Different ones, each with a way to the goal; fewer than asked where there are not so many."""
+    generate = _toy_text().generate_random_map
+    drawn = (tuple(generate(size, frozen_share, seed)) for seed in range(4 * count))
+    return list(dict.fromkeys(drawn))[:count]
+
+
+def _standard_map(size: int) -> tuple[str, ...]:
+    known = _toy_text().MAPS
+    name = f"{size}x{size}"
+    if name not in known:
+        raise ConfigError(f"frozen_lake: the standard maps are {', '.join(known)}, not {name}")
+    return tuple(known[name])
+
+
+def _toy_text() -> Any:
+    try:
+        from gymnasium.envs.toy_text import frozen_lake
+    except ImportError:
+        raise ConfigError("frozen_lake needs gymnasium: pip install 'turnwise[games]'") from None
+    return frozen_lake
+
+
+def _id(rows: Sequence[str]) -> str:
+    return hashlib.sha256("/".join(rows).encode()).hexdigest()[:16]

@@ -1,0 +1,239 @@
+"""Push every box onto a target: Sokoban as text, on boards made here or on Boxoban's.
+
+Rewards of moves are those of RAGEN (arXiv 2504.20073): -0.1 a move, 1 for a box onto a target, -1
+for one off it, 10 for the last.
+"""
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.games.base import Game, shuffled_split
+from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
+from turnwise.seeds import derive
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall
+
+STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
+MOVE, ON, OFF, DONE = -0.1, 1.0, -1.0, 10.0
+RULES = "Push every box ($) onto a target (.). @ is you, # a wall, * a box on a target."
+MOST_STATES = 200_000
+"""Looked at by the solver before it gives up."""
+
+Place = tuple[int, int]
+State = tuple[Place, frozenset[Place]]
+
+
+class Sokoban(Game):
+    """One tool, `move`; moving towards a box pushes it, if there is room."""
+
+    def __init__(
+        self,
+        size: int = 6,
+        boxes: int = 1,
+        boards: int = 1000,
+        levels: str | None = None,
+        heldout_share: float = 0.5,
+    ) -> None:
+        """`boards` random solvable boards of size x size with walls around; or `levels`, a file or
+        folder in Boxoban's format, and then the other options but the share are not looked at.
+
+        Raises ConfigError for options that make no sense, DataError for files without a level.
+        """
+        if size < 5 or boxes < 1 or boards < 1 or not 0 <= heldout_share <= 1:
+            raise ConfigError("sokoban: size of 5 or more, boxes and boards of 1 or more")
+        found = (
+            read_levels(Path(levels).expanduser())
+            if levels is not None
+            else [_random_board(size, boxes, number) for number in range(boards)]
+        )
+        tasks = [Task(_id(rows), RULES, data={"rows": list(rows)}) for rows in dict.fromkeys(found)]
+        self._tasks = shuffled_split(tasks, heldout_share)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all boards."""
+        ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
+        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
+        return EnvironmentSpec("sokoban", "1", digest, {"noop": 0.0, "oracle": 1.0}, True)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """One for each board; train and held-out share none."""
+        return self._tasks[split]
+
+    @tool
+    def move(self, direction: str) -> str:
+        """Move one step: left, down, right or up."""
+        play, wanted = self._play, direction.strip()
+        if wanted not in STEPS:
+            raise ToolError(f"there is no direction {direction!r}; give one of {tuple(STEPS)}")
+        rows, targets = play.task["rows"], _places(play.task["rows"], ".*+")
+        before = _state(play.scene)
+        after = _moved(rows, before, wanted) or before
+        gained = len(after[1] & targets) - len(before[1] & targets)
+        play.won = play.over = after[1] == targets
+        play.reward += MOVE + (ON if gained > 0 else OFF if gained < 0 else 0) + DONE * play.won
+        play.moves += 1
+        play.scene = _plain(after)
+        return self._look()
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """A shortest solution, by breadth-first search. Raises NotSupportedError for a board that
+        has none among MOST_STATES states."""
+        solution = solve(task.data["rows"])
+        if solution is None:
+            raise NotSupportedError(f"sokoban: no solution found for board {task.id}")
+        return [
+            Action("", direction, (ToolCall("move", {"direction": direction}),))
+            for direction in solution
+        ]
+
+    def _begin(self, task: Task) -> dict[str, list[Place]]:
+        return _plain(_first(task.data["rows"]))
+
+    def _look(self) -> str:
+        rows = self._play.task["rows"]
+        agent, boxes = _state(self._play.scene)
+        targets, walls = _places(rows, ".*+"), _places(rows, "#")
+        lines = []
+        for row in range(len(rows)):
+            line = ""
+            for column in range(max(map(len, rows))):
+                place = (row, column)
+                on_target = place in targets
+                if place in walls:
+                    line += "#"
+                elif place in boxes:
+                    line += "*" if on_target else "$"
+                elif place == agent:
+                    line += "+" if on_target else "@"
+                else:
+                    line += "." if on_target else "_"
+            lines.append(" ".join(line))
+        return "\n".join(lines)
+
+
+def solve(rows: Sequence[str]) -> list[str] | None:
+    """Directions of a shortest solution; None if there is none among MOST_STATES states."""
+    targets, start = _places(rows, ".*+"), _first(rows)
+    came: dict[State, tuple[State, str]] = {}
+    queue = deque([start])
+    while queue and len(came) < MOST_STATES:
+        state = queue.popleft()
+        if state[1] == targets:
+            return _way(came, start, state)
+        for direction in STEPS:
+            following = _moved(rows, state, direction)
+            if following is not None and following != start and following not in came:
+                came[following] = (state, direction)
+                queue.append(following)
+    return None
+
+
+def read_levels(path: Path) -> list[tuple[str, ...]]:
+    """Boards of Boxoban files: lines of `# @$.*+`, each board after a line that begins with `;`.
+
+    Raises DataError, naming the file and line, for what is no board.
+    """
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    boards = [board for file in files for board in _boards(file)]
+    if not boards:
+        raise DataError(f"{path}: there are no Boxoban levels in it")
+    return boards
+
+
+def _boards(file: Path) -> Iterator[tuple[str, ...]]:
+    if not file.is_file():
+        raise DataError(f"{file} is not there: give a Boxoban file or a folder of them")
+    rows: list[str] = []
+    for number, line in enumerate([*file.read_text().splitlines(), ";"], start=1):
+        if line.startswith(";") or not line.strip():
+            if rows:
+                yield _checked(rows, f"{file}:{number - len(rows)}")
+            rows = []
+        elif set(line) <= set("# @$.*+"):
+            rows.append(line)
+        else:
+            raise DataError(f"{file}:{number}: not a line of a Sokoban board: {line!r}")
+
+
+def _checked(rows: list[str], where: str) -> tuple[str, ...]:
+    boxes, targets = _places(rows, "$*"), _places(rows, ".*+")
+    if len(_places(rows, "@+")) != 1 or len(boxes) != len(targets) or not boxes:
+        raise DataError(f"{where}: a board has one player, and as many boxes as targets")
+    return tuple(rows)
+
+
+def _random_board(size: int, boxes: int, number: int) -> tuple[str, ...]:
+    """A solvable one that is not solved already; the same for the same number."""
+    stream = random.Random(derive("sokoban", size, boxes, number))
+    inner = [(row, column) for row in range(1, size - 1) for column in range(1, size - 1)]
+    while True:
+        walls = set(stream.sample(inner, len(inner) // 6))
+        free = [place for place in inner if place not in walls]
+        if len(free) < 2 * boxes + 1:
+            raise ConfigError(f"sokoban: {boxes} boxes do not fit on a board of {size} x {size}")
+        chosen = stream.sample(free, 2 * boxes + 1)
+        signs = dict.fromkeys(walls, "#") | dict.fromkeys(chosen[:boxes], "$")
+        signs |= dict.fromkeys(chosen[boxes:-1], ".") | {chosen[-1]: "@"}
+        rows = [
+            "".join(
+                signs.get((row, column), " ") if (row, column) in inner else "#"
+                for column in range(size)
+            )
+            for row in range(size)
+        ]
+        if solve(rows):
+            return tuple(rows)
+
+
+def _moved(rows: Sequence[str], state: State, direction: str) -> State | None:
+    """The state after a move; None where a wall or a second box is in the way."""
+    (row, column), boxes = state
+    down, right = STEPS[direction]
+    place, beyond = (row + down, column + right), (row + 2 * down, column + 2 * right)
+    if rows[place[0]][place[1]] == "#":
+        return None
+    if place not in boxes:
+        return place, boxes
+    if rows[beyond[0]][beyond[1]] == "#" or beyond in boxes:
+        return None
+    return place, boxes - {place} | {beyond}
+
+
+def _first(rows: Sequence[str]) -> State:
+    return next(iter(_places(rows, "@+"))), _places(rows, "$*")
+
+
+def _places(rows: Sequence[str], signs: str) -> frozenset[Place]:
+    return frozenset(
+        (row, column)
+        for row, line in enumerate(rows)
+        for column, sign in enumerate(line)
+        if sign in signs
+    )
+
+
+def _way(came: dict[State, tuple[State, str]], start: State, state: State) -> list[str]:
+    directions = []
+    while state != start:
+        state, direction = came[state]
+        directions.append(direction)
+    return directions[::-1]
+
+
+def _plain(state: State) -> dict[str, list[Place]]:
+    """As JSON can have it."""
+    return {"agent": [state[0]], "boxes": sorted(state[1])}
+
+
+def _state(scene: dict[str, list[Place]]) -> State:
+    (agent,) = scene["agent"]
+    return (agent[0], agent[1]), frozenset((box[0], box[1]) for box in scene["boxes"])
+
+
+def _id(rows: Sequence[str]) -> str:
+    return hashlib.sha256("/".join(rows).encode()).hexdigest()[:16]
