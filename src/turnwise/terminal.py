@@ -24,6 +24,7 @@ STYLES = {
     Source.MODEL: "bold green",
     Source.TOOL: "yellow dim",
     Source.ENVIRONMENT: "magenta dim",
+    Source.INHERITED: "green dim",
 }
 
 

@@ -27,6 +27,8 @@ class Source(IntEnum):
     MODEL = 2
     TOOL = 3
     ENVIRONMENT = 4
+    INHERITED = 5
+    """Sampled in another trajectory that this one branches from; trained there, and only there."""
 
 
 class Outcome(StrEnum):
@@ -264,6 +266,20 @@ class Tokens:
         self.logprob = np.concatenate([self.logprob, logprob])
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A moment of an episode, from which others can begin: just before a turn.
+
+    Example: branch_at(trajectory, turn=2) in `rollout.branching`.
+    """
+
+    tokens: Tokens
+    """Everything before the turn; what was sampled is INHERITED."""
+    turns: tuple[Turn, ...]
+    state: bytes
+    """The environment's."""
+
+
 @dataclass
 class Trajectory:
     """One finished episode: what was said, every token of it, and how it was judged.
@@ -288,6 +304,8 @@ class Trajectory:
     """float32[n], the critic's value of what stands before each sampled token; else NaN."""
     value_targets: np.ndarray | None = None
     """float32[n], what the critic is trained towards; NaN where it is not."""
+    snapshots: list[bytes] = field(default_factory=list)
+    """The environment's state before each turn, where the rollout was asked to keep it."""
     seconds: float = 0.0
     problem: str = ""
     """For infrastructure and grader outcomes: what went wrong, for people."""

@@ -112,6 +112,11 @@ class Environment:
         """Return to a state given by `snapshot`."""
         raise NotSupportedError(f"{type(self).__name__} cannot be restored ({len(state)} bytes)")
 
+    def reseed(self, seed: int) -> None:
+        """Draw from now on what is left to chance from another seed, after a `restore`. Nothing to
+        do where nothing is."""
+        del seed
+
     async def close(self) -> None:
         """Release what the episode holds. Idempotent, bounded."""
 

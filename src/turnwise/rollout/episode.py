@@ -8,6 +8,7 @@ tokens are sampled or what the reward is used for.
 """
 
 import asyncio
+import copy
 import math
 import time
 from collections.abc import Awaitable
@@ -22,6 +23,7 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import (
     Action,
+    Branch,
     Observation,
     Outcome,
     Source,
@@ -59,6 +61,10 @@ class Episode:
     engine: Engine
     limits: RolloutConfig
     session: str
+    start: Branch | None = None
+    """Where to begin; None is the beginning."""
+    snapshots: bool = False
+    """Whether to keep the environment's state before each turn."""
 
     async def run(self) -> Trajectory:
         """Play the episode and have it judged. Raises only for bugs and for cancellation."""
@@ -66,9 +72,10 @@ class Episode:
         self._environment: Environment | None = None
         self._seconds_used = 0.0
         try:
-            prompt = await self._reset()
-            self.trajectory.tokens.extend_segments(self.scaffold.begin(prompt), turn=0)
-            for turn in range(self.limits.max_turns):
+            await self._begin()
+            for turn in range(len(self.trajectory.turns), self.limits.max_turns):
+                if self.snapshots:
+                    self.trajectory.snapshots.append(await self._snapshot())
                 action = await self._act(turn)
                 step = await self._step(action, turn)
                 if step.done:
@@ -86,6 +93,24 @@ class Episode:
             await self._close()
             self.trajectory.seconds = time.monotonic() - start
         return self.trajectory
+
+    async def _begin(self) -> None:
+        prompt = await self._reset()
+        if self.start is None:
+            self.trajectory.tokens.extend_segments(self.scaffold.begin(prompt), turn=0)
+            return
+        assert self._environment is not None  # there is one after a reset
+        self._environment.restore(self.start.state)
+        self._environment.reseed(derive(self.trajectory.seed, "environment"))
+        self.trajectory.tokens = copy.copy(self.start.tokens)
+        self.trajectory.turns = list(self.start.turns)
+
+    async def _snapshot(self) -> bytes:
+        async def snapshot() -> bytes:
+            assert self._environment is not None  # there is one after a reset
+            return self._environment.snapshot()
+
+        return await self._guard(snapshot(), bytes, Outcome.INFRASTRUCTURE_STEP)
 
     async def _reset(self) -> Observation:
         async def reset() -> Observation:

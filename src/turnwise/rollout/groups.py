@@ -15,7 +15,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.rollout.episode import Episode
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
-from turnwise.types import Group, Task, Trajectory
+from turnwise.types import Branch, Group, Task, Trajectory
 
 Progress = Callable[[Trajectory], None]
 
@@ -31,6 +31,8 @@ class Roller:
     limits: RolloutConfig
     concurrency: int
     """Episodes under way at once."""
+    snapshots: bool = False
+    """Whether to keep the environment's state before each turn, so that episodes can branch off."""
 
     async def collect(
         self,
@@ -51,14 +53,33 @@ class Roller:
             for episode in range(group_size):
                 trajectory_seed = derive(seed, label, task.id, episode)
                 group.trajectories.append(Trajectory(task, group.id, episode, trajectory_seed))
-        waiting = [member for group in groups for member in group.trajectories]
-        sessions = iter([(f"{index:08d}", member) for index, member in enumerate(waiting)])
+        members = [member for group in groups for member in group.trajectories]
+        await self.play([(member, None) for member in members], progress)
+        return groups
+
+    async def play(
+        self,
+        starts: Sequence[tuple[Trajectory, Branch | None]],
+        progress: Progress | None = None,
+    ) -> None:
+        """Fill in every trajectory, from its beginning or from where it branches off.
+
+        Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
+        """
+        waiting = iter([(f"{index:08d}", *entry) for index, entry in enumerate(starts)])
 
         async def worker() -> None:
-            for session, trajectory in sessions:
+            for session, trajectory, start in waiting:
                 self.engine.open(session)
                 episode = Episode(
-                    trajectory, self.environment, self.scaffold, self.engine, self.limits, session
+                    trajectory,
+                    self.environment,
+                    self.scaffold,
+                    self.engine,
+                    self.limits,
+                    session,
+                    start,
+                    self.snapshots,
                 )
                 try:
                     await episode.run()
@@ -68,10 +89,9 @@ class Roller:
                     progress(trajectory)
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self.concurrency, len(waiting))):
+            for _ in range(min(self.concurrency, len(starts))):
                 workers.create_task(worker())
-        self._check_ungraded(waiting)
-        return groups
+        self._check_ungraded([trajectory for trajectory, _ in starts])
 
     def _check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         ungraded = [member for member in trajectories if member.reward is None]

@@ -81,6 +81,10 @@ class Game(Environment):
         """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
+    def reseed(self, seed: int) -> None:
+        """Other luck from now on."""
+        self._play.seed = seed
+
     def _outcome_reward(self) -> float:
         return 0.0
 

@@ -1,0 +1,128 @@
+"""Episodes that begin in the middle of another one: what a turn was worth, by playing on from it.
+
+An environment that can be restored lets any turn be played again. What a branch shares with its
+parent is marked INHERITED, so that it is trained once, in the parent, whatever the number of
+branches. Not here: which turns are worth branching at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.errors import NotSupportedError
+from turnwise.rollout.groups import Roller
+from turnwise.seeds import derive
+from turnwise.types import NO_VERSION, Branch, Source, Tokens, Trajectory
+
+
+@dataclass(frozen=True)
+class TurnValues:
+    """Monte-Carlo values of an episode of K turns under the policy that plays on.
+
+    Example: with values [0.5, 0.5, 1.0] the first turn changed nothing and the second decided.
+    """
+
+    values: NDArray[np.float64]
+    """float64[K+1]: the mean reward of episodes that go on from before turn k; last, the episode's
+    own reward."""
+    errors: NDArray[np.float64]
+    """float64[K+1]: standard errors of the values; 0 for the last."""
+    counts: NDArray[np.int64]
+    """int64[K]: graded episodes behind each value."""
+
+    @property
+    def criticality(self) -> NDArray[np.float64]:
+        """float64[K]: by how much each turn changed what was to be expected."""
+        return np.diff(self.values)
+
+    @property
+    def criticality_errors(self) -> NDArray[np.float64]:
+        """float64[K]: standard errors of the differences."""
+        return np.hypot(self.errors[1:], self.errors[:-1])
+
+
+def branch_at(parent: Trajectory, turn: int) -> Branch:
+    """The moment before a turn of an episode whose snapshots were kept.
+
+    Raises NotSupportedError where they were not, IndexError for a turn that there was not.
+    """
+    if not parent.snapshots:
+        raise NotSupportedError("branching needs the environment's snapshots: roll out with them")
+    tokens = parent.tokens
+    own = tokens.mask & (tokens.turn >= turn)
+    end = int(np.flatnonzero(own)[0]) if own.any() else len(tokens)
+    source = tokens.source[:end].copy()
+    source[source == Source.MODEL] = Source.INHERITED
+    prefix = Tokens(
+        tokens.ids[:end],
+        source,
+        tokens.turn[:end],
+        np.full(end, NO_VERSION, np.int32),
+        np.full(end, np.nan, np.float32),
+    )
+    return Branch(prefix, tuple(parent.turns[:turn]), parent.snapshots[turn])
+
+
+async def play_on(
+    roller: Roller, branches: Sequence[tuple[Trajectory, int]], count: int, seed: int, label: str
+) -> list[list[Trajectory]]:
+    """`count` new episodes from before each (parent, turn), in that order.
+
+    Together with the run's seed, `label`, the parent's group and number, and the turn determine
+    every random number.
+    """
+    made, starts = [], []
+    for parent, turn in branches:
+        start = branch_at(parent, turn)
+        children = [
+            Trajectory(
+                parent.task,
+                parent.group,
+                episode,
+                derive(seed, label, parent.group, parent.episode, turn, episode),
+            )
+            for episode in range(count)
+        ]
+        made.append(children)
+        starts += [(child, start) for child in children]
+    await roller.play(starts)
+    return made
+
+
+async def turn_values(
+    roller: Roller, parents: Sequence[Trajectory], count: int, seed: int, label: str
+) -> list[TurnValues]:
+    """What each turn of each graded parent was worth, by `count` episodes from before it.
+
+    This is the criticality score by counterfactual re-rolls: unbiased for the policy that plays
+    on, with its standard error. Raises ValueError for an ungraded parent.
+    """
+    if any(parent.reward is None for parent in parents):
+        raise ValueError("an ungraded episode has no value to compare with")
+    places = [(parent, turn) for parent in parents for turn in range(len(parent.snapshots))]
+    played = iter(await play_on(roller, places, count, seed, label))
+    found = []
+    for parent in parents:
+        rewards = [_rewards(next(played)) for _ in parent.snapshots]
+        own = parent.reward if parent.reward is not None else np.nan
+        found.append(
+            TurnValues(
+                np.array([*(row.mean() if len(row) else np.nan for row in rewards), own]),
+                np.array([*map(_standard_error, rewards), 0.0]),
+                np.array([len(row) for row in rewards]),
+            )
+        )
+    return found
+
+
+def _rewards(children: Sequence[Trajectory]) -> NDArray[np.float64]:
+    return np.array([child.reward for child in children if child.reward is not None], np.float64)
+
+
+def _standard_error(rewards: NDArray[np.float64]) -> float:
+    """Of the mean; NaN for fewer than two."""
+    if len(rewards) < 2:
+        return float("nan")
+    return float(rewards.std(ddof=1) / np.sqrt(len(rewards)))
