@@ -138,6 +138,15 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1)
 
 
+class MonitorConfig(Section):
+    """What is watched while a run goes on."""
+
+    echo_trap: Literal["off", "warn", "stop"] = "warn"
+    """What to do when the agent begins to repeat itself: say so, or also save and stop."""
+    highest_reward: float = Field(1.0, gt=0)
+    """Of the task: near it, a small spread of rewards is success and no trap."""
+
+
 class EvaluationConfig(Section):
     """The held-out evaluation before and after RL."""
 
@@ -166,6 +175,7 @@ class Recipe(Section):
     sft: SftConfig = SftConfig()
     train: TrainConfig = TrainConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    monitor: MonitorConfig = MonitorConfig()
 
 
 FREE_TABLES = ("environment.options", "scaffold.options", "algorithm.overrides", "sft.behaviours")

@@ -9,7 +9,7 @@ Not here: how an episode is played (rollout), what the update computes (learning
 import asyncio
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
@@ -27,6 +27,7 @@ from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
+from turnwise.monitor.echo_trap import EchoTrap, Thresholds, look
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.rollout.order import tasks_of_step
@@ -67,6 +68,8 @@ class Trainer:
         self.steps_done = 0
         self._unsaved = False
         self._skipped = 0
+        self._history: list[Mapping[str, float]] = []
+        self._trap: EchoTrap | None = None
         if self.resumed:
             self._start -= self.resumed.state["seconds"]
 
@@ -140,6 +143,7 @@ class Trainer:
         roller = self.parts.roller(recipe.rollout)
         for name in ("metrics.jsonl", "timing.jsonl"):
             self.folder.rewind(name, self.steps_done)
+        self._history = list(self.folder.lines("metrics.jsonl"))
         self.folder.forget_trajectories(self.steps_done)
         await self.parts.engine.load({}, self.steps_done)
         self.display.phase("reinforcement learning", train.steps)
@@ -257,11 +261,24 @@ class Trainer:
         }
         self.folder.write_trajectories(f"step-{self.steps_done:06d}", groups)
         self.folder.append("metrics.jsonl", metrics)
+        self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
         self.display.advance(
             f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
         )
         self._count_skipped("; ".join(update.problems))
+        self._watch()
+
+    def _watch(self) -> None:
+        """Tell of an Echo Trap when it begins; stop the run if the recipe says so."""
+        config = self.recipe.monitor
+        if config.echo_trap == "off":
+            return
+        known, self._trap = self._trap, look(self._history, config.highest_reward, Thresholds())
+        if self._trap and not known:
+            self.display.say(str(self._trap))
+            if config.echo_trap == "stop":
+                raise RunStoppedError(str(self._trap))
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""

@@ -1,0 +1,89 @@
+"""Early warning of the Echo Trap: an agent that repeats what once paid, before its reward falls.
+
+The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within groups and the
+entropy of the policy fall while the reward no longer rises. An agent that has learned its task
+looks alike in the first two, and differs in the third: its spread falls because it always succeeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+SPREAD, ENTROPY, REWARD = "reward/group_std", "policy/entropy", "reward/mean"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When to warn."""
+
+    window: int = 5
+    """Steps that are averaged."""
+    fall: float = 0.5
+    """Spread and entropy have fallen to this share of their highest average."""
+    gain: float = 0.02
+    """The reward counts as rising when its average is so much above that of the window before."""
+    solved: float = 0.9
+    """Of the highest reward there can be: above it a small spread is success."""
+
+
+@dataclass(frozen=True)
+class EchoTrap:
+    """What was seen. Example: str(trap) is the sentence for people."""
+
+    step: int
+    spread: tuple[float, float]
+    """Highest and present average."""
+    entropy: tuple[float, float]
+    reward: tuple[float, float]
+    """Average of the window before, and of the last one."""
+
+    def __str__(self) -> str:
+        return (
+            f"Echo Trap: at step {self.step} the spread of rewards within groups has fallen from "
+            f"{self.spread[0]:.3f} to {self.spread[1]:.3f} and the policy's entropy from "
+            f"{self.entropy[0]:.3f} to {self.entropy[1]:.3f}, while the reward stays at "
+            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}). The agent repeats itself; train "
+            "on the groups that differ most (algorithm starpo_s), or lower learning_rate"
+        )
+
+
+def look(
+    history: Sequence[Mapping[str, float]], highest_reward: float, thresholds: Thresholds
+) -> EchoTrap | None:
+    """The warning that the last step of a run's metrics calls for, if it does.
+
+    Steps in which nothing was updated have no entropy and stand with the one before them. Fewer
+    steps than two windows are too few to say.
+    """
+    window = thresholds.window
+    if len(history) < 2 * window:
+        return None
+    spreads = _averages([line[SPREAD] for line in history], window)
+    entropies = _averages(_carried([line.get(ENTROPY) for line in history]), window)
+    rewards = _averages([line[REWARD] for line in history], window)
+    fallen = all(
+        averages[-1] <= thresholds.fall * max(averages) for averages in (spreads, entropies)
+    )
+    rising = rewards[-1] > rewards[-1 - window] + thresholds.gain * abs(highest_reward)
+    if not fallen or rising or rewards[-1] >= thresholds.solved * highest_reward:
+        return None
+    return EchoTrap(
+        step=int(history[-1]["step"]),
+        spread=(max(spreads), spreads[-1]),
+        entropy=(max(entropies), entropies[-1]),
+        reward=(rewards[-1 - window], rewards[-1]),
+    )
+
+
+def _averages(numbers: Sequence[float], window: int) -> list[float]:
+    """Of each full window, in order."""
+    return [fmean(numbers[end - window : end]) for end in range(window, len(numbers) + 1)]
+
+
+def _carried(numbers: Sequence[float | None]) -> list[float]:
+    known = next((number for number in numbers if number is not None), 0.0)
+    carried = []
+    for number in numbers:
+        known = known if number is None else number
+        carried.append(known)
+    return carried
