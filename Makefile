@@ -27,5 +27,5 @@ setup: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[games,lora]" --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[games,lora,plots]" --group dev
 	touch $@

@@ -168,6 +168,33 @@ def algorithms(
 
 
 @app.command()
+def compare(
+    recipe: Annotated[str, typer.Argument(help="The recipe that all of them are to learn.")],
+    overrides: Overrides = None,
+    names: Annotated[
+        str, typer.Option("--algorithms", help="Names, with commas between them.")
+    ] = "grpo,rloo,dapo,gspo",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 3,
+    out: Annotated[Path, typer.Option(help="Where the runs go; finished ones are kept.")] = Path(
+        "runs/comparison"
+    ),
+    target: Annotated[float, typer.Option(help="Success to be reached, for the speed.")] = 0.8,
+    as_json: AsJson = False,
+) -> None:
+    """Train with several algorithms, each from the same cold start, and compare them."""
+    from turnwise.comparison import compare_algorithms
+
+    rows = compare_algorithms(recipe, overrides or [], names.split(","), range(seeds), out, target)
+    if as_json:
+        _print_json(rows)
+    else:
+        from turnwise.terminal import comparison_table
+
+        console.print(comparison_table(rows, target))
+        console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
+
+
+@app.command()
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,

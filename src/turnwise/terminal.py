@@ -152,6 +152,25 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
     return table
 
 
+def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
+    """Algorithms side by side: every seed, and their mean."""
+    table = Table("algorithm", "success by seed", "mean", title="held-out success after RL")
+    for column in (f"steps to {target:.0%}", "seconds"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        successes = row["success"]
+        steps = ", ".join("–" if step is None else str(step) for step in row["steps"])
+        seconds = sum(row["seconds"]) / len(row["seconds"])
+        table.add_row(
+            row["algorithm"],
+            ", ".join(f"{success:.1%}" for success in successes),
+            f"{sum(successes) / len(successes):.1%}",
+            steps,
+            f"{seconds:.0f}",
+        )
+    return table
+
+
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
     """Everything a recipe can name."""
     table = Table("kind", "name", "what it is")

@@ -112,6 +112,14 @@ class RunFolder:
         """The recipe the run was started with."""
         return load_recipe(str(self.path / "config.toml"))
 
+    def report(self) -> dict[str, Any]:
+        """The report of a finished run. Raises DataError when it is not finished."""
+        file = self.path / "report.json"
+        if not file.is_file():
+            raise DataError(f"{self.path} has no report yet: the run is not finished")
+        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return report
+
     def append(self, name: str, values: Mapping[str, Any]) -> None:
         """Add a line to a .jsonl file of the run."""
         with _disk(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:

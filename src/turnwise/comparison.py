@@ -1,0 +1,69 @@
+"""Runs of one recipe with several algorithms and seeds, for `turnwise compare`.
+
+All algorithms of a seed begin with the weights after the first one's cold start, so that they
+differ in RL alone. Runs that are finished are not repeated, and one that was stopped goes on. Not
+here: what is made of the runs (`evaluation/comparison.py`).
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.evaluation.comparison import compare, markdown, plot
+from turnwise.learning.checkpoint import COLD_START, latest
+
+
+def compare_algorithms(
+    recipe: str,
+    overrides: Sequence[str],
+    names: Sequence[str],
+    seeds: Iterable[int],
+    out: Path,
+    target: float,
+) -> list[dict[str, Any]]:
+    """Train what is missing, write comparison.md and comparison.png into `out`, return the rows.
+
+    Raises ConfigError for an algorithm or recipe that is none, before anything is trained.
+    """
+    names = list(dict.fromkeys(name.strip() for name in names))
+    for name in names:
+        make_algorithm(name, {})
+    loaded = load_recipe(recipe, overrides)
+    if not loaded.train.steps or not loaded.evaluation.tasks:
+        raise ConfigError("a comparison needs train.steps and evaluation.tasks above 0")
+    runs: dict[str, list[Path]] = {name: [] for name in names}
+    for seed in seeds:
+        for name in names:
+            runs[name].append(_run(recipe, overrides, name, names[0], seed, out))
+    rows = compare(runs, target)
+    (out / "comparison.md").write_text(markdown(rows, target))
+    plot(runs, out / "comparison.png")
+    return [asdict(row) for row in rows]
+
+
+def _run(
+    recipe: str, overrides: Sequence[str], name: str, first: str, seed: int, out: Path
+) -> Path:
+    """The finished run's folder."""
+    folder = out / f"{name}-{seed}"
+    if (folder / "report.json").is_file():
+        return folder
+    command = [sys.executable, "-m", "turnwise", "train"]
+    if (folder / "config.toml").is_file():
+        command += ["--resume", str(folder)]
+    else:
+        command += [recipe, *overrides, f"seed={seed}", f"algorithm.name={name}"]
+        cold = latest(out / f"{first}-{seed}" / "checkpoints" / COLD_START)
+        if name != first and cold is not None:
+            command += [f"model.name={cold}", "sft.steps=0"]
+        command += ["--run", str(folder)]
+    ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    if ended.returncode:
+        raise RunStoppedError(f"{folder} ended with code {ended.returncode}; it is kept, see above")
+    return folder

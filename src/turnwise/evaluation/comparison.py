@@ -1,0 +1,131 @@
+"""Runs of several algorithms side by side: what they reached, and how soon.
+
+Reads run folders only. Not here: the runs themselves (`cli.compare`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from turnwise.errors import ConfigError
+from turnwise.monitor.run_folder import RunFolder
+
+WINDOW = 5
+"""Steps over which training success is averaged."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One algorithm over all seeds."""
+
+    algorithm: str
+    success: list[float]
+    """Held-out success after RL, one for each seed."""
+    cold_start: list[float]
+    low: list[float]
+    """95% Wilson intervals of the successes."""
+    high: list[float]
+    steps: list[int | None]
+    """Until training success, averaged over WINDOW steps, reached the target; None: it did not."""
+    tokens: list[float | None]
+    """Sampled until then."""
+    seconds: list[float]
+
+
+def compare(runs: Mapping[str, Sequence[Path]], target: float) -> list[Row]:
+    """A row for each algorithm, from its finished runs; the best mean success first."""
+    rows = [_row(name, [_read(path) for path in paths], target) for name, paths in runs.items()]
+    return sorted(rows, key=lambda row: -fmean(row.success))
+
+
+def markdown(rows: Sequence[Row], target: float) -> str:
+    """The comparison as a table: all seeds, then their mean."""
+    head = (
+        "| algorithm | success by seed (95% interval) | mean | "
+        f"steps to {target:.0%} | sampled tokens to {target:.0%} | seconds |\n"
+        "|---|---|---|---|---|---|\n"
+    )
+    return head + "".join(
+        f"| {row.algorithm} | {_intervals(row)} | {fmean(row.success):.1%} | "
+        f"{_counts(row.steps)} | {_counts(row.tokens)} | {fmean(row.seconds):.0f} |\n"
+        for row in rows
+    )
+
+
+def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
+    """Training success by step, one line for each algorithm, the range of seeds around it.
+
+    Raises ConfigError without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("a plot needs matplotlib: pip install 'turnwise[plots]'") from None
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for name, paths in runs.items():
+        curves = [_smooth(_successes(RunFolder.open(path))) for path in paths]
+        length = min(map(len, curves))
+        columns = list(zip(*(curve[:length] for curve in curves), strict=True))
+        steps = range(WINDOW, WINDOW + length)
+        (line,) = axes.plot(steps, [fmean(column) for column in columns], label=name)
+        low, high = [min(column) for column in columns], [max(column) for column in columns]
+        axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
+    axes.set(
+        xlabel="step",
+        ylabel=f"training success, mean of {WINDOW} steps",
+        title="mean of the seeds, and their range",
+        ylim=(0, 1),
+    )
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(file, dpi=130)
+
+
+def _read(path: Path) -> tuple[RunFolder, dict[str, Any]]:
+    folder = RunFolder.open(path)
+    return folder, folder.report()
+
+
+def _row(name: str, runs: Sequence[tuple[RunFolder, dict[str, Any]]], target: float) -> Row:
+    reached = [_reached(folder, target) for folder, _ in runs]
+    reports = [report for _, report in runs]
+    return Row(
+        algorithm=name,
+        success=[report["trained"]["success"] for report in reports],
+        cold_start=[report["cold_start"]["success"] for report in reports],
+        low=[report["trained"]["low"] for report in reports],
+        high=[report["trained"]["high"] for report in reports],
+        steps=[step for step, _ in reached],
+        tokens=[tokens for _, tokens in reached],
+        seconds=[report["seconds"] for report in reports],
+    )
+
+
+def _reached(folder: RunFolder, target: float) -> tuple[int | None, float | None]:
+    lines = folder.lines("metrics.jsonl")
+    for index, success in enumerate(_smooth(_successes(folder))):
+        if success >= target:
+            step = index + WINDOW
+            return step, sum(line["rollout/tokens_sampled"] for line in lines[:step])
+    return None, None
+
+
+def _successes(folder: RunFolder) -> list[float]:
+    return [line["rollout/success"] for line in folder.lines("metrics.jsonl")]
+
+
+def _smooth(numbers: Sequence[float]) -> list[float]:
+    return [fmean(numbers[end - WINDOW : end]) for end in range(WINDOW, len(numbers) + 1)]
+
+
+def _intervals(row: Row) -> str:
+    return ", ".join(
+        f"{success:.1%} ({low:.1%} – {high:.1%})"
+        for success, low, high in zip(row.success, row.low, row.high, strict=True)
+    )
+
+
+def _counts(numbers: Sequence[float | None]) -> str:
+    return ", ".join("not reached" if number is None else f"{number:,.0f}" for number in numbers)
