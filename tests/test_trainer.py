@@ -12,11 +12,16 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes import save_small_model
+from turnwise.config import load_recipe
+from turnwise.errors import RunStoppedError
+from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.trainer import Trainer
 
 RECIPE = """
 name = "capitals"
@@ -145,6 +150,27 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
     assert process.returncode == -signal.SIGKILL
     train("--resume", killed)
     assert_same(whole, killed)
+
+
+def test_an_echo_trap_stops_a_run_that_asks_for_it(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The history of a run that narrows and no longer gains, and then one step more of it."""
+    signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
+    history = [{"step": step, **signs} for step in range(1, 21)]
+    for line in history[:5]:
+        line |= {"reward/group_std": 0.4, "policy/entropy": 1.0}
+    for action in ("off", "warn", "stop"):
+        loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
+        folder = RunFolder.new(tmp_path / action)
+        trainer = Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        trainer._history = list(history)
+        if action == "stop":
+            with pytest.raises(RunStoppedError, match="from 0.400 to 0.010"):
+                trainer._watch()
+        else:
+            trainer._watch()
+        assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 
 def test_an_interrupted_run_saves_and_says_how_to_go_on(
