@@ -166,7 +166,7 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         trainer = Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
         trainer._history = list(history)
         if action == "stop":
-            with pytest.raises(RunStoppedError, match="from 0.400 to 0.010"):
+            with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
                 trainer._watch()
         else:
             trainer._watch()
