@@ -22,6 +22,8 @@ RESULT_TOKENS = 40
 NO_BASE = "object"
 SHARED = 0.4
 """Share of methods that are called like an earlier one."""
+THEME = 0.4
+"""Share of words that occurred in the same module before, so that the names in it are alike."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 """As names are made of them: HTTPError has two words, base64 has two."""
@@ -56,11 +58,13 @@ class _Library:
         self._words = _words_by_length(real)
         self._classes: list[str] = []
         self._methods: list[str] = []
+        self._theme: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
 
     def documents(self, modules: int) -> list[Document]:
         """Everything in so many modules, in order of names."""
         documents: dict[str, Document] = {}
         for _ in range(modules):
+            self._theme.clear()
             shape = self._random.choice(self._of_kind["module"])
             module = Module(self._name("module"), self._reworded(shape.text), {})
             members = [child for child in self._children[shape.id] if child.kind != "module"]
@@ -107,7 +111,12 @@ class _Library:
 
     def _other_word(self, match: re.Match[str]) -> str:
         word = match.group()
-        other = self._random.choice(self._words[word.isdigit(), len(word)])
+        kind = (word.isdigit(), len(word))
+        if self._theme[kind] and self._random.random() < THEME:
+            other = self._random.choice(self._theme[kind])
+        else:
+            other = self._random.choice(self._words[kind])
+            self._theme[kind].append(other)
         if word.isupper():
             return other.upper()
         return other.capitalize() if word[0].isupper() else other
