@@ -43,8 +43,8 @@ class DrillMaker:
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
         self._tokenizer = tokenizer
         self._random = np.random.default_rng(seed)
-        texts = (tokenizer.decode([token]) for token in range(len(tokenizer)))
-        self.pieces = [text for text in texts if text.isascii() and text.isalpha()]
+        texts = {tokenizer.decode([token]).strip() for token in range(len(tokenizer))}
+        self.pieces = sorted(text for text in texts if text.isascii() and text.isalpha())
 
     def copying(self) -> Drill:
         """A sequence of 4 to 32 random tokens, repeated up to COPY_LENGTH."""
