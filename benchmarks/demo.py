@@ -24,9 +24,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--out", type=Path, default=Path("runs/study"))
+    parser.add_argument("overrides", nargs="*", help="key=value, for every run")
     arguments = parser.parse_args()
     rows = [
-        row(variant, seed, run(variant, seed, arguments.out))
+        row(variant, seed, run(variant, seed, arguments.out, arguments.overrides))
         for variant in arguments.variants
         for seed in arguments.seeds
     ]
@@ -36,7 +37,7 @@ def main() -> None:
     print(table)
 
 
-def run(variant: str, seed: int, out: Path) -> Path:
+def run(variant: str, seed: int, out: Path, overrides: list[str]) -> Path:
     """The run's folder, trained if it is not there."""
     folder = out / f"{variant}-{seed}"
     if (folder / "report.json").is_file():
@@ -45,9 +46,9 @@ def run(variant: str, seed: int, out: Path) -> Path:
     if (folder / "config.toml").is_file():
         command += ["--resume", str(folder)]
     else:
-        command += ["demo", f"seed={seed}", "--run", str(folder)]
+        command += ["demo", *overrides, f"seed={seed}", "--run", str(folder)]
         if variant == "unmasked":
-            cold = run("masked", seed, out) / "checkpoints/cold_start/step-000000"
+            cold = run("masked", seed, out, overrides) / "checkpoints/cold_start/step-000000"
             command += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
     subprocess.run(command, check=True)
     return folder

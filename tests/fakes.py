@@ -81,3 +81,11 @@ class Capitals(Environment):
     def oracle(self, task: Task) -> Sequence[Action]:
         call = ToolCall("lookup", {"country": task.id})
         return [Action("", calls=(call,)), Action("", answer=task.secret["answers"][0])]
+
+
+class Letters(Capitals):
+    """The same, with a reward that even a random model gets some of: its share of letters."""
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        share = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
+        return Verdict(share, False, {"letters": share}, trajectory.written)

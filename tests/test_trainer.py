@@ -29,7 +29,7 @@ threads = 1
 [model]
 name = "{model}"
 [environment]
-name = "{fakes}:Capitals"
+name = "{fakes}:Letters"
 [scaffold]
 options = {{ instructions = "" }}
 [engine]
@@ -84,6 +84,8 @@ def train(*arguments: str | Path) -> None:
 def whole_run(recipe: Path) -> Path:
     run = recipe.parent / "whole"
     train(recipe, "--run", run)
+    updates = [line["policy/updates"] for line in RunFolder(run).lines("metrics.jsonl")]
+    assert updates == [1.0] * 5  # a run that learns nothing would be resumed exactly by anything
     return run
 
 

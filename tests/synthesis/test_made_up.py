@@ -1,10 +1,12 @@
 """The made-up library is a real environment of which nothing is real."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from turnwise.environments.search.corpus import Document, standard_library
+from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.synthesis.made_up import NO_BASE, made_up_environment
 from turnwise.types import Trajectory, Turn
 
@@ -25,15 +27,19 @@ def test_its_oracle_is_right(real: list[Document]) -> None:
         assert asyncio.run(environment.verify(trajectory)).success
 
 
-def test_no_name_of_it_is_real(real: list[Document]) -> None:
-    environment = made_up_environment(real, 4, modules=40)
-    names = {entry.name for entry in environment.documents}
-    facts = [fact for entry in environment.documents for fact in entry.facts]
-    bases = {target for relation, target in facts if relation == "base"}
-    assert len(names) > 200
-    assert not names & {entry.name for entry in real}
-    assert len(bases) > 20
-    assert not (bases - {NO_BASE}) & {entry.name for entry in real}
+def test_no_question_of_it_is_real_and_hardly_a_fact(real: list[Document]) -> None:
+    environment = made_up_environment(real, 4, modules=60)
+    questions = {task.prompt for task in environment.tasks("train")}
+    known = SearchEnvironment()
+    assert not questions & {t.prompt for t in (*known.tasks("train"), *known.tasks("heldout"))}
+
+    def facts(documents: Sequence[Document]) -> set[tuple[str, str, str]]:
+        told = {(entry.name, *fact) for entry in documents for fact in entry.facts}
+        return {fact for fact in told if fact[2] != NO_BASE}
+
+    made_up = facts(environment.documents)
+    assert len(made_up) > 500
+    assert len(made_up & facts(real)) < 0.01 * len(made_up)
 
 
 def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:

@@ -24,7 +24,7 @@ def test_hop_kinds_and_forms_of_questions_are_equally_frequent() -> None:
 def test_batches_hold_everything_once_and_little_padding() -> None:
     stream = random.Random(1)
     drills = [Drill([number] * stream.randint(50, 900), []) for number in range(400)]
-    made = batches(drills, random.Random(2))
+    made = batches(drills)
     assert sorted(drill.ids[0] for batch in made for drill in batch) == list(range(400))
     padded = sum(len(batch) * max(len(drill.ids) for drill in batch) for batch in made)
     assert padded < 1.1 * sum(len(drill.ids) for drill in drills)

@@ -11,7 +11,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
 TINY = "tiny"
-VOCABULARY = 512
+VOCABULARY = 1024
 CONTEXT = 1024
 PAD, END = "<|pad|>", "<|endoftext|>"
 TAGS = ("think", "search", "information", "answer")
@@ -24,7 +24,7 @@ def tiny_folder() -> Path:
 
 
 def tiny_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
-    """Two million parameters: four layers of width 192, untied embeddings."""
+    """2.2 million parameters: four layers of width 192, untied embeddings."""
     return Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=192,

@@ -24,6 +24,8 @@ FIELDS = {
     "Module": ("Package",),
 }
 STATEMENTS = 6
+FEW_PIECES = 12
+"""Half of the look-ups have names of so few pieces that a name is not known by its first ones."""
 COPY_LENGTH = 48
 
 
@@ -41,8 +43,8 @@ class DrillMaker:
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
         self._tokenizer = tokenizer
         self._random = np.random.default_rng(seed)
-        texts = (tokenizer.decode([token]) for token in range(len(tokenizer)))
-        self.pieces = [text for text in texts if text.isascii() and text.isalpha()]
+        texts = {tokenizer.decode([token]).strip() for token in range(len(tokenizer))}
+        self.pieces = sorted(text for text in texts if text.isascii() and text.isalpha())
 
     def copying(self) -> Drill:
         """A sequence of 4 to 32 random tokens, repeated up to COPY_LENGTH."""
@@ -54,11 +56,13 @@ class DrillMaker:
 
     def look_up(self, cards: int) -> Drill:
         """`cards` results, then STATEMENTS statements about them."""
+        few = self._random.random() < 0.5
+        pieces = [self._choose(self.pieces) for _ in range(FEW_PIECES)] if few else self.pieces
         shown, facts = [], []
-        values = [self._name() for _ in range(cards + 1)]
+        values = [self._name(pieces) for _ in range(cards + 1)]
         for number in range(1, cards + 1):
             kind = self._choose(list(FIELDS))
-            name = self._name()
+            name = self._name(pieces)
             own = {label: self._choose(values) for label in FIELDS[kind]}
             fields = " ".join(f"{label}: {value}." for label, value in own.items())
             shown.append(f"[{number}] {kind} {name}. {fields}{self._filler()}")
@@ -82,9 +86,9 @@ class DrillMaker:
         """A random integer of [low, high)."""
         return int(self._random.integers(low, high))
 
-    def _name(self) -> str:
+    def _name(self, of: Sequence[str]) -> str:
         count = int(self._random.integers(1, 6))
-        pieces = [self._choose(self.pieces) for _ in range(count)]
+        pieces = [self._choose(of) for _ in range(count)]
         style = self._random.random()
         if style < 0.35:
             return "".join(piece.capitalize() for piece in pieces)

@@ -1,9 +1,10 @@
 """A library of made-up modules, classes, functions and methods, with questions about it.
 
 It has the shapes of the real documentation: how many classes a module has and how many methods a
-class, how names are put together, how long signatures and texts are. Every word in it is drawn
-anew and every class gets other bases, so that no fact of it is true and no name of it is the name
-of a real thing. The base model of `tiny` learns here what a question asks for.
+class, how names are put together, how long signatures and texts are. Names are real ones in a place
+that is not theirs, or put together anew from real words; so its facts are not those of the real
+one, and no question of it is a real question. The base model of `tiny` learns here what a question
+asks for, and to write the names that it will have to write.
 """
 
 import random
@@ -15,13 +16,17 @@ from turnwise.environments.search.corpus import Document, module_contents, modul
 from turnwise.environments.search.definitions import Definition, Module
 from turnwise.environments.search.documents import index_documents
 from turnwise.environments.search.environment import SearchEnvironment
-from turnwise.environments.search.tasks import build_tasks
+from turnwise.environments.search.tasks import build_tasks, standard_tasks
 from turnwise.types import Task
 
 RESULT_TOKENS = 40
 NO_BASE = "object"
 SHARED = 0.4
 """Share of methods that are called like an earlier one."""
+REAL_NAME = 0.5
+"""Share of names that a real thing of that kind has."""
+THEME = 0.4
+"""Share of words that occurred in the same module before, so that the names in it are alike."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 """As names are made of them: HTTPError has two words, base64 has two."""
@@ -32,35 +37,38 @@ def made_up_environment(
 ) -> SearchEnvironment:
     """The search environment over a made-up library; all its tasks are training tasks.
 
-    `documents` are the real ones, for their shapes and words.
+    `documents` are the real ones, for their shapes and words; no question about them is a task.
     """
     made_up = _Library(documents, random.Random(seed)).documents(modules)
-    records = build_tasks(made_up, index_documents(made_up))
-    tasks = [
+    splits = standard_tasks(documents, index_documents(documents)).values()
+    real = {task.id for tasks in splits for task in tasks}
+    made = [
         Task(**{key: value for key, value in record.items() if key != "split"})
-        for record in records
+        for record in build_tasks(made_up, index_documents(made_up))
+        if record["id"] not in real
     ]
-    return SearchEnvironment.over(made_up, {"train": tasks, "heldout": []}, RESULT_TOKENS)
+    return SearchEnvironment.over(made_up, {"train": made, "heldout": []}, RESULT_TOKENS)
 
 
 class _Library:
     def __init__(self, real: Sequence[Document], stream: random.Random) -> None:
         self._random = stream
-        self._real_names = {document.name for document in real}
         self._children: defaultdict[str, list[Document]] = defaultdict(list)
         self._of_kind: defaultdict[str, list[Document]] = defaultdict(list)
         for document in real:
             owner = dict(document.facts).get("module", document.id.rpartition(".")[0])
             self._children[owner].append(document)
             self._of_kind[document.kind].append(document)
-        self._words = _words_by_length(real)
+        self._words = _words_by_kind(real)
         self._classes: list[str] = []
         self._methods: list[str] = []
+        self._theme: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
 
     def documents(self, modules: int) -> list[Document]:
         """Everything in so many modules, in order of names."""
         documents: dict[str, Document] = {}
         for _ in range(modules):
+            self._theme.clear()
             shape = self._random.choice(self._of_kind["module"])
             module = Module(self._name("module"), self._reworded(shape.text), {})
             members = [child for child in self._children[shape.id] if child.kind != "module"]
@@ -96,29 +104,36 @@ class _Library:
         return self._methods[-1]
 
     def _name(self, kind: str) -> str:
-        while True:
-            name = self._reworded(self._random.choice(self._of_kind[kind]).name)
-            if name not in self._real_names:
-                return name
+        name = self._random.choice(self._of_kind[kind]).name
+        return name if self._random.random() < REAL_NAME else self._reworded(name)
 
     def _reworded(self, text: str) -> str:
-        """Every word by another of the same length, in the same case; digits by other digits."""
+        """Every word by another one of the same length and case; digits by other digits."""
         return _WORD.sub(self._other_word, text)
 
     def _other_word(self, match: re.Match[str]) -> str:
-        word = match.group()
-        other = self._random.choice(self._words[word.isdigit(), len(word)])
-        if word.isupper():
-            return other.upper()
-        return other.capitalize() if word[0].isupper() else other
+        kind = _kind(match.group())
+        if self._theme[kind] and self._random.random() < THEME:
+            return self._random.choice(self._theme[kind])
+        self._theme[kind].append(self._random.choice(self._words[kind] or [match.group()]))
+        return self._theme[kind][-1]
 
 
-def _words_by_length(documents: Sequence[Document]) -> dict[tuple[bool, int], list[str]]:
-    """(whether digits, length) -> lower-case words: each word of a text once, each of a name as
-    often as it is in one, for the words of names are what names are confused by."""
+def _kind(word: str) -> tuple[str, int]:
+    """How a word is written, and its length."""
+    if word.isdigit():
+        return "digits", len(word)
+    if word.isupper() and len(word) > 1:
+        return "upper", len(word)
+    return ("capital" if word[0].isupper() else "lower"), len(word)
+
+
+def _words_by_kind(documents: Sequence[Document]) -> dict[tuple[str, int], list[str]]:
+    """Each word of a text once, each of a name as often as it is in one, for the words of names are
+    what names are confused by."""
     texts = {word for document in documents for word in _WORD.findall(document.text)}
     found = [*texts, *(word for document in documents for word in _WORD.findall(document.name))]
-    words: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
-    for word in sorted(word.lower() for word in found):
-        words[word.isdigit(), len(word)].append(word)
+    words: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+    for word in sorted(found):
+        words[_kind(word)].append(word)
     return words

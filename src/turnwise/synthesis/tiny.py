@@ -2,9 +2,9 @@
 
     turnwise build-tiny FOLDER      (two cores, about half an hour)
 
-The first stage goes from copying to looking up among one, two, three and four cards; a level is
-left when it is mastered. The second
-imitates a perfect agent in a made-up library. Matrices are trained by Muon, the
+The first stage, with few pieces of text, goes from copying to looking up among one, two, three and
+four cards; a level is left when it is mastered. The second adds the other pieces, looks up again,
+and imitates a perfect agent in a made-up library. Matrices are trained by Muon, the
 rest by AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of
 a build stand beside it in figures.json.
 """
@@ -38,12 +38,18 @@ from turnwise.synthesis.drills import Drill, DrillMaker
 from turnwise.synthesis.made_up import made_up_environment
 from turnwise.types import Task
 
+FIRST_VOCABULARY = 512
+"""Pieces in the first stage: copying emerges far earlier with few of them."""
 BATCH_TOKENS = 4608
 READING_STEPS = 1500
-MODULES = 700
+AGAIN_STEPS = 300
+"""With all pieces, at the hardest level."""
+MODULES = 1000
 """Of the made-up library."""
 SEARCHES = 16000
 """Demonstrations in the made-up library."""
+DRILL_SHARE = 0.15
+"""Drills among them: they have every piece of text, so that rare ones are not forgotten."""
 INSTRUCTIONS = "Question: "
 """What stands before a task, in the demo's recipe too."""
 LEVELS = 4
@@ -66,13 +72,12 @@ def build(target: Path, documents: Sequence[Document], seed: int, display: Displ
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
     started = time.monotonic()
-    tokenizer = train_tokenizer([f" {document.card} {document.text}" for document in documents])
+    tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
         model = Qwen3ForCausalLM(tiny_config(tokenizer))
-    figures = read(model, tokenizer, seed, display)
+    figures = read(model, tokenizer, seed, READING_STEPS, 0, display)
     figures |= {"seed": seed, "seconds": round(time.monotonic() - started)}
-    figures |= {"parameters": sum(weight.numel() for weight in model.parameters())}
     _write(target, model, tokenizer, {"reading": figures})
     build_second(target, target, documents, seed, display)
 
@@ -82,11 +87,15 @@ def build_second(
 ) -> None:
     """The second stage: from a folder that the first has written to `target`."""
     started = time.monotonic()
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
+    few = PreTrainedTokenizerFast.from_pretrained(source)
     model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
     figures = json.loads((source / "figures.json").read_text())
+    tokenizer = train_tokenizer(documents, VOCABULARY)
+    grow(model, few, tokenizer)
+    figures["reading again"] = read(model, tokenizer, seed, AGAIN_STEPS, LEVELS, display)
     figures["searching"] = search(model, tokenizer, documents, seed, display)
     figures["searching"]["seconds"] = round(time.monotonic() - started)
+    figures["parameters"] = sum(weight.numel() for weight in model.parameters())
     _write(target, model, tokenizer, figures)
 
 
@@ -101,32 +110,51 @@ def _write(
     (target / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 
-def train_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of VOCABULARY pieces. Names are read after a space everywhere, so that one
-    name has one spelling in tokens."""
+def train_tokenizer(documents: Sequence[Document], pieces: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE. Names are read after a space everywhere, so that one name has one spelling
+    in tokens. One of more pieces begins with the same ones."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=pieces,
         special_tokens=SPECIAL_TOKENS,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
+    texts = [f" {document.card} {document.text}" for document in documents]
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
 
 
+def grow(
+    model: Qwen3ForCausalLM, few: PreTrainedTokenizerFast, more: PreTrainedTokenizerFast
+) -> None:
+    """Give the model the pieces that `more` has beyond `few`, each as the mean of what it was."""
+    spell = few.backend_tokenizer.model.tokenize
+    model.resize_token_embeddings(len(more), mean_resizing=False)
+    with torch.no_grad():
+        for weights in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+            for token in range(len(few), len(more)):
+                pieces = [piece.id for piece in spell(more.convert_ids_to_tokens(token))]
+                weights[token] = weights[pieces].mean(0)
+
+
 def read(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int, display: Display
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    steps: int,
+    level: int,
+    display: Display,
 ) -> dict[str, Any]:
-    """The first stage, copying and look-up; returns accuracies and the curriculum's history."""
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills"))
+    """Copying and look-up, from a level on; returns accuracies and the curriculum's history."""
+    maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills", level))
     optimizers = _optimizers(model)
-    level, history = 0, []
-    display.phase("reading drills", READING_STEPS)
-    for step in range(READING_STEPS):
-        _set_rates(optimizers, step, READING_STEPS)
+    history = []
+    display.phase("reading drills", steps)
+    for step in range(steps):
+        _set_rates(optimizers, step, steps)
         loss = _update(model, optimizers, _batch(maker, level))
         display.advance(f"level {level} loss {loss:.2f}")
         if (step + 1) % CHECK_EVERY == 0:
@@ -140,7 +168,7 @@ def read(
         f"look-up among {cards}": accuracy(model, [check.look_up(cards) for _ in range(CHECKED)])
         for cards in range(1, LEVELS + 1)
     }
-    return {"steps": READING_STEPS, "accuracy": final, "history": history}
+    return {"steps": steps, "accuracy": final, "history": history}
 
 
 def search(
@@ -169,7 +197,10 @@ def search(
         )
     )
     drills = [Drill(made.tokens.ids.tolist(), made.tokens.mask.tolist()) for made in demonstrations]
-    made = batches(drills[CHECKED:], stream)
+    made = batches(drills[CHECKED:])
+    maker = DrillMaker(tokenizer, derive(seed, "tiny", "mixed in"))
+    made += [_batch(maker, LEVELS) for _ in range(round(DRILL_SHARE * len(made)))]
+    stream.shuffle(made)
     optimizers = _optimizers(model)
     display.phase("searching", len(made))
     for step, batch in enumerate(made):
@@ -206,14 +237,13 @@ def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
     return right / total
 
 
-def batches(drills: Sequence[Drill], stream: random.Random) -> list[list[Drill]]:
-    """Drills of one length together, about BATCH_TOKENS tokens in a batch; batches shuffled."""
+def batches(drills: Sequence[Drill]) -> list[list[Drill]]:
+    """Drills of one length together, about BATCH_TOKENS tokens in a batch."""
     made: list[list[Drill]] = [[]]
     for drill in sorted(drills, key=lambda drill: len(drill.ids)):
         if (len(made[-1]) + 1) * len(drill.ids) > BATCH_TOKENS:
             made.append([])
         made[-1].append(drill)
-    stream.shuffle(made)
     return made
 
 
