@@ -154,6 +154,22 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
     assert_same(whole, killed)
 
 
+def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
+    """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
+    is not sampled."""
+    run = tmp_path / "refilled"
+    overrides = ("algorithm.overrides.group_filter=top_spread", "train.steps=1", "sft.steps=0")
+    train(recipe, *overrides, "train.refills=9", "--run", run)
+    (line,) = RunFolder(run).lines("metrics.jsonl")
+    assert line["rollout/episodes"] == 3 * 2 * 4
+    rows = read_rows(run / "trajectories" / "step-000001.parquet")
+    assert len({row["group"] for row in rows}) == 6
+    refused = start("train", recipe, "train.refills=1", "--run", tmp_path / "refused")
+    _, errors = refused.communicate()
+    assert refused.returncode == 2
+    assert "drops none" in errors
+
+
 def test_an_echo_trap_stops_a_run_that_asks_for_it(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,6 +134,9 @@ class TrainConfig(Section):
     tasks_per_step: int = Field(16, ge=1)
     group_size: int = Field(8, ge=1)
     """Trajectories per task."""
+    refills: int = Field(0, ge=0)
+    """How often a step may sample as many groups again because the algorithm's filter left fewer
+    than `tasks_per_step` (DAPO's dynamic sampling). All that are kept are trained on."""
     checkpoint_every: int = Field(5, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
 

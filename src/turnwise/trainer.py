@@ -20,7 +20,7 @@ from turnwise.errors import ConfigError, DataError, NotSupportedError, RunStoppe
 from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.batch import assign_advantages, kept_groups
 from turnwise.learning.checkpoint import COLD_START, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.policy import PolicyLearner, UpdateReport
@@ -30,7 +30,9 @@ from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import EchoTrap, Thresholds, look
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.rollout.groups import Roller
 from turnwise.rollout.order import tasks_of_step
+from turnwise.seeds import derive
 from turnwise.synthesis.demonstrations import check_behaviours, demonstrate
 from turnwise.types import Group, Task
 
@@ -152,8 +154,7 @@ class Trainer:
         try:
             while self.steps_done < train.steps:
                 start, step = time.monotonic(), self.steps_done
-                tasks = tasks_of_step(self.tasks, step, train.tasks_per_step, recipe.seed)
-                groups = await roller.collect(tasks, train.group_size, recipe.seed, f"train/{step}")
+                groups = await self._rollout(roller, step)
                 sampled = time.monotonic()
                 update = self._learn(groups, learner, critic)
                 self.steps_done, self._unsaved = step + 1, True
@@ -221,6 +222,19 @@ class Trainer:
             self.steps_done = self.resumed.step
             learner.load_state(self.resumed.learner)
         return learner
+
+    async def _rollout(self, roller: Roller, step: int) -> list[Group]:
+        """The groups of a step, and as many again while the filter leaves too few of them."""
+        train, seed = self.recipe.train, self.recipe.seed
+        groups: list[Group] = []
+        for again in range(1 + train.refills):
+            order = derive(seed, "refill", again) if again else seed
+            tasks = tasks_of_step(self.tasks, step, train.tasks_per_step, order)
+            label = f"train/{step}/refill/{again}" if again else f"train/{step}"
+            groups += await roller.collect(tasks, train.group_size, seed, label)
+            if len(kept_groups(groups, self.algorithm)) >= train.tasks_per_step:
+                break
+        return groups
 
     def _critic(self) -> Critic | None:
         """The critic where the newest checkpoint left it; None where the algorithm has none."""
@@ -314,7 +328,12 @@ def check_contradictions(recipe: Recipe) -> None:
 
 def check_needs(algorithm: Algorithm, environment: Environment, recipe: Recipe) -> None:
     """Raise ConfigError for an estimator that the environment has not the rewards for, and for
-    settings of a critic that there is not."""
+    settings of a critic or a filter that there is not."""
+    if recipe.train.refills and algorithm.group_filter == "none":
+        raise ConfigError(
+            f"train.refills samples in place of groups that are dropped, but algorithm "
+            f"{algorithm.name} drops none: give it a group_filter"
+        )
     if recipe.critic.pretraining_steps and "critic" not in algorithm.needs:
         raise ConfigError(
             f"critic.pretraining_steps is set, but algorithm {algorithm.name} has no critic"
