@@ -1,12 +1,12 @@
 """Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, a made-up library.
 
-    turnwise build-tiny FOLDER      (two cores, about half an hour)
+    turnwise build-tiny FOLDER      (two cores, about an hour)
 
 The first stage, with few pieces of text, goes from copying to looking up among one, two, three and
 four cards; a level is left when it is mastered. The second adds the other pieces, looks up again,
-and imitates a perfect agent in a made-up library. Matrices are trained by Muon, the
-rest by AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of
-a build stand beside it in figures.json.
+and imitates a perfect agent in a made-up library; the third goes on in others. Matrices are
+trained by Muon, the rest by AdamW: at this size copying emerges about twice as early as with AdamW
+alone. The figures of a build stand beside it in figures.json.
 """
 
 import asyncio
@@ -48,6 +48,8 @@ MODULES = 1000
 """Of the made-up library."""
 SEARCHES = 16000
 """Demonstrations in the made-up library."""
+ROUNDS = 2
+"""Of the third stage, each in another library."""
 DRILL_SHARE = 0.15
 """Drills among them: they have every piece of text, so that rare ones are not forgotten."""
 INSTRUCTIONS = "Question: "
@@ -66,8 +68,7 @@ WARMUP, COOL_DOWN = 20, 0.3
 def build(target: Path, documents: Sequence[Document], seed: int, display: Display) -> None:
     """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
 
-    The second stage goes on from the weights that the first one wrote, so `build_second` alone
-    repeats it exactly.
+    Each stage goes on from the weights that the one before wrote, so each can be repeated alone.
     """
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
@@ -80,6 +81,9 @@ def build(target: Path, documents: Sequence[Document], seed: int, display: Displ
     figures |= {"seed": seed, "seconds": round(time.monotonic() - started)}
     _write(target, model, tokenizer, {"reading": figures})
     build_second(target, target, documents, seed, display)
+    for _ in range(ROUNDS):
+        seed = derive(seed, "again")
+        build_again(target, target, documents, seed, display)
 
 
 def build_second(
@@ -96,6 +100,20 @@ def build_second(
     figures["searching"] = search(model, tokenizer, documents, seed, display)
     figures["searching"]["seconds"] = round(time.monotonic() - started)
     figures["parameters"] = sum(weight.numel() for weight in model.parameters())
+    _write(target, model, tokenizer, figures)
+
+
+def build_again(
+    source: Path, target: Path, documents: Sequence[Document], seed: int, display: Display
+) -> None:
+    """A round of the third stage, in the made-up library of that seed."""
+    started = time.monotonic()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
+    model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
+    figures = json.loads((source / "figures.json").read_text())
+    found = search(model, tokenizer, documents, seed, display)
+    found["seconds"] = round(time.monotonic() - started)
+    figures["searching again"] = [*figures.get("searching again", []), found]
     _write(target, model, tokenizer, figures)
 
 
