@@ -1,6 +1,6 @@
 """How noisy the gradient is at 2, 5, 10 and 20 turns, by estimator, where every value is known.
 
-    .venv/bin/python benchmarks/gradient_variance.py --out docs
+    .venv/bin/python benchmarks/gradient_variance.py
 
 The agent walks between two rooms; in each it chooses between two doors, one of which pays. A
 tabular policy has logits of its own for every turn (as a language model's turns differ), so values
@@ -35,7 +35,7 @@ Walk = dict[str, Any]
 def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("runs/gradient_variance"))
     parser.add_argument("--batches", type=int, default=BATCHES)
     arguments = parser.parse_args()
     rows = [row for turns in TURNS for row in measure(turns, arguments.batches)]
@@ -215,7 +215,9 @@ def draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
             [entry["turns"] for entry in own], [entry["noise"] for entry in own], "o-", label=name
         )
     axes.set(xscale="log", yscale="log", xlabel="turns", ylabel="variance / squared gradient")
+    axes.minorticks_off()
     axes.set_xticks(TURNS, [str(turns) for turns in TURNS])
+    axes.set_yticks(levels := (0.2, 0.5, 1, 2, 5), [str(level) for level in levels])
     axes.set_title(f"noise of the gradient of {GROUP} trajectories")
     axes.legend()
     figure.savefig(file, dpi=130)
