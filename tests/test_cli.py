@@ -83,6 +83,17 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert "no trajectory with outcome" in shell("show", run, "--outcome", "cancelled", code=2).err
 
 
+def test_algorithms(shell: Shell) -> None:
+    rows = {row["name"]: row for row in shell("algorithms", "--json").json}
+    assert rows["dapo"]["numbers"] == {"clip_high": 0.28}
+    assert rows["ppo"]["needs"] == ["critic"]
+    dapo = shell("algorithms", "dapo", "--json")
+    assert "Infinity" not in dapo.out
+    assert dapo.json["parts"]["objective"]["numbers"]["dual_clip"] is None
+    assert "dual_clip = none" in " ".join(shell("algorithms", "dapo").out.split())
+    assert "did you mean 'gigpo'" in shell("algorithms", "gigop", code=2).err
+
+
 def test_list(shell: Shell) -> None:
     names = shell("list", "--json").json
     assert names["recipes"]["demo"]

@@ -144,7 +144,10 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
     title = f"{description['name']} ({description['source']})"
     table = Table("choice", "part", "what it does", "numbers", title=title)
     for choice, part in description["parts"].items():
-        numbers = ", ".join(f"{key} = {value:g}" for key, value in part["numbers"].items())
+        numbers = ", ".join(
+            f"{key} = {'none' if value is None else format(value, 'g')}"
+            for key, value in part["numbers"].items()
+        )
         table.add_row(choice, part["part"], part["description"], numbers)
     for key in ("whitening", "kl_coefficient", "entropy_coefficient"):
         table.add_row(key, "", "", str(description[key]))

@@ -208,7 +208,8 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What an algorithm is made of: for each choice the part, what it does, and its numbers.
+    """What an algorithm is made of: for each choice the part, what it does, and its numbers, None
+    for a bound that there is not.
 
     Raises ConfigError for an unknown name.
     """
@@ -217,7 +218,10 @@ def describe(name: str) -> dict[str, Any]:
         choice: {
             "part": getattr(algorithm, choice),
             "description": algorithm.part(choice).description,
-            "numbers": algorithm.numbers_of(choice),
+            "numbers": {
+                key: value if math.isfinite(value) else None
+                for key, value in algorithm.numbers_of(choice).items()
+            },
         }
         for choice in PARTS
     }
