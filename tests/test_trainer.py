@@ -196,7 +196,7 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(
 ) -> None:
     run = tmp_path / "interrupted"
     process = start("train", recipe, "--run", run)
-    while process.poll() is None and not (run / "trajectories" / "step-000003.parquet").exists():
+    while process.poll() is None and not (run / "trajectories" / "step-000001.parquet").exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
