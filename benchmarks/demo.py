@@ -9,11 +9,11 @@ not repeated, and one that was stopped goes on. Writes table.md and summary.json
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from turnwise.comparison import finished_run
 
 VARIANTS = ("masked", "unmasked")
 
@@ -39,19 +39,11 @@ def main() -> None:
 
 def run(variant: str, seed: int, out: Path, overrides: list[str]) -> Path:
     """The run's folder, trained if it is not there."""
-    folder = out / f"{variant}-{seed}"
-    if (folder / "report.json").is_file():
-        return folder
-    command = [sys.executable, "-m", "turnwise", "train"]
-    if (folder / "config.toml").is_file():
-        command += ["--resume", str(folder)]
-    else:
-        command += ["demo", *overrides, f"seed={seed}", "--run", str(folder)]
-        if variant == "unmasked":
-            cold = run("masked", seed, out, overrides) / "checkpoints/cold_start/step-000000"
-            command += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
-    subprocess.run(command, check=True)
-    return folder
+    chosen = [*overrides, f"seed={seed}"]
+    if variant == "unmasked":
+        cold = run("masked", seed, out, overrides) / "checkpoints/cold_start/step-000000"
+        chosen += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
+    return finished_run(out / f"{variant}-{seed}", "demo", chosen)
 
 
 def row(variant: str, seed: int, folder: Path) -> dict[str, Any]:

@@ -51,18 +51,21 @@ def _run(
     recipe: str, overrides: Sequence[str], name: str, first: str, seed: int, out: Path
 ) -> Path:
     """The finished run's folder."""
-    folder = out / f"{name}-{seed}"
+    chosen = [*overrides, f"seed={seed}", f"algorithm.name={name}"]
+    cold = latest(out / f"{first}-{seed}" / "checkpoints" / COLD_START)
+    if name != first and cold is not None:
+        chosen += [f"model.name={cold}", "sft.steps=0"]
+    return finished_run(out / f"{name}-{seed}", recipe, chosen)
+
+
+def finished_run(folder: Path, recipe: str, overrides: Sequence[str]) -> Path:
+    """The folder after a run of its own process: as it is if it is finished, gone on with if it was
+    stopped, else begun. Raises RunStoppedError when the run fails."""
     if (folder / "report.json").is_file():
         return folder
-    command = [sys.executable, "-m", "turnwise", "train"]
-    if (folder / "config.toml").is_file():
-        command += ["--resume", str(folder)]
-    else:
-        command += [recipe, *overrides, f"seed={seed}", f"algorithm.name={name}"]
-        cold = latest(out / f"{first}-{seed}" / "checkpoints" / COLD_START)
-        if name != first and cold is not None:
-            command += [f"model.name={cold}", "sft.steps=0"]
-        command += ["--run", str(folder)]
+    begun = (folder / "config.toml").is_file()
+    arguments = ["--resume", str(folder)] if begun else [recipe, *overrides, "--run", str(folder)]
+    command = [sys.executable, "-m", "turnwise", "train", *arguments]
     ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     if ended.returncode:
         raise RunStoppedError(f"{folder} ended with code {ended.returncode}; it is kept, see above")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
 from turnwise.algorithms.parts import BYPASS
 
 
@@ -34,12 +34,11 @@ class Staleness:
 
     def sums(self, numbers: Tensor) -> Tensor:
         """A sequence's sum, on each of its tokens."""
-        size = int(self.sequence.max()) + 1 if len(self.sequence) else 0
-        return numbers.new_zeros(size).index_add(0, self.sequence, numbers)[self.sequence]
+        return sequence_sums(numbers, self.sequence)
 
     def means(self, numbers: Tensor) -> Tensor:
         """A sequence's mean, on each of its tokens."""
-        return self.sums(numbers) / self.sums(torch.ones_like(numbers)).clamp(min=1)
+        return sequence_means(numbers, self.sequence)
 
 
 Correction = Callable[..., Tensor]

@@ -38,6 +38,17 @@ def k3_plus(sampler: Tensor, other: Tensor) -> Tensor:
     return k3(sampler, other).detach() + gradient - gradient.detach()
 
 
+def sequence_sums(numbers: Tensor, sequence: Tensor) -> Tensor:
+    """[n]: the sum over a token's sequence, on each token; `sequence` is int64[n], from 0."""
+    size = int(sequence.max()) + 1 if len(sequence) else 0
+    return numbers.new_zeros(size).index_add(0, sequence, numbers)[sequence]
+
+
+def sequence_means(numbers: Tensor, sequence: Tensor) -> Tensor:
+    """[n]: the mean over a token's sequence, on each token."""
+    return sequence_sums(numbers, sequence) / sequence_sums(torch.ones_like(numbers), sequence)
+
+
 DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "k1": k1,
     "k2": k2,

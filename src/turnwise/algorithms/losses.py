@@ -7,11 +7,10 @@ observation can enter a term, a metric or a denominator. Pure torch.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from turnwise.algorithms.corrections import CORRECTIONS, Staleness
-from turnwise.algorithms.kl import DIVERGENCES, k3
+from turnwise.algorithms.kl import DIVERGENCES, k3, sequence_means
 from turnwise.algorithms.objectives import OBJECTIVES, Inputs
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
@@ -65,11 +64,7 @@ def sequence_log_ratio(tokens: TrainedTokens) -> Tensor:
     Value s_i, gradient that of each token's own log-probability: GSPO-token (arXiv 2507.18071,
     equation 14), which is GSPO where the tokens of a sequence share one advantage.
     """
-    log_ratio = token_log_ratio(tokens).detach()
-    size = int(tokens.sequence.max()) + 1 if len(tokens.sequence) else 0
-    sums = log_ratio.new_zeros(size).index_add(0, tokens.sequence, log_ratio)
-    counts = torch.bincount(tokens.sequence, minlength=size)
-    means = (sums / counts.clamp(min=1))[tokens.sequence]
+    means = sequence_means(token_log_ratio(tokens).detach(), tokens.sequence)
     return means + (tokens.logprob - tokens.logprob.detach())
 
 

@@ -91,9 +91,7 @@ def build_second(
 ) -> None:
     """The second stage: from a folder that the first has written to `target`."""
     started = time.monotonic()
-    few = PreTrainedTokenizerFast.from_pretrained(source)
-    model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
-    figures = json.loads((source / "figures.json").read_text())
+    model, few, figures = _read(source)
     tokenizer = train_tokenizer(documents, VOCABULARY)
     grow(model, few, tokenizer)
     figures["reading again"] = read(model, tokenizer, seed, AGAIN_STEPS, LEVELS, display)
@@ -108,13 +106,20 @@ def build_again(
 ) -> None:
     """A round of the third stage, in the made-up library of that seed."""
     started = time.monotonic()
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
-    model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
-    figures = json.loads((source / "figures.json").read_text())
+    model, tokenizer, figures = _read(source)
     found = search(model, tokenizer, documents, seed, display)
     found["seconds"] = round(time.monotonic() - started)
     figures["searching again"] = [*figures.get("searching again", []), found]
     _write(target, model, tokenizer, figures)
+
+
+def _read(source: Path) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast, dict[str, Any]]:
+    """What a stage wrote; the weights as float32."""
+    return (
+        Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32),
+        PreTrainedTokenizerFast.from_pretrained(source),
+        json.loads((source / "figures.json").read_text()),
+    )
 
 
 def _write(
