@@ -180,7 +180,6 @@ def _totals(group: Sequence[Episode]) -> Floats:
 
 def _total(episode: Episode) -> float:
     extra = 0.0 if episode.turn_rewards is None else float(episode.turn_rewards.sum())
-    extra += 0.0 if episode.token_rewards is None else float(episode.token_rewards.sum())
     return episode.reward + extra
 
 

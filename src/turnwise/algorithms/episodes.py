@@ -32,8 +32,6 @@ class Episode:
     turn_rewards: Floats | None = None
     """float64[K], without the outcome; each counts at the last sampled token of its turn. None
     where the environment gives no rewards per turn, which is not the same as zeros."""
-    token_rewards: Floats | None = None
-    """float64[n], e.g. a KL penalty; 0 where the mask is False."""
     values: Floats | None = None
     """float64[n], the critic's value of what stands before each token; read at sampled tokens."""
     states: Sequence[str] | None = None
@@ -45,12 +43,8 @@ class Episode:
         if len(self.turn) != len(self.mask):
             raise ValueError(f"{len(self.turn)} turn ids for {len(self.mask)} tokens")
         _finite("reward", np.array([self.reward]))
-        for name in ("turn_rewards", "token_rewards"):
-            given = getattr(self, name)
-            if given is not None:
-                _finite(name, given)
-        if self.token_rewards is not None and self.token_rewards[~self.mask].any():
-            raise ValueError("a token that the policy did not sample has a reward")
+        if self.turn_rewards is not None:
+            _finite("turn_rewards", self.turn_rewards)
 
     @property
     def turns(self) -> int:
@@ -85,16 +79,12 @@ class Episode:
         if self.turns and self.turn_rewards is not None:
             _no_more_than(self.turn_rewards, self.turns)
             rewards[: len(self.turn_rewards)] = self.turn_rewards[: self.turns]
-        if self.turns and self.token_rewards is not None:
-            np.add.at(rewards, self.turn[self.mask], self.token_rewards[self.mask])
         rewards[-1:] += self.reward
         return rewards
 
     def rewards_by_token(self) -> Floats:
         """float64[n]: the same rewards, each where it counts."""
         rewards = np.zeros(len(self.mask))
-        if self.token_rewards is not None:
-            rewards += self.token_rewards
         ends = self.turn_ends
         if self.turn_rewards is not None:
             _no_more_than(self.turn_rewards, len(ends))
