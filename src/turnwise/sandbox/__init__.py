@@ -1,0 +1,5 @@
+"""Running code that nobody has read: isolated, limited, and with a typed result.
+
+`Sandbox` (sandbox.py) is what others use; docs/sandbox.md says what each tier protects from, and
+what not.
+"""

@@ -1,0 +1,167 @@
+"""Isolation by Linux namespaces of its own making: user, process, mount, network, IPC, host name.
+
+Standard library only; runs in the launcher. The code sees a root folder built from nothing: the
+system and the interpreter read-only, a /proc of its own processes, five harmless devices, and one
+file system in memory, of limited size, for /work, /tmp and /dev/shm. It has no network interface
+that is up, no capability, and a user (65534) that owns nothing. Needs Linux 5.14 (limits of
+processes by user namespace) and the right to make user namespaces; as root of the machine it needs
+no setting at all.
+
+What it is not: a virtual machine. The kernel is shared, and a defect of the kernel in a system call
+that `seccomp` does not deny breaks it.
+"""
+
+import os
+import socket
+import stat
+
+from turnwise.sandbox import kernel, warden, wire
+
+NOBODY = 65534
+_FLAGS = (
+    kernel.NEWUSER
+    | kernel.NEWPID
+    | kernel.NEWNS
+    | kernel.NEWNET
+    | kernel.NEWIPC
+    | kernel.NEWUTS
+    | kernel.NEWCGROUP
+)
+DEVICES = ("null", "zero", "full", "random", "urandom")
+LINKS = {
+    "dev/fd": "/proc/self/fd",
+    "dev/stdin": "/proc/self/fd/0",
+    "dev/stdout": "/proc/self/fd/1",
+    "dev/stderr": "/proc/self/fd/2",
+}
+PASSWD = "nobody:x:65534:65534:nobody:/work:/bin/sh\n"
+GROUP = "nogroup:x:65534:\n"
+
+
+def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
+    """Start a warden in new namespaces; returns its pid. Raises OSError where it cannot be."""
+    mapped, say_mapped = os.pipe()
+    child = kernel.clone(_FLAGS)
+    if child == 0:
+        try:
+            os.close(say_mapped)
+            if os.read(mapped, 1) != b"!":
+                os._exit(1)
+            descriptors = keep_only(descriptors)
+            _isolate(spec)
+        except BaseException as error:  # noqa: BLE001 - told to the host
+            control = socket.socket(fileno=descriptors[2])
+            control.sendall(wire.encode({"event": "failed", "error": str(error)}))
+            os._exit(1)
+        warden.main(spec, descriptors)
+    os.close(mapped)
+    try:
+        as_root = "0 0 1\n65534 65534 1\n"
+        map_users(child, as_root if os.geteuid() == 0 else f"{NOBODY} {{}} 1\n")
+        os.write(say_mapped, b"!")
+    finally:
+        os.close(say_mapped)
+    return [child]
+
+
+def map_users(process: int, mapping: str) -> None:
+    """Say which users and groups a process in a new user namespace can be; `{}` is the own one."""
+    if os.geteuid() != 0:
+        _write(f"/proc/{process}/setgroups", "deny")
+    _write(f"/proc/{process}/uid_map", mapping.format(os.geteuid()))
+    _write(f"/proc/{process}/gid_map", mapping.format(os.getegid()))
+
+
+def keep_only(descriptors: list[int]) -> list[int]:
+    """Close every descriptor but the standard ones and these; returns their new numbers."""
+    high = [os.dup2(one, 64 + position) for position, one in enumerate(descriptors)]
+    os.closerange(3, 64)
+    os.closerange(64 + len(high), 1 << 16)
+    return high
+
+
+def _isolate(spec: wire.Message) -> None:
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+    kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
+    trees = {path: kernel.open_tree(path) for path in spec["read_only"] if not os.path.islink(path)}
+    devices = {name: kernel.open_tree(f"/dev/{name}") for name in DEVICES}
+    safe = kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("tmpfs", "/tmp", safe, "size=1m,mode=755")
+    os.chdir("/tmp")
+    _make_etc()
+    _make_devices(devices)
+    _make_scratch(spec["limits"])
+    for path in spec["read_only"]:
+        _show_read_only(path, trees.get(path))
+    os.mkdir("proc")
+    kernel.mount("proc", "proc", safe | kernel.MS_NOEXEC, "subset=pid")
+    kernel.pivot_to("/tmp")
+    kernel.set_mount_attributes("/", kernel.ATTRIBUTE_READ_ONLY, recursive=False)
+    socket.sethostname("sandbox")
+    become_nobody()
+
+
+def become_nobody() -> None:
+    """Take the user that owns nothing, without any capability, and out of reach of its others."""
+    if os.getuid() == 0:
+        kernel.drop_bounding_set()
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)  # a change of user takes it away
+
+
+def _show_read_only(path: str, tree: int | None) -> None:
+    place = path.lstrip("/")
+    os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+    if tree is None:
+        os.symlink(os.readlink(path), place)
+        return
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(place, exist_ok=True)
+    else:
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+    attributes = kernel.ATTRIBUTE_READ_ONLY | kernel.ATTRIBUTE_NOSUID | kernel.ATTRIBUTE_NODEV
+    kernel.set_mount_attributes(tree, attributes, recursive=True)
+    kernel.attach(tree, place)
+    os.close(tree)
+
+
+def _make_etc() -> None:
+    os.makedirs("etc", exist_ok=True)
+    _write("etc/passwd", PASSWD)
+    _write("etc/group", GROUP)
+
+
+def _make_devices(devices: dict[str, int]) -> None:
+    os.mkdir("dev")
+    for name, tree in devices.items():
+        os.close(os.open(f"dev/{name}", os.O_CREAT | os.O_WRONLY, 0o644))
+        kernel.attach(tree, f"dev/{name}")
+        os.close(tree)
+    for name, target in LINKS.items():
+        os.symlink(target, name)
+
+
+def _make_scratch(limits: wire.Message) -> None:
+    """One file system in memory for all that may be written, so that one size limits it."""
+    for place in ("work", "tmp", "dev/shm"):
+        os.mkdir(place)
+    options = f"size={limits['disk']},nr_inodes={limits['files']},mode=755"
+    kernel.mount("tmpfs", "work", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    for name in ("work", "tmp", "shm"):
+        os.mkdir(f"work/{name}")
+        os.chown(f"work/{name}", NOBODY, NOBODY)
+    trees = {name: kernel.open_tree(f"work/{name}") for name in ("tmp", "shm", "work")}
+    kernel.detach("work")
+    for name, place in (("tmp", "tmp"), ("shm", "dev/shm"), ("work", "work")):
+        kernel.attach(trees[name], place)
+        os.close(trees[name])
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

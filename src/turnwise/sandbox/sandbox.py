@@ -1,0 +1,231 @@
+"""Run programs, Python and shell commands in isolation, one at a time or many at once.
+
+    with Sandbox() as sandbox:
+        sandbox.run_python("print(1)").stdout.text            # "1\\n"
+        sandbox.run(["sh", "-c", "exit 3"]).status            # Status.NONZERO
+        with sandbox.session() as session:
+            session.run("x = 1"), session.run("x + 1")        # second stdout: "2\\n"
+
+Each run has a sandbox of its own, which ends with it, so that nothing is left for the next. Some
+are kept ready, which is what makes a short run cheap. All functions block, and may be called from
+many threads: a tool's plain method runs in a thread anyway.
+
+Not here: the verdict on what an agent wrote (grading.py), and whether code is good or evil.
+"""
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from turnwise.errors import ConfigError
+from turnwise.sandbox import launch as launching
+from turnwise.sandbox.launch import Launch
+from turnwise.sandbox.result import Result, Status
+from turnwise.sandbox.runs import check_files, run_job
+from turnwise.sandbox.session import Session
+from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings, TierName
+from turnwise.sandbox.worker import Job, Worker
+
+DEFAULT = SandboxSettings()
+_PROBE = "import decimal, json, sys; print(json.dumps(sys.version_info[:2]))"
+
+
+class Sandbox:
+    """Where code is run. Making one does nothing; the first run starts it, and finds the tier.
+
+    It is closed by `close`, at the end of a `with`, when nothing refers to it, or with the program.
+    """
+
+    def __init__(self, settings: SandboxSettings = DEFAULT) -> None:
+        self.settings = settings
+        self._lock = threading.RLock()
+        self._places = threading.BoundedSemaphore(settings.concurrency)
+        self._launch: Launch | None = None
+        self._tier: TierName | None = None
+        self._ready: deque[Worker] = deque()
+
+    @property
+    def tier(self) -> TierName:
+        """The tier in use. Raises ConfigError if none that is allowed works here, naming each with
+        the reason."""
+        with self._lock:
+            if self._tier is None:
+                self._tier = self._find_tier()
+            return self._tier
+
+    @property
+    def launcher_process(self) -> int:
+        """Pid of the launcher, from which all that runs stems; starts it if need be."""
+        with self._lock:
+            return self._launcher().process.pid
+
+    def run_python(
+        self,
+        source: str,
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        """Run Python source as a program, in an interpreter that is already there.
+
+        `files` are written to the work folder before, by relative path; those that the allow-list
+        `collect` names (see `artefacts.matches`) are gathered after. `limits` replace those of the
+        settings; the run then finds no sandbox ready. `environment` adds variables. Raises
+        ConfigError for a file path that leaves the folder.
+        """
+        job = Job(source=source, files=files, stdin=stdin, environment=environment, collect=collect)
+        return self._run(job, limits)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        """Run a program: a name on the sandbox's PATH, or a path in it, and its arguments. A
+        program that is not there gives exit status 127. Otherwise as `run_python`."""
+        if not command or isinstance(command, str):
+            raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
+        job = Job(
+            command=command, files=files, stdin=stdin, environment=environment, collect=collect
+        )
+        return self._run(job, limits)
+
+    @contextmanager
+    def session(
+        self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
+    ) -> Iterator[Session]:
+        """A Python session. It takes one of the places while a cell runs, and none in between."""
+        session = self.open_session(files=files, limits=limits)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def open_session(
+        self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
+    ) -> Session:
+        """As `session`, for those who close it themselves."""
+        check_files(files)
+        return Session(
+            job=Job(session=True, files=files),
+            take=lambda: self._take(limits),
+            release=self._refill,
+            places=self._places,
+            limits=limits or self.settings.limits,
+            tier=self.tier,
+        )
+
+    def close(self) -> None:
+        """End everything that runs in it; returns when all of it is gone. A later run starts it
+        again. Idempotent."""
+        with self._lock:
+            if self._launch is not None:
+                _end(self._launch, self._ready)
+            self._launch = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, job: Job, limits: Limits | None) -> Result:
+        check_files(job.files)
+        start = time.monotonic()
+        tier, limits_used = self.tier, limits or self.settings.limits
+        with self._places:
+            worker = self._take(limits)
+            queued = time.monotonic() - start
+            try:
+                return run_job(worker, job, tier, limits_used, queued)
+            finally:
+                worker.close()
+                self._refill()
+
+    def _take(self, limits: Limits | None) -> Worker:
+        with self._lock:
+            launch = self._launcher()
+            if limits is None or limits == self.settings.limits:
+                while self._ready:
+                    worker = self._ready.popleft()
+                    if worker.launch is launch and not worker.ticket.over.is_set():
+                        return worker
+                    worker.close()
+        return self._new_worker(self.tier, limits)
+
+    def _refill(self) -> None:
+        with self._lock:
+            while self._launch is not None and len(self._ready) < self.settings.warm:
+                self._ready.append(self._new_worker(self.tier, None))
+
+    def _new_worker(self, tier: TierName, limits: Limits | None) -> Worker:
+        with self._lock:
+            launch = self._launcher()
+        limits = limits or self.settings.limits
+        spec = launching.specification(self.settings, tier, launch.interpreter, limits)
+        return Worker(launch, spec, limits)
+
+    def _launcher(self) -> Launch:
+        if self._launch is not None and self._launch.process.poll() is not None:
+            self.close()
+        if self._launch is None:
+            self._launch = Launch(self.settings)
+            # For a sandbox that is never closed, as the one that a recipe's environment holds.
+            weakref.finalize(self, _end, self._launch, self._ready)
+        return self._launch
+
+    def _find_tier(self) -> TierName:
+        wanted = self.settings.tier
+        candidates = list(TIERS) if wanted == "auto" else [wanted]
+        if not self.settings.allow_unisolated and "rlimits" in candidates:
+            candidates.remove("rlimits")
+        reasons = []
+        for tier in candidates:
+            reason = launching.unavailable(tier) or self._probe(tier)
+            if not reason:
+                return tier
+            reasons.append(f"{tier}: {reason}")
+        self.close()
+        hint = (
+            ""
+            if self.settings.allow_unisolated
+            else ("; allow_unisolated = true runs code with limits but without isolation")
+        )
+        raise ConfigError(f"no sandbox works here ({'; '.join(reasons)}){hint}")
+
+    def _probe(self, tier: TierName) -> str:
+        """Why a tier does not work here, or nothing."""
+        worker = self._new_worker(tier, None)
+        try:
+            result = run_job(worker, Job(source=_PROBE), tier, self.settings.limits, 0.0)
+        finally:
+            worker.close()
+        if result.status is Status.OK:
+            return ""
+        return result.error or f"{result.status}: {result.stderr.text.strip()[-300:]}"
+
+
+def _end(launch: Launch, ready: deque[Worker]) -> None:
+    """End a launcher and the sandboxes that it has ready."""
+    for worker in [worker for worker in ready if worker.launch is launch]:
+        ready.remove(worker)
+        worker.close()
+    launch.close()

@@ -1,0 +1,133 @@
+"""The system calls that code in a sandbox may not make, as a seccomp filter (classic BPF).
+
+A denied call fails with EPERM, as it does for lack of rights, so that a program can say what went
+wrong; nothing is killed. It is a list of what is denied: the calls that change namespaces and
+mounts, look into other processes, load code into the kernel, or take memory that no limit counts
+(memfd, System V shared memory). It is not a list of what is allowed: a defect of the kernel in an
+ordinary call remains reachable.
+"""
+
+import errno
+import functools
+import platform
+import struct
+
+DENIED = {
+    # name: number on (x86_64, aarch64); None where there is no such call
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "move_pages": (279, 239),
+    "msgget": (68, 186),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_madvise": (440, 440),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "semget": (64, 190),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "shmget": (29, 194),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+NAMESPACE_FLAGS = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET of linux/sched.h."""
+SOCKET_FAMILIES = (1, 2, 10)
+"""AF_UNIX, AF_INET and AF_INET6. Of the others, AF_VSOCK would reach the host of a virtual machine
+even from a network namespace of its own."""
+
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Column of the tables above, and AUDIT_ARCH of linux/audit.h."""
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_X32 = 0x40000000
+
+
+@functools.cache
+def filter_program(machine: str = "") -> bytes:
+    """The filter as an array of `struct sock_filter`, for a machine such as `x86_64` (default:
+    this one). Raises OSError where the system call numbers are not known."""
+    machine = machine or platform.machine()
+    if machine not in ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")
+    column, architecture = ARCHITECTURES[machine]
+    denied = [numbers[column] for numbers in DENIED.values()]
+    deny = _instruction(_RETURN, _ERRNO | errno.EPERM)
+    program = [
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_EQUAL, architecture, 1, 0),
+        deny,  # calls of the 32-bit interface have other numbers
+        _instruction(_LOAD, _NUMBER),
+    ]
+    if machine == "x86_64":
+        program += [_instruction(_AT_LEAST, _X32, 0, 1), deny]
+    for number in denied:
+        if number is not None:
+            program += [_instruction(_EQUAL, number, 0, 1), deny]
+    # The flags of clone3 are in memory, which a filter cannot read: glibc then takes clone.
+    program += [
+        _instruction(_EQUAL, CLONE3[column], 0, 1),
+        _instruction(_RETURN, _ERRNO | errno.ENOSYS),
+        _instruction(_EQUAL, CLONE[column], 0, 4),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+        _instruction(_ANY_BIT, NAMESPACE_FLAGS, 0, 1),
+        deny,
+        _instruction(_RETURN, _ALLOW),
+        _instruction(_EQUAL, SOCKET[column], 0, 2 + len(SOCKET_FAMILIES)),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+    ]
+    for position, family in enumerate(SOCKET_FAMILIES):
+        program.append(_instruction(_EQUAL, family, len(SOCKET_FAMILIES) - position, 0))
+    program += [deny, _instruction(_RETURN, _ALLOW)]
+    return b"".join(program)
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)

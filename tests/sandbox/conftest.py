@@ -1,0 +1,107 @@
+"""Sandboxes for tests: one for each tier that this machine has; limits are small on purpose."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import ConfigError
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import MEBIBYTE, TIERS, Limits, SandboxSettings
+
+LIMITS = Limits(
+    seconds=10.0,
+    cpu_seconds=1.0,
+    memory=256 * MEBIBYTE,
+    processes=24,
+    open_files=64,
+    disk=8 * MEBIBYTE,
+    files=256,
+    output=MEBIBYTE,
+)
+
+
+def interpreter() -> str:
+    """This one; or the system's, where root's own cannot be read by the users of tier rlimits."""
+    own = Path(sys.executable).resolve()
+    private = any(not parent.stat().st_mode & 0o001 for parent in own.parents)
+    system = Path("/usr/bin/python3")
+    return str(system) if private and os.geteuid() == 0 and system.exists() else ""
+
+
+def settings_for(tier: str, **changes: object) -> SandboxSettings:
+    values: dict[str, object] = {"tier": tier, "allow_unisolated": tier == "rlimits"}
+    values |= {"limits": LIMITS, "warm": 0, "concurrency": 4}
+    values |= {"python": interpreter() if tier == "rlimits" else ""}
+    return SandboxSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+def make(tier: str, **changes: object) -> Sandbox:
+    sandbox = Sandbox(settings_for(tier, **changes))
+    try:
+        assert sandbox.tier == tier
+    except ConfigError as error:
+        pytest.skip(str(error).partition(";")[0][-200:])
+    return sandbox
+
+
+@pytest.fixture(scope="module", params=TIERS)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Each tier in turn."""
+    with make(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=[tier for tier in TIERS if tier != "rlimits"])
+def isolated(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Each tier that isolates."""
+    with make(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def limits() -> Limits:
+    return LIMITS
+
+
+@pytest.fixture(scope="session")
+def maker() -> Callable[..., Sandbox]:
+    return make
+
+
+def processes_below(pid: int) -> set[int]:
+    """All processes that stem from one, seen from the machine."""
+    parents: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(name)] = int(fields[1])
+    found, new = set[int](), {pid}
+    while new:
+        new = {child for child, parent in parents.items() if parent in new} - found
+        found |= new
+    return found
+
+
+def wait_for_none_below(pid: int, seconds: float = 5.0) -> set[int]:
+    """What still stems from a process after a while; empty as soon as nothing does."""
+    until = time.monotonic() + seconds
+    while (left := processes_below(pid)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
+
+
+@pytest.fixture
+def nothing_left() -> Callable[[Sandbox], bool]:
+    """Whether no process of a sandbox without warm ones is left."""
+
+    def check(sandbox: Sandbox) -> bool:
+        assert sandbox._launch is not None
+        return not wait_for_none_below(sandbox._launch.process.pid)
+
+    return check
