@@ -37,6 +37,18 @@ ENVIRONMENTS = {
         "turnwise.environments.games.frozen_lake:FrozenLake",
         "cross a frozen lake shown as text (gymnasium's); needs the extra games",
     ),
+    "function_calling": Registered(
+        "turnwise.environments.function_calling.environment:FunctionCalling",
+        "do what a user asks with a handful of typed tools, over several requests",
+    ),
+    "mathematics": Registered(
+        "turnwise.environments.mathematics.environment:Mathematics",
+        "solve word problems with a calculator: made ones, or yours in GSM8K's format",
+    ),
+    "recorded_calls": Registered(
+        "turnwise.environments.function_calling.recorded:RecordedCalls",
+        "make the next tool calls of recorded dialogues: ToolRL's data, or yours in its format",
+    ),
     "search": Registered(
         "turnwise.environments.search.environment:SearchEnvironment",
         "answer multi-hop questions by searching documents: Python's own, or yours",

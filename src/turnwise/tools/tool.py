@@ -59,13 +59,7 @@ class Tool:
         Raises ToolError for wrong arguments, which is shown to the agent, and InfrastructureError
         when `deadline` seconds pass. What else the tool raises goes through.
         """
-        try:
-            checked = _arguments_model(self.function).model_validate(dict(arguments))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ToolError(f"{self.name}: argument {where!r}: {first['msg']}") from None
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        values = self.check(arguments)
         try:
             async with asyncio.timeout(deadline):
                 if inspect.iscoroutinefunction(self.function):
@@ -74,6 +68,16 @@ class Tool:
         except TimeoutError:
             message = f"tool {self.name}: no result within {deadline:g} s"
             raise InfrastructureError(message) from None
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments in the tool's types. Raises ToolError where they do not fit."""
+        try:
+            checked = _arguments_model(self.function).model_validate(dict(arguments))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ToolError(f"{self.name}: argument {where!r}: {first['msg']}") from None
+        return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.environments.base import Split
+from turnwise.environments.records import read_records
 from turnwise.environments.search.corpus import Document
-from turnwise.environments.search.documents import read_records
 from turnwise.environments.search.tasks import question_id
 from turnwise.errors import DataError
 from turnwise.rewards.answer import normalise

@@ -1,0 +1,147 @@
+"""Recorded dialogues whose next calls are known: ToolRL's data, and yours in its format.
+
+An episode is one turn: the tools and the dialogue so far are shown, the model calls or answers, and
+the calls are compared with the recorded ones (`rewards/tool_calls.py`). Nothing is run, because the
+tools are not here. Not here: applications with a state (`environment.py`).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.function_calling.environment import calls_of, toolrl_form
+from turnwise.environments.records import read_records
+from turnwise.errors import ConfigError, DataError, ToolError
+from turnwise.rewards.tool_calls import BEST, read_calls, toolrl_correctness, write_calls
+from turnwise.seeds import derive
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
+
+TOOLS_MARK, END_MARK = "**Available Tools**", "**Steps for Each Turn**"
+DIALOGUE_MARK = "**Dialogue Records History**"
+
+
+class RecordedCalls(Environment):
+    """One tool, `tool_call`, whose calls are the end of the episode."""
+
+    def __init__(
+        self, records: str, heldout_share: float = 0.5, without_calls: bool = False
+    ) -> None:
+        """Load `records`, a .json or .jsonl file in ToolRL's format: `instruction` with the tools,
+        `input` with the dialogue, `output` with thought and calls. `heldout_share` of them is held
+        out. Records that expect an answer and no call are left out unless `without_calls` is set:
+        there is nothing to compare their answers with, so any answer in the right form succeeds.
+
+        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        """
+        if not 0 <= heldout_share <= 1:
+            raise ConfigError(f"recorded_calls: heldout_share is {heldout_share}: give 0 to 1")
+        self._tasks = read_tasks(Path(records).expanduser(), heldout_share, without_calls)
+        tasks = [*self._tasks["train"], *self._tasks["heldout"]]
+        self._free = sum(not task.secret["calls"] for task in tasks) / len(tasks)
+        rows = [[task.id, task.secret["calls"]] for task in tasks]
+        self._data_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The floor of an answer without calls is the share of records that expect none."""
+        floors = {"noop": 0.0, "answer": self._free, "oracle": 1.0}
+        return EnvironmentSpec("recorded_calls", "1", self._data_hash, floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    async def step(self, action: Action) -> Step:
+        """The end, whatever was done."""
+        return replace(await super().step(action), done=True)
+
+    @tool
+    async def tool_call(self, calls: str) -> str:
+        """Call tools: {"name": "…", "parameters": {…}}, one such object a line."""
+        try:
+            return f"{len(read_calls(calls))} calls"
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """ToolRL's reward, of -3 to 4; success is the very calls that were recorded, in any order,
+        or an answer where none was."""
+        text = trajectory.task.secret["calls"]
+        expected = read_calls(text) if text else []
+        given = calls_of(trajectory)
+        correct = toolrl_correctness(expected, given or None)
+        form = toolrl_form(trajectory) if bool(given) == bool(expected) else 0.0
+        answered = bool(trajectory.answer and trajectory.answer.strip())
+        success = correct == BEST if expected else answered and not given
+        parts = {"toolrl_correct": correct, "toolrl_format": form}
+        return Verdict(correct + form, success, parts, f"{len(given)} of {len(expected)} calls")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The recorded calls, or the recorded answer."""
+        if not task.secret["calls"]:
+            return [Action("", "no tool is needed", answer=task.secret["response"])]
+        call = ToolCall("tool_call", {"calls": task.secret["calls"]})
+        return [Action("", "these calls", (call,))]
+
+    def snapshot(self) -> bytes:
+        """Nothing: an episode is one turn."""
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
+        if state:
+            raise ValueError(f"not a snapshot of recorded calls: {len(state)} bytes")
+
+
+def read_tasks(path: Path, heldout_share: float, without_calls: bool) -> dict[Split, list[Task]]:
+    """The tasks of a file, each once, shuffled by a hash; a task's content decides its split.
+
+    Raises DataError, naming file and line or entry, for what is missing or broken.
+    """
+    found = (_task(record, where) for where, record in read_records(path))
+    tasks = {task.id: task for task in found if task.secret["calls"] or without_calls}
+    if not tasks:
+        raise DataError(f"{path}: there are no records with tool calls in it")
+    ordered = sorted(tasks.values(), key=lambda task: derive("task order", task.id))
+    border = heldout_share * 2**63
+    return {
+        "train": [task for task in ordered if derive("split", task.id) >= border],
+        "heldout": [task for task in ordered if derive("split", task.id) < border],
+    }
+
+
+def _task(record: Mapping[str, Any], where: str) -> Task:
+    for name in ("instruction", "input", "output"):
+        if not isinstance(record.get(name), str):
+            raise DataError(f"{where}: {name!r} must be there, a string")
+    tools = _between(record["instruction"], TOOLS_MARK, END_MARK)
+    dialogue = _between(record["input"], DIALOGUE_MARK, None)
+    if tools is None or dialogue is None:
+        missing = TOOLS_MARK if tools is None else DIALOGUE_MARK
+        raise DataError(f"{where}: there is no {missing!r}: not a record of ToolRL's")
+    said = record["output"].rpartition("</think>")[2]
+    calls, response = (_between(said, f"<{tag}>", f"</{tag}>") for tag in ("tool_call", "response"))
+    if calls is None and not response:
+        raise DataError(f"{where}: 'output' has neither <tool_call> nor <response>")
+    try:
+        expected = write_calls(read_calls(calls)) if calls is not None else ""
+    except ValueError as error:
+        raise DataError(f"{where}: 'output': {error}") from None
+    prompt = f"Tools:\n{tools}\n\n{dialogue}"
+    secret = {"calls": expected, "response": response or ""}
+    number = len(expected.splitlines())
+    return Task(
+        hashlib.sha256(prompt.encode()).hexdigest()[:16], prompt, secret, info={"calls": number}
+    )
+
+
+def _between(text: str, start: str, end: str | None) -> str | None:
+    """What stands between two marks, to the end of the text for None; None without them."""
+    _, found, rest = text.partition(start)
+    inside, closed, _ = rest.partition(end) if end is not None else (rest, start, "")
+    return inside.strip() if found and closed else None

@@ -1,0 +1,1 @@
+"""Word problems and a calculator."""

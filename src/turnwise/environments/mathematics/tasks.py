@@ -1,0 +1,100 @@
+"""The tasks of the mathematics environment: made by program, or read from files in GSM8K's format.
+
+A task's secret is the accepted number, its unit's names where they are known, and the way there.
+Both splits are decided by content. Not here: how problems are made (`problems.py`).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.base import Split
+from turnwise.environments.mathematics.problems import problems
+from turnwise.environments.records import read_records
+from turnwise.errors import ConfigError, DataError
+from turnwise.rewards.numeric import matches, read_quantity
+from turnwise.seeds import derive
+from turnwise.types import Task
+
+DRAFTS_PER_TASK = 20
+"""How many problems may be drafted for one that is sound and new."""
+
+_ANNOTATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
+_MARK = "####"
+
+
+def made_tasks(count: int, min_steps: int, max_steps: int) -> dict[Split, list[Task]]:
+    """`count` tasks for each split; no problem of one is in the other under other names.
+
+    Raises ConfigError where there are not so many different problems of so many steps.
+    """
+    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
+    for problem in problems(min_steps, max_steps, 2 * count * DRAFTS_PER_TASK):
+        split: Split = "heldout" if derive("split", problem.key) % 2 else "train"
+        if len(tasks[split]) < count:
+            secret = {
+                "answer": problem.answer,
+                "units": [problem.unit],
+                "solution": list(problem.steps),
+            }
+            info = {"steps": len(problem.steps), "kind": problem.kind}
+            tasks[split].append(Task(_id(problem.text), problem.text, secret, info=info))
+        if all(len(found) == count for found in tasks.values()):
+            return tasks
+    found = min(map(len, tasks.values()))
+    raise ConfigError(f"mathematics: there are only about {found} such problems: lower count")
+
+
+def read_questions(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
+    """The tasks of a file in GSM8K's format, shuffled by a hash; a question's content decides its
+    split, and one that occurs again is one task.
+
+    A record has `question` and `answer`; an answer is a number, or a solution that ends with
+    `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. Raises DataError,
+    naming file and line, for what is missing or is no number.
+    """
+    tasks: dict[str, Task] = {}
+    for where, record in read_records(path):
+        task = _task(record, where)
+        known = tasks.setdefault(task.id, task)
+        if not matches(task.secret["answer"], known.secret["answer"]):
+            raise DataError(f"{where}: the question was there before, with another answer")
+    if not tasks:
+        raise DataError(f"{path}: there are no questions in it")
+    ordered = sorted(tasks.values(), key=lambda task: derive("task order", task.id))
+    border = heldout_share * 2**63
+    return {
+        "train": [task for task in ordered if derive("split", task.id) >= border],
+        "heldout": [task for task in ordered if derive("split", task.id) < border],
+    }
+
+
+def _task(record: Mapping[str, Any], where: str) -> Task:
+    for name in ("question", "answer"):
+        if not isinstance(record.get(name), str) or not record[name].strip():
+            raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
+    solution, mark, final = record["answer"].rpartition(_MARK)
+    answer = final.strip()
+    if read_quantity(answer) is None:
+        form = f"after {_MARK}" if mark else f"or a solution that ends with {_MARK} and a number"
+        raise DataError(f"{where}: 'answer' must be a number {form}, not {answer!r:.40}")
+    question = record["question"].strip()
+    steps = [expression.strip() for expression, _ in _ANNOTATION.findall(solution)]
+    secret = {"answer": answer, "units": None, "solution": steps}
+    return Task(_id(question), question, secret, info={"steps": len(steps)})
+
+
+def _id(question: str) -> str:
+    """Of the words alone: the same for questions that differ in case and spaces."""
+    return hashlib.sha256(" ".join(question.lower().split()).encode()).hexdigest()[:16]
+
+
+def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
+    """A hash of all questions and answers of both splits."""
+    digest = hashlib.sha256()
+    for split, entries in tasks.items():
+        for task in entries:
+            digest.update(f"{split}\x1f{task.prompt}\x1f{task.secret['answer']}\x1e".encode())
+    return digest.hexdigest()

@@ -1,0 +1,222 @@
+"""Numeric answers compared with the accepted one: the same quantity, written in any usual way.
+
+An answer is one number and at most its unit, and nothing else: `$1,234.50`, `3/4`, `1 1/2`, `24
+clips`, `2.5 kg`, `10%`, `\\boxed{7}`. Whatever else is there makes it wrong, so that a list of
+guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) earn nothing. Rules:
+
+- values are exact: 0.1 is 1/10, and 24.000001 is not 24; only where the accepted value has no
+  last digit (1/3) may an answer be rounded, correctly, to two places or more;
+- `%` is a unit and no factor: `10%` is 10 percent, never 0.1;
+- with a unit that is known, another one is converted (180 minutes are 3 hours) or wrong (5 cm for
+  5 km, `$5` for 5 apples), and none at all is right;
+- with none known, as in GSM8K, whatever unit is given is taken to be the right one.
+
+Not here: algebra, intervals, sets; answers in words (`answer.py`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+MAX_CHARACTERS = 80
+MIN_PLACES = 2
+"""Decimal places of an answer that stands for a value without a last digit."""
+MAX_UNIT_WORDS = 4
+
+CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound", "¥": "yen", "₹": "rupee"}
+CONVERSIONS: dict[str, tuple[str, Fraction]] = {
+    "mm": ("length", Fraction(1, 1000)),
+    "millimeter": ("length", Fraction(1, 1000)),
+    "cm": ("length", Fraction(1, 100)),
+    "centimeter": ("length", Fraction(1, 100)),
+    "m": ("length", Fraction(1)),
+    "meter": ("length", Fraction(1)),
+    "km": ("length", Fraction(1000)),
+    "kilometer": ("length", Fraction(1000)),
+    "inch": ("imperial length", Fraction(1)),
+    "foot": ("imperial length", Fraction(12)),
+    "yard": ("imperial length", Fraction(36)),
+    "mile": ("imperial length", Fraction(63360)),
+    "second": ("time", Fraction(1)),
+    "minute": ("time", Fraction(60)),
+    "hour": ("time", Fraction(3600)),
+    "day": ("time", Fraction(86400)),
+    "week": ("time", Fraction(604800)),
+    "g": ("mass", Fraction(1)),
+    "gram": ("mass", Fraction(1)),
+    "kg": ("mass", Fraction(1000)),
+    "kilogram": ("mass", Fraction(1000)),
+    "ml": ("volume", Fraction(1)),
+    "milliliter": ("volume", Fraction(1)),
+    "l": ("volume", Fraction(1000)),
+    "liter": ("volume", Fraction(1000)),
+    "cent": ("money", Fraction(1)),
+    "dollar": ("money", Fraction(100)),
+    "usd": ("money", Fraction(100)),
+}
+"""Unit in the singular -> what it measures, and how many of the smallest one it is."""
+SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_NO_UNITS = re.compile(
+    "a|about|almost|an|and|approximately|around|at|between|either|equals?|half|if|is|least|less|"
+    "maybe|minus|more|most|neither|no|nor|not|or|over|perhaps|plus|than|the|times|to|under|unless|"
+    "wrong|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|trillion|k|bn"
+)
+"""Words that change or hedge a number: an answer with one of them after it is wrong."""
+_FILLERS = ("altogether", "each", "left")
+"""Words after a unit that change nothing."""
+
+_WRAPPED = re.compile(r"\\boxed\{([^{}]*)\}|\$([^$]+)\$|####\s*(.*)")
+_WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+"
+_NUMBER = re.compile(
+    rf"""(?P<sign>[-+]?)\s*(?P<currency>[$€£¥₹]?)\s*(?P<second_sign>[-+]?)
+    (?:(?P<mixed>[0-9]+)\s+(?=[0-9]+/))?
+    (?:(?P<top>[0-9]+)/(?P<bottom>[0-9]+)
+      |(?P<whole>{_WHOLE}|(?=\.[0-9]))(?:\.(?P<places>[0-9]*))?(?:e(?P<exponent>[-+]?[0-9]{{1,2}}))?)
+    (?P<unit>(?:\s*%|\s*-?\s*[a-z°][a-z'.²³/°-]*(?:\s+[a-z][a-z'-]*)*)?)""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its unit. Example: read_quantity("$1,250.50") is
+    Quantity(Fraction(2501, 2), "dollar", places=2)."""
+
+    value: Fraction
+    unit: str = ""
+    """In the singular and lower case; empty where none is given."""
+    places: int = 0
+    """Digits after the decimal point, as it was written."""
+
+
+def matches(answer: str | None, accepted: str, units: Sequence[str] | None = None) -> bool:
+    """Whether an answer is the accepted number.
+
+    `units` are the names of the unit that is asked for, the first of them deciding conversions;
+    None where it is not known; an empty list where there is none. Raises ValueError for an
+    accepted answer that is not a number itself: that is a broken task.
+    """
+    wanted = read_quantity(accepted)
+    if wanted is None:
+        raise ValueError(f"the accepted answer {accepted!r} is not a number")
+    given = read_quantity(answer or "")
+    if given is None:
+        return False
+    factor = Fraction(1) if units is None else _factor(given.unit, units)
+    if factor is None:
+        return False
+    return _equal(given, factor, wanted.value)
+
+
+def read_quantity(text: str) -> Quantity | None:
+    """The one number that a text consists of; None for anything else.
+
+    >>> read_quantity("1 1/2 hours")
+    Quantity(value=Fraction(3, 2), unit='hour', places=0)
+    """
+    bare = _unwrapped(text)
+    found = _NUMBER.fullmatch(bare) if len(bare) <= MAX_CHARACTERS else None
+    if found is None or (found["sign"] and found["second_sign"]):
+        return None
+    unit = _unit(found["unit"], found["currency"])
+    value = _magnitude(found)
+    if unit is None or value is None:
+        return None
+    name, scale = unit
+    negative = "-" in (found["sign"], found["second_sign"])
+    return Quantity((-value if negative else value) * scale, name, len(found["places"] or ""))
+
+
+def _unwrapped(text: str) -> str:
+    """Without what stands around an answer: \\boxed{}, $…$, ####, a full stop, the model's case."""
+    bare = " ".join(text.lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$").split())
+    wrapped = _WRAPPED.fullmatch(bare)
+    if wrapped:
+        bare = next(part for part in wrapped.groups() if part is not None).strip()
+    return bare.removesuffix(".").strip()
+
+
+def _magnitude(found: re.Match[str]) -> Fraction | None:
+    if found["top"] is None:
+        exponent = Fraction(10) ** int(found["exponent"] or 0)
+        whole = (found["whole"] or "0").replace(",", "")
+        return Fraction(f"{whole}.{found['places'] or 0}") * exponent
+    top, bottom = int(found["top"]), int(found["bottom"])
+    if bottom < 2 or Fraction(top, bottom).denominator != bottom:
+        return None  # 48/2 is a division that was not done, and n/0 is nothing
+    if found["mixed"] is not None and top > bottom:
+        return None
+    return int(found["mixed"] or 0) + Fraction(top, bottom)
+
+
+def _unit(text: str, currency: str) -> tuple[str, int] | None:
+    """(unit in the singular, scale); None for words that are no unit."""
+    words = [word.strip(".") for word in text.lstrip(" -").split()]
+    words = [word for word in words if word not in _FILLERS]
+    scale = 1
+    if words and words[0].rstrip("s") in SCALES:
+        scale = SCALES[words.pop(0).rstrip("s")]
+        words = words[1:] if words[:1] == ["of"] else words
+    if len(words) > MAX_UNIT_WORDS or any(map(_NO_UNITS.fullmatch, words)):
+        return None
+    if any(word.rstrip("s") in SCALES for word in words):
+        return None
+    name = " ".join([*words[:-1], *(singular(word) for word in words[-1:])])
+    name = "%" if name == "percent" else name
+    if not currency:
+        return name, scale
+    if name.startswith("per "):
+        return f"{CURRENCIES[currency]} {name}", scale
+    return (CURRENCIES[currency], scale) if name in ("", CURRENCIES[currency]) else None
+
+
+def singular(word: str) -> str:
+    """A unit's name in the singular, roughly: for comparing, not for writing.
+
+    >>> [singular(word) for word in ("boxes", "berries", "hours", "feet", "glass")]
+    ['box', 'berry', 'hour', 'foot', 'glass']
+    """
+    irregular = {
+        "feet": "foot",
+        "metre": "meter",
+        "litre": "liter",
+        "h": "hour",
+        "hr": "hour",
+        "min": "minute",
+    }
+    if word.endswith("ies") and len(word) > 4:
+        word = f"{word[:-3]}y"
+    elif re.search("(?:x|ch|sh|ss)es$", word):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith("ss") and len(word) > 1:
+        word = word[:-1]
+    return irregular.get(word, word)
+
+
+def _factor(unit: str, units: Sequence[str]) -> Fraction | None:
+    """By what to multiply a number of `unit` to have one of `units[0]`; None where it is wrong."""
+    wanted = [" ".join([*name.split()[:-1], singular(name.split()[-1])]) for name in units]
+    if not unit or unit in wanted:
+        return Fraction(1)
+    if unit not in CONVERSIONS or not wanted or wanted[0] not in CONVERSIONS:
+        return None
+    (measure, size), (measured, wanted_size) = CONVERSIONS[unit], CONVERSIONS[wanted[0]]
+    return size / wanted_size if measure == measured else None
+
+
+def _equal(given: Quantity, factor: Fraction, wanted: Fraction) -> bool:
+    if given.value * factor == wanted:
+        return True
+    if factor != 1 or given.places < MIN_PLACES or _has_last_digit(wanted):
+        return False
+    scale = 10**given.places
+    return bool(abs(given.value - wanted) * scale * 2 <= 1)
+
+
+def _has_last_digit(value: Fraction) -> bool:
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1

@@ -1,0 +1,323 @@
+"""Function calling: the oracle, trivial and broken policies, state, and what the agent is told."""
+
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from turnwise.environments.base import Environment
+from turnwise.environments.function_calling.applications import application_tools, signature
+from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.rewards.tool_calls import read_calls, write_calls
+from turnwise.seeds import derive
+from turnwise.types import Action, Source, Task, ToolCall, Trajectory, Turn
+
+
+@pytest.fixture(scope="module")
+def made() -> FunctionCalling:
+    environment = make_environment("function_calling", {})
+    assert isinstance(environment, FunctionCalling)
+    return environment
+
+
+def all_tasks(environment: Environment) -> list[Task]:
+    return [*environment.tasks("train"), *environment.tasks("heldout")]
+
+
+async def played(prototype: Environment, task: Task, actions: Sequence[Action]) -> Trajectory:
+    environment = prototype.fresh()
+    prompt = await environment.reset(task.public(), seed=0)
+    assert prompt.content == task.prompt
+    trajectory = Trajectory(task, "g", 0, 0)
+    for action in actions:
+        trajectory.turns.append(Turn(action, await environment.step(action)))
+    trajectory.verdict = await environment.verify(trajectory)
+    await environment.close()
+    return trajectory
+
+
+def reward(prototype: Environment, task: Task, actions: Sequence[Action]) -> float:
+    verdict = asyncio.run(played(prototype, task, actions)).verdict
+    assert verdict is not None
+    return verdict.reward
+
+
+def calling(text: str | ToolCall) -> Action:
+    calls = write_calls([text]) if isinstance(text, ToolCall) else text
+    return Action("", calls=(ToolCall("tool_call", {"calls": calls}),))
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+def test_the_oracle_succeeds_on_every_task(made: FunctionCalling) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+
+    async def all_played() -> list[Trajectory]:
+        return [await played(made, task, made.oracle(task)) for task in tasks]
+
+    for trajectory in asyncio.run(all_played()):
+        verdict = trajectory.verdict
+        assert verdict is not None
+        assert (verdict.reward, verdict.success) == (1.0, True)
+        assert verdict.parts["toolrl_correct"] == 3.0
+        assert not any("Error" in seen for seen in trajectory.observed)
+        steps = [turn.step for turn in trajectory.turns if turn.step]
+        assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True]
+
+
+def random_actions(task: Task) -> list[Action]:
+    """As many calls as are needed, of offered tools, with random arguments of the right types."""
+    stream = random.Random(derive("random policy", task.id))
+    words = re.findall(r"\w+", " ".join(task.data["requests"]))
+
+    def value(schema: dict[str, Any]) -> Any:
+        if "enum" in schema:
+            return stream.choice(schema["enum"])
+        return stream.randint(5, 30) if schema["type"] == "integer" else stream.choice(words)
+
+    calls = []
+    for _ in range(task.info["calls"]):
+        name = stream.choice(task.data["tools"])
+        schemas = application_tools()[name].schema["parameters"]["properties"]
+        arguments = {key: value(schema) for key, schema in schemas.items()}
+        calls.append(ToolCall(name, arguments))
+    return [
+        calling(write_calls(calls)),
+        *(answered(stream.choice(words)) for _ in task.data["requests"]),
+    ]
+
+
+def test_trivial_policies(made: FunctionCalling) -> None:
+    """Who does nothing, in any words, fails every task; the random policy's rate is declared."""
+    tasks = all_tasks(made)
+    for task in tasks:
+        assert task.data["state"] != task.secret["state"]
+        shown = " ".join(task.data["requests"])
+        assert not any(answer in shown for answer in task.secret["answers"] if answer)
+    for words in ("done", "", "yes " * 1000):
+        said = [answered(words)] * 3
+        for task in tasks[:20]:
+            assert reward(made, task, said[: task.info["requests"]]) == 0.0
+    assert reward(made, tasks[0], []) == 0.0
+    lucky = sum(reward(made, task, random_actions(task)) for task in made.tasks("heldout"))
+    assert lucky / 1000 == pytest.approx(made.spec.floors["random"], abs=1e-9)
+
+
+def test_no_change_can_be_left_out_altered_or_added_and_looking_is_free(
+    made: FunctionCalling,
+) -> None:
+    tasks = [task for task in made.tasks("train") if task.info["calls"] > 2][:25]
+    for task in tasks:
+        script = list(made.oracle(task))
+        for place, action in enumerate(script):
+            without = [*script[:place], *script[place + 1 :]]
+            if action.answer is None:
+                calls = read_calls(str(action.calls[0].arguments["calls"]))
+                changes = any(not re.match("find|list|read", call.name) for call in calls)
+                assert reward(made, task, without) == float(not changes)
+                altered = [*script[:place], calling(off_by_one(calls)), *script[place + 1 :]]
+                assert (reward(made, task, altered) == 1.0) == (
+                    off_by_one(calls) == write_calls(calls)
+                )
+            else:
+                assert reward(made, task, without) == 0.0
+        undone = ToolCall("add_event", {"title": "a trap", "day": "mon", "hour": 9})
+        if "add_event" in task.data["tools"]:
+            assert reward(made, task, [calling(undone), *script]) == 0.0
+        reads = [name for name in task.data["tools"] if name == "list_day"]
+        extra = [calling(ToolCall(name, {"day": "mon"})) for name in reads]
+        assert reward(made, task, [*extra, *script]) == 1.0
+
+
+def off_by_one(calls: Sequence[ToolCall]) -> str:
+    """The calls with one less for each number (or one more where that is too little)."""
+    return write_calls(
+        [
+            ToolCall(
+                call.name,
+                {
+                    key: value + (-1 if value > 12 else 1) if isinstance(value, int) else value
+                    for key, value in call.arguments.items()
+                },
+            )
+            for call in calls
+        ]
+    )
+
+
+def test_what_is_asked_for_must_be_told(made: FunctionCalling) -> None:
+    task = next(task for task in made.tasks("train") if task.secret["answers"][-1])
+    *before, last = made.oracle(task)
+    wrong = ["done", "", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22", task.prompt]
+    for answer in wrong:
+        assert reward(made, task, [*before, answered(answer)]) == 0.0
+    assert reward(made, task, [*before, last]) == 1.0
+
+
+def test_the_user_goes_on_when_a_request_is_answered(made: FunctionCalling) -> None:
+    task = next(task for task in made.tasks("train") if task.info["requests"] == 3)
+    trajectory = asyncio.run(played(made, task, [answered("a"), answered("b"), answered("c")]))
+    assert list(trajectory.observed) == task.data["requests"][1:]
+    first = trajectory.turns[0].step
+    assert first is not None
+    assert first.observation is not None
+    assert first.observation.source == Source.USER
+    assert task.prompt.endswith(task.data["requests"][0])
+    assert task.data["requests"][1] not in task.prompt
+
+
+def test_splits_share_no_request_and_prompts_name_the_tools(made: FunctionCalling) -> None:
+    train, heldout = made.tasks("train"), made.tasks("heldout")
+    asked = [{" / ".join(task.data["requests"]) for task in tasks} for tasks in (train, heldout)]
+    assert (len(asked[0]), len(asked[1]), asked[0] & asked[1]) == (1000, 1000, set())
+    for task in train[:50]:
+        assert all(
+            signature(application_tools()[name]) in task.prompt for name in task.data["tools"]
+        )
+        needed = {
+            call.name for turns in task.secret["calls"] for t in turns for call in read_calls(t)
+        }
+        assert needed <= set(task.data["tools"]) <= application_tools().keys()
+
+
+def test_the_same_tasks_in_every_process() -> None:
+    script = (
+        "from turnwise.environments.function_calling.environment import FunctionCalling as F;"
+        "print(F(count=100).spec.data_hash)"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert found == {FunctionCalling(count=100).spec.data_hash}
+
+
+def test_a_restored_episode_goes_on_bit_for_bit(made: FunctionCalling) -> None:
+    async def compare(task: Task) -> None:
+        script = [*made.oracle(task), calling('{"name": "nothing", "parameters": {}}')]
+        whole, other = made.fresh(), made.fresh()
+        await whole.reset(task.public(), seed=1)
+        await other.reset(made.tasks("heldout")[0].public(), seed=2)
+        for action in script:
+            state = whole.snapshot()
+            other.restore(state)
+            assert other.snapshot() == state
+            steps = [await whole.step(action), await other.step(action)]
+            assert steps[0].observation == steps[1].observation
+            assert steps[0].done == steps[1].done
+            assert whole.snapshot() == other.snapshot()
+            other.restore(state)
+            assert other.snapshot() == state
+
+    for task in made.tasks("train")[:10]:
+        asyncio.run(compare(task))
+
+
+def test_sixteen_at_once(made: FunctionCalling) -> None:
+    tasks = made.tasks("heldout")[:8] * 2
+
+    async def together() -> list[Trajectory]:
+        return await asyncio.gather(*(played(made, task, made.oracle(task)) for task in tasks))
+
+    before = json.dumps([task.data for task in tasks])
+    alone = [asyncio.run(played(made, task, made.oracle(task))) for task in tasks]
+    for one, other in zip(asyncio.run(together()), alone, strict=True):
+        assert (one.observed, one.verdict) == (other.observed, other.verdict)
+        assert one.verdict is not None
+        assert one.verdict.reward == 1.0
+    assert json.dumps([task.data for task in tasks]) == before
+
+
+BAD = {
+    "move it": "call 1 is not JSON: Expecting value; write",
+    '{"name": "set_mode"}': "call 1 is not an object with name and parameters",
+    '{"name": "set_mode", "parameters": {"room": "hall", "mode": "hot"}}': "'off', 'eco' or 'heat'",
+    '{"name": "set_mode", "parameters": {"room": "hall"}}': "'mode': Field required",
+    '{"name": "set_mode", "parameters": {"room": "hall", "mode": "off", "at": 1}}': "'at': Extra",
+    '{"name": "set_degrees", "parameters": {"room": "hall", "degrees": "20"}}': "valid integer",
+    '{"name": "set_degrees", "parameters": {"room": "hall", "degrees": true}}': "valid integer",
+    '{"name": "set_degrees", "parameters": {"room": "hall", "degrees": 99}}': "5 to 30, not 99",
+    '{"name": "set_degrees", "parameters": {"room": "moon", "degrees": 20}}': "rooms: attic, hall",
+    '{"name": "set_degrees", "parameters": {"room": 4, "degrees": 20}}': "valid string",
+    '{"name": "find_event", "parameters": {"title": "gym"}}': "there is no tool 'find_event'",
+    '{"name": "tool_call", "parameters": {}}': "there is no tool 'tool_call'; tools: read_room",
+    '{"name": "__init__", "parameters": {}}': "there is no tool '__init__'",
+}
+
+
+@pytest.mark.parametrize("calls", BAD)
+def test_bad_calls_are_told_and_change_nothing(made: FunctionCalling, calls: str) -> None:
+    state = {
+        "calendar": {},
+        "cabinet": {},
+        "heating": {"hall": [20, "heat"], "attic": [18, "eco"]},
+    }
+    tools = ["read_room", "set_degrees", "set_mode"]
+    task = Task("t", "", data={"state": state, "tools": tools, "requests": ["x"]})
+    environment = made.fresh()
+    asyncio.run(environment.reset(task, 0))
+    before = environment.snapshot()
+    step = asyncio.run(environment.step(calling(calls)))
+    assert step.observation is not None
+    assert step.observation.content.startswith("Error: ")
+    assert BAD[calls] in step.observation.content
+    assert not step.done
+    assert environment.snapshot() == before
+    good = '{"name": "set_mode", "parameters": {"room": "hall", "mode": "off"}}'
+    if calls.startswith("{") and "is not an object" not in BAD[calls]:
+        mixed = asyncio.run(environment.step(calling(f"{calls}\n{good}")))
+        assert mixed.observation is not None
+        assert mixed.observation.content.splitlines()[-1] == "set"
+
+
+def test_too_many_calls_and_another_tool(made: FunctionCalling) -> None:
+    environment = made.fresh()
+    asyncio.run(environment.reset(made.tasks("train")[0], 0))
+    many = asyncio.run(environment.step(calling('{"name": "a", "parameters": {}}\n' * 17)))
+    assert many.observation is not None
+    assert f"make {MAX_CALLS} at most" in many.observation.content
+    other = asyncio.run(environment.step(Action("", calls=(ToolCall("set_mode", {}),))))
+    assert other.observation is not None
+    assert "tools: tool_call" in other.observation.content
+
+
+def test_toolrls_reward(made: FunctionCalling) -> None:
+    shaped = FunctionCalling(count=20, max_requests=1, reward="toolrl")
+    task = next(task for task in shaped.tasks("train") if task.info["calls"] == 1)
+    formed = [
+        Action(
+            f"<think>x</think><tool_call>{a.calls[0].arguments['calls']}</tool_call>", calls=a.calls
+        )
+        if a.calls
+        else Action(f"<think>x</think><answer>{a.answer}</answer>", answer=a.answer)
+        for a in shaped.oracle(task)
+    ]
+    assert reward(shaped, task, formed) == 4.0
+    assert reward(shaped, task, shaped.oracle(task)) == 3.0
+    assert reward(shaped, task, formed[-1:]) == -2.0
+    assert reward(shaped, task, [calling("nonsense")]) == -3.0
+
+
+@pytest.mark.parametrize(
+    "options", [{"count": 0}, {"tools": 0}, {"max_requests": 4}, {"reward": "x"}]
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="function_calling"):
+        make_environment("function_calling", options)

@@ -1,0 +1,283 @@
+"""The mathematics environment: made problems, GSM8K's files, and what an agent can do wrong."""
+
+import asyncio
+import itertools
+import json
+import operator
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.environments.base import Environment
+from turnwise.environments.mathematics.environment import Mathematics
+from turnwise.environments.mathematics.problems import numbers_in
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, ToolError
+from turnwise.rewards.numeric import matches
+from turnwise.tools.calculator import calculate
+from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
+
+GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "train.jsonl"
+QUESTION = {
+    "question": "Ann has 3 hats and buys 4 more. How many?",
+    "answer": "3+4=<<3+4=7>>7\n#### 7",
+}
+
+
+@pytest.fixture(scope="module")
+def made() -> Mathematics:
+    environment = make_environment("mathematics", {})
+    assert isinstance(environment, Mathematics)
+    return environment
+
+
+def all_tasks(environment: Environment) -> list[Task]:
+    return [*environment.tasks("train"), *environment.tasks("heldout")]
+
+
+async def played(prototype: Environment, task: Task, actions: Sequence[Action]) -> Trajectory:
+    environment = prototype.fresh()
+    prompt = await environment.reset(task.public(), seed=0)
+    assert prompt.content == task.prompt
+    trajectory = Trajectory(task, "g", 0, 0)
+    for action in actions:
+        trajectory.turns.append(Turn(action, await environment.step(action)))
+    trajectory.verdict = await environment.verify(trajectory)
+    await environment.close()
+    return trajectory
+
+
+def reward(prototype: Environment, task: Task, *actions: Action) -> float:
+    verdict = asyncio.run(played(prototype, task, actions)).verdict
+    assert verdict is not None
+    return verdict.reward
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+def test_the_oracle_is_right_on_every_task(made: Mathematics) -> None:
+    """The tool's own results are enough: the oracle's answer is the last of them."""
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    for task in tasks:
+        *calls, last = made.oracle(task)
+        results = [made.calculator(call.calls[0].arguments["expression"]) for call in calls]
+        assert len(results) == task.info["steps"]
+        assert results[-1] == last.answer == task.secret["answer"]
+        assert matches(last.answer, task.secret["answer"], task.secret["units"])
+    assert reward(made, tasks[0], *made.oracle(tasks[0])) == 1.0
+
+
+def test_each_step_uses_the_result_before_it_and_python_agrees(made: Mathematics) -> None:
+    for task in made.tasks("heldout"):
+        value = None
+        for step in task.secret["solution"]:
+            assert value is None or str(value) in re.findall(r"\d+", step)
+            value = eval(re.sub(r"(\d+)", r"Fraction(\1)", step), {"Fraction": Fraction})
+        assert value == Fraction(task.secret["answer"])
+
+
+def test_trivial_policies(made: Mathematics) -> None:
+    """No answer, any number of the question and all numbers at once earn nothing, on every task;
+    the random policy's success is what the environment says."""
+    tasks = all_tasks(made)
+    for task in tasks:
+        secret, numbers = task.secret, numbers_in(task.prompt)
+        guesses = [None, "", task.prompt, " ".join(map(str, range(200))), secret["solution"][-1]]
+        for guess in [*guesses, *map(str, numbers)]:
+            assert not matches(guess, secret["answer"], secret["units"]), task
+    assert made.spec.floors["noop"] == 0.0
+    random = sum(random_success(task) for task in tasks) / len(tasks)
+    assert float(random) == pytest.approx(made.spec.floors["random"], abs=1e-4)
+    assert reward(made, tasks[0]) == 0.0
+
+
+def random_success(task: Task) -> Fraction:
+    """Share of (two numbers of the question in an order, one of + - * /) that give the answer."""
+    answer = Fraction(task.secret["answer"])
+    pairs = list(itertools.permutations(numbers_in(task.prompt), 2))
+    operations = (operator.add, operator.sub, operator.mul)
+    hits = sum(operation(a, b) == answer for a, b in pairs for operation in operations)
+    hits += sum(a == answer * b for a, b in pairs)
+    return Fraction(hits, 4 * len(pairs)) if pairs else Fraction(0)
+
+
+def test_splits_share_no_problem_even_under_other_names(made: Mathematics) -> None:
+    def nameless(task: Task) -> str:
+        return " ".join(re.findall(r"\d+|[a-z]+", re.sub(r"[A-Z]\w+", "", task.prompt)))
+
+    train, heldout = made.tasks("train"), made.tasks("heldout")
+    assert len(train) == len(heldout) == 1000
+    assert len({task.id for task in [*train, *heldout]}) == 2000
+    assert not {nameless(task) for task in train} & {nameless(task) for task in heldout}
+
+
+def test_the_same_tasks_in_every_process(made: Mathematics) -> None:
+    script = (
+        "from turnwise.environments.mathematics.environment import Mathematics as M;"
+        "print(M(count=300).spec.data_hash)"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert found == {Mathematics(count=300).spec.data_hash}
+    assert [task.id for task in Mathematics(count=300).tasks("train")] == [
+        task.id for task in made.tasks("train")[:300]
+    ]
+
+
+def test_sixteen_at_once(made: Mathematics) -> None:
+    tasks = made.tasks("heldout")[:16]
+
+    async def together() -> list[Trajectory]:
+        return await asyncio.gather(*(played(made, task, made.oracle(task)) for task in tasks))
+
+    alone = [asyncio.run(played(made, task, made.oracle(task))) for task in tasks]
+    for one, other in zip(asyncio.run(together()), alone, strict=True):
+        assert one.observed == other.observed
+        assert one.verdict == other.verdict
+        assert one.verdict is not None
+        assert one.verdict.reward == 1.0
+
+
+def test_the_last_answer_of_the_models_own_counts(made: Mathematics) -> None:
+    task = made.tasks("train")[0]
+    *calls, last = made.oracle(task)
+    assert reward(made, task, answered("0"), last) == 1.0
+    assert reward(made, task, last, answered("0")) == 0.0
+    assert reward(made, task, *calls) == 0.0
+    assert reward(made, task, *calls, answered(task.prompt)) == 0.0
+    said = Action(f"The answer is {last.answer}", error="no tags")
+    assert reward(made, task, *calls, said) == 0.0
+    assert str(task.secret["answer"]) not in repr(task.public())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (ToolCall("calculator", {"expression": "1 / 0"}), "division by zero"),
+        (ToolCall("calculator", {"expression": 12}), "valid string"),
+        (ToolCall("calculator", {}), "Field required"),
+        (ToolCall("calculator", {"expression": "1", "digits": 2}), "Extra inputs"),
+        (ToolCall("abacus", {"expression": "1"}), "there is no tool 'abacus'; tools: calculator"),
+    ],
+)
+def test_bad_calls_are_told_to_the_agent(made: Mathematics, call: ToolCall, message: str) -> None:
+    step = asyncio.run(made.fresh().step(Action("", calls=(call,))))
+    assert not step.done
+    assert not step.results[0].ok
+    assert step.observation is not None
+    assert step.observation.content.startswith("Error: ")
+    assert message in step.observation.content
+
+
+def test_snapshots_and_the_floor_without_a_calculator(made: Mathematics) -> None:
+    environment = made.fresh()
+    environment.restore(environment.snapshot())
+    with pytest.raises(ValueError, match="not a snapshot"):
+        environment.restore(b"x")
+    floor = made.floors()["no_calculator"]
+    assert [tool.schema for tool in floor.tools()] == [tool.schema for tool in made.tools()]
+    task = floor.tasks("train")[0]
+    trajectory = asyncio.run(played(floor, task, made.oracle(task)))
+    assert set(trajectory.observed) == {"Error: the calculator does not work now"}
+
+
+def write(path: Path, *records: Any) -> str:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return str(path)
+
+
+def test_own_questions(tmp_path: Path) -> None:
+    plain = {"question": "What is a third of 1?", "answer": "1/3"}
+    again = {"question": "ann has 3 hats and  buys 4 more. how many?", "answer": "7.0"}
+    environment = Mathematics(questions=write(tmp_path / "q.jsonl", QUESTION, plain, again))
+    tasks = {task.secret["answer"]: task for task in all_tasks(environment)}
+    assert set(tasks) == {"7", "1/3"}
+    assert environment.spec.floors == {"noop": 0.0}
+    assert reward(environment, tasks["7"], *environment.oracle(tasks["7"])) == 1.0
+    assert reward(environment, tasks["1/3"], *environment.oracle(tasks["1/3"])) == 1.0
+    assert environment.oracle(tasks["7"])[0].calls[0].arguments == {"expression": "3+4"}
+    whole = Mathematics(questions=str(tmp_path / "q.jsonl"), heldout_share=1.0)
+    assert (len(whole.tasks("train")), len(whole.tasks("heldout"))) == (0, 2)
+
+
+BROKEN: dict[str, list[Any]] = {
+    "line 2: 'question' must be there": [QUESTION, {"answer": "7"}],
+    "line 1: 'answer' must be there": [{"question": "Why?", "answer": 7}],
+    "line 1: 'answer' must be a number after ####, not 'seven'": [
+        {"question": "Why?", "answer": "so #### seven"}
+    ],
+    "line 1: 'answer' must be a number or a solution": [{"question": "Why?", "answer": "so"}],
+    "line 2: the question was there before, with another answer": [
+        QUESTION,
+        {**QUESTION, "answer": "#### 8"},
+    ],
+    "line 1: expected a JSON object": [[1]],
+    "there are no questions": [],
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_broken_files_are_named_by_line(tmp_path: Path, message: str) -> None:
+    path = write(tmp_path / "broken.jsonl", *BROKEN[message])
+    with pytest.raises(DataError) as error:
+        Mathematics(questions=path)
+    assert message in str(error.value)
+    assert path in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count": 0},
+        {"min_steps": 3, "max_steps": 2},
+        {"max_steps": 5},
+        {"heldout_share": 2.0},
+        {"heldout_share": 0.1},
+        {"questions": "q.jsonl", "count": 5},
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="mathematics: "):
+        Mathematics(**options)
+
+
+@pytest.mark.skipif(not GSM8K.is_file(), reason="the real questions are not here")
+def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
+    """Every annotation `<<sum=result>>` of the gold solutions, and no result that is off by one."""
+    agreed = total = 0
+    for line in GSM8K.read_text().splitlines():
+        for expression, result in re.findall(r"<<(.*?)=(.*?)>>", line):
+            total += 1
+            shown = calculate(expression).partition(" (")[0]
+            agreed += matches(shown, result) and not matches(shown, f"{result}1")
+    assert total > 20000
+    assert agreed == total
+    environment = Mathematics(questions=str(GSM8K))
+    tasks = all_tasks(environment)
+    assert len(tasks) == 7473
+    for task in tasks:
+        assert matches(environment.oracle(task)[-1].answer, task.secret["answer"])
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(DataError, match="no such file"):
+        Mathematics(questions="nowhere.jsonl")
+    with pytest.raises(ToolError):
+        Mathematics(count=10).calculator("")
