@@ -1,6 +1,7 @@
 """What tests share: a tokenizer of bytes, a toy environment, and an engine that fails on demand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -45,10 +46,10 @@ def small_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3ForCa
     return Qwen3ForCausalLM(config)
 
 
-def save_small_model(folder: Path) -> Path:
+def save_small_model(folder: Path, seed: int = 0) -> Path:
     """A random model with its tokenizer on disk."""
     tokenizer = byte_tokenizer()
-    small_model(tokenizer).save_pretrained(folder)
+    small_model(tokenizer, seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -89,3 +90,28 @@ class Letters(Capitals):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         share = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
         return Verdict(share, False, {"letters": share}, trajectory.written)
+
+
+class Levels(Letters):
+    """Eight tasks, from one that any text solves to one that none does."""
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        names = range(8) if split == "train" else range(8, 10)
+        return [Task(f"level {name}", "Write.", {"level": name / 8}) for name in names]
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        verdict = await super().verify(trajectory)
+        return replace(verdict, success=verdict.reward > trajectory.task.secret["level"])
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", answer="letters")]
+
+
+class Restorable(Letters):
+    """The same; an episode has no state, so it can go on from anywhere."""
+
+    def snapshot(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        assert not state

@@ -76,6 +76,10 @@ def test_train_show_evaluate(shell: Shell, recipe: Path, tmp_path: Path) -> None
     assert "--resume" in shell("train", recipe, "--run", run, code=2).err
     shell("train", recipe, "--run", run, "--overwrite", "learning.mask_observations=false")
     assert "trained, and so are obs" in " ".join(shell("show", run, "--step", "1").out.split())
+    shell("train", recipe, "--run", run, "--overwrite", "algorithm.name=echo")
+    legend = " ".join(shell("show", run, "--step", "1").out.split())
+    assert "masked in the policy loss" in legend
+    assert "observation_coefficient = 0.1" in legend
     assert (
         "did you mean 'evaluation-trained'"
         in shell("show", run, "--step", "evaluation-traind", code=2).err
@@ -87,6 +91,8 @@ def test_algorithms(shell: Shell) -> None:
     rows = {row["name"]: row for row in shell("algorithms", "--json").json}
     assert rows["dapo"]["numbers"] == {"clip_high": 0.28}
     assert rows["ppo"]["needs"] == ["critic"]
+    assert rows["echo"]["observation_coefficient"] == 0.1
+    assert shell("algorithms", "vapo", "--json").json["success_coefficient"] == 0.1
     dapo = shell("algorithms", "dapo", "--json")
     assert "Infinity" not in dapo.out
     assert dapo.json["parts"]["objective"]["numbers"]["dual_clip"] is None

@@ -17,8 +17,10 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes import save_small_model
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
-from turnwise.errors import RunStoppedError
+from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
@@ -154,6 +156,111 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
     assert_same(whole, killed)
 
 
+def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    """Killed between checkpoints, when some tasks have been measured and some have not."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    fakes = Path(__file__).with_name("fakes.py")
+    options = (
+        f"environment.name={fakes}:Levels",
+        "curriculum.tasks=by_success",
+        "algorithm.overrides.reward_shaping=overlong",
+        "algorithm.overrides.overlong_band=1",
+        "algorithm.overrides.trajectory_filter=overlong",
+        "rollout.max_turns=2",
+        "rollout.max_turn_tokens=12",
+        "sft.steps=0",
+        "train.tasks_per_step=3",
+    )
+    train(recipe, *options, "--run", whole)
+    lines = RunFolder(whole).lines("metrics.jsonl")
+    measured = [line["curriculum/measured"] for line in lines]
+    assert 3 / 8 == measured[0] < measured[1] < measured[-1]
+    assert sum(line["policy/updates"] for line in lines) > 0
+    assert all(line["reward/penalty"] > 0 for line in lines)
+    assert all(0 <= line["batch/left_out"] < 1 for line in lines)
+    process = start("train", recipe, *options, "--run", killed)
+    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    train("--resume", killed)
+    assert_same(whole, killed)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (
+            [
+                "algorithm.overrides.kl_reward_coefficient=0.1",
+                "algorithm.overrides.kl_target=0.01",
+                "algorithm.overrides.kl_horizon=16",
+            ],
+            "policy/kl_coefficient",
+        ),
+        (
+            ["algorithm.name=prime", "algorithm.overrides.group_filter=none"],
+            "implicit_reward/gradient_norm",
+        ),
+    ],
+    ids=["adapted_kl", "prime"],
+)
+def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
+    recipe: Path, tmp_path: Path, overrides: list[str], metric: str
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train(recipe, *overrides, "--run", whole)
+    found = [line[metric] for line in RunFolder(whole).lines("metrics.jsonl")]
+    assert len(set(found)) == 5
+    process = start("train", recipe, *overrides, "--run", killed)
+    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    train("--resume", killed)
+    assert_same(whole, killed)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["curriculum.window=8"], "set it to 'by_success'"),
+        (["curriculum.tasks=by_success", "curriculum.lowest=0.9"], "no task lies between"),
+    ],
+)
+def test_a_curriculum_that_contradicts_itself_is_refused(
+    recipe: Path, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_recipe_and_algorithm(load_recipe(str(recipe), overrides), make_algorithm("grpo", {}))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.name=kl_cov"], "needs learning.updates_per_step of 2 or more"),
+        (
+            [
+                "algorithm.name=starpo",
+                "algorithm.overrides.kl_target=0.1",
+                "algorithm.overrides.kl_horizon=1",
+            ],
+            "kl_horizon is 1, but a step may have 8 trajectories",
+        ),
+        (["implicit_reward.beta=0.1"], "algorithm grpo has no process rewards"),
+    ],
+)
+def test_kl_settings_that_do_nothing_or_too_much_are_refused(
+    recipe: Path, tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    loaded = load_recipe(str(recipe), overrides)
+    folder = RunFolder.new(tmp_path / "run")
+    with pytest.raises(ConfigError, match=message):
+        Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
+
+
 def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
@@ -182,12 +289,13 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
         folder = RunFolder.new(tmp_path / action)
         trainer = Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        learner = trainer._learner()
         trainer._history = list(history)
         if action == "stop":
             with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
-                trainer._watch()
+                trainer._watch(learner, None)
         else:
-            trainer._watch()
+            trainer._watch(learner, None)
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 

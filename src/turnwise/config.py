@@ -113,6 +113,15 @@ class CriticConfig(Section):
     """How far one step may move a value before its gradient stops."""
 
 
+class ImplicitRewardConfig(Section):
+    """The model of process rewards, for algorithms that need one. Other settings are those of
+    `learning`."""
+
+    learning_rate: float = Field(6e-4, gt=0)
+    beta: float = Field(0.05, gt=0)
+    """The reward of a token is beta log(model / reference)."""
+
+
 class SftConfig(Section):
     """The cold start: supervised learning on demonstrations, before RL. `steps = 0` skips it."""
 
@@ -125,6 +134,27 @@ class SftConfig(Section):
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour; the names are checked by `synthesis.demonstrations`."""
     checkpoint_every: int = Field(50, ge=1)
+
+
+class TeacherConfig(Section):
+    """The second model of algorithms that distil one."""
+
+    model: str = ""
+    """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
+
+
+class PreferencesConfig(Section):
+    """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
+
+    steps: int = Field(0, ge=0)
+    pairs: int = Field(256, ge=1)
+    """Groups that are sampled for it, of `train.group_size` trajectories each; one whose rewards
+    differ gives a pair, its best and its worst."""
+    batch_size: int = Field(16, ge=1)
+    """Pairs per update."""
+    beta: float = Field(0.1, gt=0)
+    """How strongly the policy is held to the one that the stage began with."""
+    learning_rate: float = Field(5e-6, gt=0)
 
 
 class TrainConfig(Section):
@@ -141,13 +171,37 @@ class TrainConfig(Section):
     keep_checkpoints: int = Field(2, ge=1)
 
 
+class CurriculumConfig(Section):
+    """Which tasks the steps of RL play; each choice but `all` is made in `rollout.curriculum`."""
+
+    tasks: Literal["all", "by_success"] = "all"
+    """`all`: in shuffled passes. `by_success`: those that are solved neither always nor never."""
+    lowest: float = Field(0.2, ge=0, le=1)
+    highest: float = Field(0.8, ge=0, le=1)
+    """Tasks whose success rate is from `lowest` to `highest` are preferred."""
+    window: int = Field(16, ge=1)
+    """Episodes of a task, its last graded ones, that its success rate is measured over."""
+    random_share: float = Field(0.25, gt=0, lt=1)
+    """Of each step's tasks, drawn whatever was measured, so that no task is lost for ever."""
+
+
 class MonitorConfig(Section):
     """What is watched while a run goes on."""
 
-    echo_trap: Literal["off", "warn", "stop"] = "warn"
-    """What to do when the agent begins to repeat itself: say so, or also save and stop."""
+    echo_trap: Literal["off", "warn", "stop", "lower_learning_rate", "filter", "roll_back"] = "warn"
+    """What to do when the agent begins to repeat itself: say so; and save and stop; lower the
+    learning rate; train on the groups that differ most; go back to the best checkpoint."""
+    learning_rate_factor: float = Field(0.5, gt=0, lt=1)
+    """Of the learning rate, where it is lowered."""
     highest_reward: float = Field(1.0, gt=0)
     """Of the task: near it, a small spread of rewards is success and no trap."""
+    mutual_information_every: int = Field(0, ge=0)
+    """Steps between two estimates of how much the reasoning depends on the task; 0 makes none."""
+    mutual_information_tasks: int = Field(16, ge=2)
+    """Tasks in an estimate N: it costs N² forward passes of a prompt with a first turn, and is at
+    most log N."""
+    trackers: tuple[str, ...] = ()
+    """Where the metrics go besides the run folder: `tensorboard`, `wandb`, `mlflow`, `trackio`."""
 
 
 class EvaluationConfig(Section):
@@ -175,8 +229,12 @@ class Recipe(Section):
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = LearningConfig()
     critic: CriticConfig = CriticConfig()
+    implicit_reward: ImplicitRewardConfig = ImplicitRewardConfig()
     sft: SftConfig = SftConfig()
+    teacher: TeacherConfig = TeacherConfig()
     train: TrainConfig = TrainConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    preferences: PreferencesConfig = PreferencesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     monitor: MonitorConfig = MonitorConfig()
 

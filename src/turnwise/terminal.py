@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
+from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.types import Source
@@ -55,7 +57,7 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
     if not file.is_file():
         raise DataError(f"{file} is missing: the run cannot be decoded")
     tokenizer = Tokenizer.from_file(str(file))
-    legend = _legend(name, _trains_observations(run))
+    legend = _legend(name, RunFolder.open(run).recipe())
     console.print(legend)
     for row in rows:
         console.rule(style="dim")
@@ -63,11 +65,18 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
         console.print(trajectory_text(row, tokenizer))
 
 
-def _legend(name: str, observations: bool) -> Text:
+def _legend(name: str, recipe: Recipe) -> Text:
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    coefficient = algorithm.observation_coefficient
     if name.startswith("evaluation"):
         consequence = "; nothing of an evaluation is trained."
-    elif observations and name != "demonstrations":
+    elif not recipe.learning.mask_observations and name != "demonstrations":
         consequence = ": trained, and so are observations (learning.mask_observations=false)."
+    elif coefficient and name.startswith("step-"):
+        consequence = (
+            ": trained. All other tokens are masked in the policy loss; observations are predicted "
+            f"in a loss of their own (observation_coefficient = {coefficient:g})."
+        )
     else:
         consequence = ": trained. All other tokens are masked."
     return Text.assemble(
@@ -84,10 +93,6 @@ def _legend(name: str, observations: bool) -> Text:
         ("template", STYLES[Source.TEMPLATE]),
         ".",
     )
-
-
-def _trains_observations(run: Path) -> bool:
-    return not RunFolder.open(run).recipe().learning.mask_observations
 
 
 def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
@@ -134,7 +139,8 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         numbers += [
             f"{key} {row[key]:g}" for key in row if key.endswith("coefficient") and row[key]
         ]
-        other = ["whitening"] * row["whitening"] + numbers + [f"needs {n}" for n in row["needs"]]
+        other = [row[c] for c in ("trajectory_filter", "reward_shaping") if row[c] != "none"]
+        other += ["whitening"] * row["whitening"] + numbers + [f"needs {n}" for n in row["needs"]]
         table.add_row(row["name"], *cells, ", ".join(other), row["source"])
     return table
 
@@ -149,7 +155,7 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
             for key, value in part["numbers"].items()
         )
         table.add_row(choice, part["part"], part["description"], numbers)
-    for key in ("whitening", "kl_coefficient", "entropy_coefficient"):
+    for key in ("whitening", *COEFFICIENTS):
         table.add_row(key, "", "", str(description[key]))
     table.add_row("needs", ", ".join(description["needs"]) or "rewards alone")
     return table

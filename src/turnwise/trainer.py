@@ -1,9 +1,10 @@
 """The only loop: tasks ─> rollout ─> reward ─> advantage ─> batch ─> update ─> new weights.
 
-A run is a cold start, an evaluation, the RL steps, the evaluation again with its floors, and a
-report. It can be stopped anywhere: what a step does depends on the recipe, the seed and the step
-number, so a run that goes on from a checkpoint ends with the weights of one that never stopped.
-Not here: how an episode is played (rollout), what the update computes (learning).
+A run is a cold start, an evaluation, the RL steps, learning from preferences where the recipe asks
+for it, the evaluation again with its floors, and a report. It can be stopped anywhere: what a step
+does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run that
+goes on from one ends with the weights of one that never stopped. Not here: how an episode is played
+(rollout), what the update computes (learning).
 """
 
 import asyncio
@@ -14,30 +15,50 @@ from typing import Any
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
+from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, DataError, NotSupportedError, RunStoppedError
+from turnwise.errors import DataError, RunStoppedError
 from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
-from turnwise.learning.batch import assign_advantages, kept_groups
-from turnwise.learning.checkpoint import COLD_START, RL, SFT
+from turnwise.learning.auxiliary import demonstrations_of_step
+from turnwise.learning.batch import Example, assign_advantages, kept_groups
+from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
+from turnwise.learning.hindsight import score_in_hindsight
+from turnwise.learning.implicit_reward import ImplicitReward
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.preferences import (
+    PreferenceLearner,
+    best_and_worst,
+    saved_pairs,
+)
+from turnwise.learning.selection import assign_penalties, selection_metrics
 from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.teacher import Teacher, load_teacher
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
-from turnwise.monitor.echo_trap import EchoTrap, Thresholds, look
+from turnwise.monitor.echo_trap import Thresholds, look
 from turnwise.monitor.metrics import rollout_metrics
+from turnwise.monitor.mutual_information import mutual_information
+from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.monitor.trackers import Trackers, tracked_run
+from turnwise.rollout.collect import ROLLOUTS
+from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
-from turnwise.synthesis.demonstrations import check_behaviours, demonstrate
-from turnwise.types import Group, Task
+from turnwise.synthesis.demonstrations import demonstrate
+from turnwise.types import Group, Task, Tokens
 
 MAX_SKIPPED_STEPS = 3
 """Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
+
+Assessor = Critic | ImplicitReward
+"""A second model that judges trajectories before there are advantages, and learns beside the
+policy."""
 
 
 class Trainer:
@@ -51,27 +72,28 @@ class Trainer:
         self._start = time.monotonic()
         self.recipe, self.folder, self.display = recipe, folder, display
         self.algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-        check_contradictions(recipe)
+        check_recipe_and_algorithm(recipe, self.algorithm)
         newest = None if folder.fresh else checkpoint.newest(folder.checkpoints)
         self.resumed = checkpoint.load(newest) if newest else None
         self.parts: Assembly = assemble(recipe, newest)
-        check_needs(self.algorithm, self.parts.environment, recipe)
-        self.tasks = self._tasks("train", recipe.train.steps + recipe.sft.steps)
+        stages = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
+        self.tasks = self._tasks("train", stages)
+        check_parts(self.parts, self.algorithm, self.tasks)
         self.heldout = choose_tasks(
             self._tasks("heldout", recipe.evaluation.tasks),
             recipe.evaluation.tasks,
             recipe.evaluation.seed,
         )
-        if recipe.sft.steps:
-            check_behaviours(recipe.sft.behaviours)
-            check_oracle(self.parts.environment, self.tasks[0])
+        self.curriculum = self._curriculum()
         folder.begin(recipe)
         self.parts.tokenizer.save_pretrained(str(folder.tokenizer))
         self.steps_done = 0
         self._unsaved = False
         self._skipped = 0
         self._history: list[Mapping[str, float]] = []
-        self._trap: EchoTrap | None = None
+        self._demonstrations: list[Tokens] = []
+        self._quiet_until = 0
+        """No Echo Trap is looked for before that step."""
         if self.resumed:
             self._start -= self.resumed.state["seconds"]
 
@@ -85,6 +107,7 @@ class Trainer:
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
             await self.reinforce()
+            await self.prefer()
             await self.evaluate("trained", self.parts.environment)
             for name, variant in self.parts.environment.floors().items():
                 await self.evaluate(name, variant)
@@ -98,55 +121,35 @@ class Trainer:
         recipe = self.recipe
         if not recipe.sft.steps or (self.resumed and self.resumed.state["phase"] != SFT):
             return
-        self.display.phase("demonstrations", recipe.sft.demonstrations)
-        demonstrations = await demonstrate(
-            self.parts.environment,
-            self.parts.scaffold,
-            recipe.rollout,
-            self.tasks,
-            recipe.sft.behaviours,
-            recipe.sft.demonstrations,
-            recipe.seed,
-            lambda _: self.display.advance(),
-        )
-        self.folder.write_trajectories("demonstrations", [Group("demonstrations", demonstrations)])
+        await self._demonstrate()
         learner = SupervisedLearner(
-            self.parts.model,
-            [demonstration.tokens for demonstration in demonstrations],
-            recipe.sft,
-            recipe.learning,
-            recipe.seed,
+            self.parts.model, self._demonstrations, recipe.sft, recipe.learning, recipe.seed
         )
         if self.resumed:
             learner.load_state(self.resumed.learner)
-        self.folder.rewind("cold_start.jsonl", learner.steps_done)
         self.display.phase("cold start", recipe.sft.steps)
-        for _ in range(learner.steps_done):
-            self.display.advance()
-        try:
-            while not learner.finished:
-                metrics = learner.step()
-                self.folder.append("cold_start.jsonl", {"step": learner.steps_done, **metrics})
-                self._count_skipped("a loss or gradient" if metrics["sft/skipped_updates"] else "")
-                self.display.advance(f"loss {metrics['sft/loss']:.3f}")
-                if learner.steps_done % recipe.sft.checkpoint_every == 0:
-                    self._save(SFT, learner.steps_done, learner.state())
-                await asyncio.sleep(0)  # lets a cancellation through
-        except asyncio.CancelledError:
-            self._save(SFT, learner.steps_done, learner.state())
-            raise
+        await self._learn_offline(learner, SFT, "cold_start.jsonl", recipe.sft.checkpoint_every)
         self._save(COLD_START, 0, {})
         shutil.rmtree(self.folder.checkpoints / SFT, ignore_errors=True)
 
     async def reinforce(self) -> None:
         """The RL steps."""
         recipe, train = self.recipe, self.recipe.train
-        learner, critic = self._learner(), self._critic()
+        if self.resumed and self.resumed.state["phase"] == PREFERENCES:
+            self.steps_done = train.steps
+            return
+        learner = self._learner()
+        critic = self._critic(learner)
+        teacher = load_teacher(recipe) if recipe.teacher.model else None
+        if train.steps and self.algorithm.demonstration_coefficient and not self._demonstrations:
+            await self._demonstrate()
         roller = self.parts.roller(recipe.rollout)
         for name in ("metrics.jsonl", "timing.jsonl"):
             self.folder.rewind(name, self.steps_done)
         self._history = list(self.folder.lines("metrics.jsonl"))
         self.folder.forget_trajectories(self.steps_done)
+        run = tracked_run(recipe, self.folder, self.steps_done)
+        trackers = Trackers(recipe.monitor.trackers, run, self.display.say)
         await self.parts.engine.load({}, self.steps_done)
         self.display.phase("reinforcement learning", train.steps)
         for _ in range(self.steps_done):
@@ -154,18 +157,56 @@ class Trainer:
         try:
             while self.steps_done < train.steps:
                 start, step = time.monotonic(), self.steps_done
-                groups = await self._rollout(roller, step)
+                groups = await self._rollout(roller, step, learner.algorithm)
                 sampled = time.monotonic()
-                update = self._learn(groups, learner, critic)
+                update = self._learn(groups, learner, critic, teacher)
+                if self.curriculum is not None:
+                    self.curriculum.measure(groups)
                 self.steps_done, self._unsaved = step + 1, True
+                seconds = sampled - start, time.monotonic() - sampled
+                self._record(groups, update, seconds, trackers)
+                self._watch(learner, critic)
                 await self.parts.engine.load({}, self.steps_done)
-                self._record(groups, update, sampled - start, time.monotonic() - sampled)
                 if self.steps_done % train.checkpoint_every == 0 or self.steps_done == train.steps:
                     self._save(RL, self.steps_done, self._state(learner, critic))
         except (asyncio.CancelledError, RunStoppedError):
             if self._unsaved:
                 self._save(RL, self.steps_done, self._state(learner, critic))
             raise
+        finally:
+            trackers.close()
+
+    async def prefer(self) -> None:
+        """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
+        recipe, config = self.recipe, self.recipe.preferences
+        if not config.steps:
+            return
+        saved = self.resumed
+        if saved and saved.state["phase"] != PREFERENCES:
+            saved = None
+        pairs = saved_pairs(saved.learner) if saved else best_and_worst(await self._compared())
+        if not pairs:
+            self.display.say(
+                f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
+            )
+            return
+        learner = PreferenceLearner(
+            self.parts.model,
+            pairs,
+            config,
+            recipe.learning,
+            recipe.rollout.temperature,
+            recipe.seed,
+        )
+        if saved:
+            learner.load_state(saved.learner)
+        else:
+            self._save(PREFERENCES, 0, learner.state())
+        self.display.phase("preferences", config.steps)
+        every = recipe.train.checkpoint_every
+        await self._learn_offline(learner, PREFERENCES, "preferences.jsonl", every)
+        self._save(PREFERENCES, learner.steps_done, learner.state())
+        self.steps_done += learner.steps_done
 
     async def evaluate(self, name: str, environment: Environment) -> None:
         """One episode on each held-out task; a finished evaluation is not repeated."""
@@ -196,6 +237,66 @@ class Trainer:
         self.folder.write_text("report.md", report_markdown(report))
         return report
 
+    async def _demonstrate(self) -> None:
+        """Play the scripted demonstrations; the same ones whenever it is done."""
+        recipe = self.recipe
+        self.display.phase("demonstrations", recipe.sft.demonstrations)
+        played = await demonstrate(
+            self.parts.environment,
+            self.parts.scaffold,
+            recipe.rollout,
+            self.tasks,
+            recipe.sft.behaviours,
+            recipe.sft.demonstrations,
+            recipe.seed,
+            lambda _: self.display.advance(),
+        )
+        self.folder.write_trajectories("demonstrations", [Group("demonstrations", played)])
+        self._demonstrations = [member.tokens for member in played]
+
+    async def _compared(self) -> list[Group]:
+        """The groups that preferences are made of."""
+        recipe, wanted = self.recipe, self.recipe.preferences.pairs
+        self.display.phase("samples to compare", wanted * recipe.train.group_size)
+        await self.parts.engine.load({}, self.steps_done)
+        tasks = tasks_of_step(self.tasks, 0, wanted, derive(recipe.seed, "preferences"))
+        groups = []
+        for start in range(0, wanted, recipe.train.tasks_per_step):
+            groups += await self.parts.roller(recipe.rollout).collect(
+                tasks[start : start + recipe.train.tasks_per_step],
+                recipe.train.group_size,
+                recipe.seed,
+                f"preferences/{start}",
+                lambda _: self.display.advance(),
+            )
+        self.folder.write_trajectories("preferences", groups)
+        return groups
+
+    async def _learn_offline(
+        self,
+        learner: SupervisedLearner | PreferenceLearner,
+        phase: str,
+        file: str,
+        checkpoint_every: int,
+    ) -> None:
+        """All steps that a stage without rollouts still has to do."""
+        self.folder.rewind(file, learner.steps_done)
+        for _ in range(learner.steps_done):
+            self.display.advance()
+        try:
+            while not learner.finished:
+                metrics = learner.step()
+                self.folder.append(file, {"step": learner.steps_done, **metrics})
+                skipped = metrics[f"{phase}/skipped_updates"]
+                self._count_skipped("a loss or gradient" if skipped else "")
+                self.display.advance(f"loss {metrics[f'{phase}/loss']:.3f}")
+                if learner.steps_done % checkpoint_every == 0:
+                    self._save(phase, learner.steps_done, learner.state())
+                await asyncio.sleep(0)  # lets a cancellation through
+        except asyncio.CancelledError:
+            self._save(phase, learner.steps_done, learner.state())
+            raise
+
     def _tasks(self, split: Any, wanted: int) -> Sequence[Task]:
         tasks = self.parts.environment.tasks(split) if wanted else []
         if wanted and not tasks:
@@ -208,7 +309,7 @@ class Trainer:
         The reference of a KL term is the model after the cold start; with LoRA, without adapters.
         """
         reference = None
-        if self.algorithm.kl_coefficient and not self.recipe.model.lora_rank:
+        if self.algorithm.has_reference and not self.recipe.model.lora_rank:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
             reference, _ = load_model(self.recipe.model, cold)
         learner = PolicyLearner(
@@ -221,78 +322,180 @@ class Trainer:
         if self.resumed and self.resumed.state["phase"] == RL:
             self.steps_done = self.resumed.step
             learner.load_state(self.resumed.learner)
+            learner.filter_groups(self.resumed.learner["group_filter"])
+            self._quiet_until = self.resumed.learner["quiet_until"]
         return learner
 
-    async def _rollout(self, roller: Roller, step: int) -> list[Group]:
+    async def _rollout(self, roller: Roller, step: int, algorithm: Algorithm) -> list[Group]:
         """The groups of a step, and as many again while the filter leaves too few of them."""
         train, seed = self.recipe.train, self.recipe.seed
         groups: list[Group] = []
         for again in range(1 + train.refills):
             order = derive(seed, "refill", again) if again else seed
-            tasks = tasks_of_step(self.tasks, step, train.tasks_per_step, order)
+            tasks = self._tasks_of_step(step, order)
             label = f"train/{step}/refill/{again}" if again else f"train/{step}"
-            groups += await roller.collect(tasks, train.group_size, seed, label)
-            if len(kept_groups(groups, self.algorithm)) >= train.tasks_per_step:
+            groups += await ROLLOUTS[self.algorithm.rollout](
+                roller,
+                tasks,
+                train.group_size,
+                seed,
+                label,
+                **self.algorithm.numbers_of("rollout"),
+            )
+            if len(kept_groups(groups, algorithm)) >= train.tasks_per_step:
                 break
         return groups
 
-    def _critic(self) -> Critic | None:
-        """The critic where the newest checkpoint left it; None where the algorithm has none."""
-        if "critic" not in self.algorithm.needs:
+    def _tasks_of_step(self, step: int, seed: int) -> list[Task]:
+        if self.curriculum is not None:
+            return self.curriculum.tasks_of_step(step, seed)
+        return tasks_of_step(self.tasks, step, self.recipe.train.tasks_per_step, seed)
+
+    def _curriculum(self) -> Curriculum | None:
+        """The curriculum where the newest checkpoint left it; None where all tasks are played."""
+        config, train = self.recipe.curriculum, self.recipe.train
+        if config.tasks == "all" or not train.steps:
             return None
-        critic = Critic(self.parts.model, self.recipe.critic, self.recipe.learning)
+        curriculum = Curriculum(self.tasks, config, train.tasks_per_step)
+        if self.resumed and self.resumed.state["phase"] == RL:
+            curriculum.load_state(self.resumed.learner["curriculum"])
+        return curriculum
+
+    def _critic(self, learner: PolicyLearner) -> Assessor | None:
+        """The critic, or the model of process rewards, where the newest checkpoint left it; None
+        where the algorithm has neither."""
+        recipe, model = self.recipe, self.parts.model
+        critic: Assessor
+        if "critic" in self.algorithm.needs:
+            critic = Critic(model, recipe.critic, recipe.learning)
+        elif "process_rewards" in self.algorithm.needs:
+            reference, config = learner.reference_logprobs, recipe.implicit_reward
+            critic = ImplicitReward(
+                model, reference, config, recipe.learning, recipe.rollout.temperature
+            )
+        else:
+            return None
         if self.resumed and self.resumed.state["phase"] == RL:
             critic.load_state(self.resumed.learner["critic"])
         return critic
 
     def _learn(
-        self, groups: list[Group], learner: PolicyLearner, critic: Critic | None
+        self,
+        groups: list[Group],
+        learner: PolicyLearner,
+        critic: Assessor | None,
+        teacher: Teacher | None,
     ) -> UpdateReport:
         """Advantages, then the updates; in the first steps a critic may be updated alone."""
-        if critic is None:
-            assign_advantages(groups, self.algorithm)
-            return learner.update(groups)
-        critic.assess(groups)
+        measured = self._information(groups, learner)
+        assign_penalties(groups, self.algorithm, self.recipe.rollout.max_tokens)
+        if critic is not None:
+            critic.assess(groups)
+        if "hindsight" in self.algorithm.needs:
+            score_in_hindsight(
+                groups,
+                self.parts.model,
+                self.parts.scaffold,
+                learner.temperature,
+                self.recipe.learning,
+            )
+        if teacher is not None:
+            measured |= teacher.assess(groups)
+        learner.assess(groups)
         assign_advantages(groups, self.algorithm)
-        alone = self.steps_done < self.recipe.critic.pretraining_steps
-        update = UpdateReport({}, []) if alone else learner.update(groups)
-        return UpdateReport({**update.metrics, **critic.update(groups)}, update.problems)
+        alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
+        update = UpdateReport({}, []) if alone else learner.update(groups, self._mixed_in())
+        if critic is not None:
+            measured |= critic.update(groups)
+        return UpdateReport({**update.metrics, **measured}, update.problems)
 
-    def _state(self, learner: PolicyLearner, critic: Critic | None) -> dict[str, Any]:
-        return learner.state() | ({"critic": critic.state()} if critic is not None else {})
+    def _information(self, groups: list[Group], learner: PolicyLearner) -> dict[str, float]:
+        """How much the reasoning depends on the task, in the steps in which the recipe asks."""
+        config = self.recipe.monitor
+        every = config.mutual_information_every
+        if not every or (self.steps_done + 1) % every:
+            return {}
+        return mutual_information(
+            learner.model,
+            groups,
+            config.mutual_information_tasks,
+            learner.temperature,
+            self.recipe.learning,
+        )
+
+    def _mixed_in(self) -> list[Example]:
+        """The demonstrations of this step's updates."""
+        if not self.algorithm.demonstration_coefficient:
+            return []
+        size, seed = self.recipe.sft.batch_size, self.recipe.seed
+        return demonstrations_of_step(self._demonstrations, size, self.steps_done, seed)
+
+    def _state(self, learner: PolicyLearner, critic: Assessor | None) -> dict[str, Any]:
+        changed = {"quiet_until": self._quiet_until, "group_filter": learner.algorithm.group_filter}
+        state = learner.state() | changed
+        if critic is not None:
+            state["critic"] = critic.state()
+        if self.curriculum is not None:
+            state["curriculum"] = self.curriculum.state()
+        return state
 
     def _record(
-        self, groups: list[Group], update: UpdateReport, rollout: float, learning: float
+        self,
+        groups: list[Group],
+        update: UpdateReport,
+        seconds: tuple[float, float],
+        trackers: Trackers,
     ) -> None:
-        metrics = {"step": self.steps_done, **rollout_metrics(groups), **update.metrics}
+        """Write and send what a step was; `seconds` are those of rollout and learning."""
+        rollout, learning = seconds
+        metrics = {
+            "step": self.steps_done,
+            **rollout_metrics(groups),
+            **selection_metrics(groups, self.algorithm),
+            **(self.curriculum.metrics() if self.curriculum is not None else {}),
+            **update.metrics,
+        }
         tokens = metrics["rollout/tokens"]
+        sampled = metrics["rollout/tokens_sampled"] + metrics.get("beside/tokens_sampled", 0.0)
         timing = {
             "step": self.steps_done,
             "seconds/rollout": rollout,
             "seconds/update": learning,
-            "rollout/sampled_tokens_per_second": metrics["rollout/tokens_sampled"] / rollout,
+            "rollout/sampled_tokens_per_second": sampled / rollout,
             "update/tokens_per_second": tokens / learning,
         }
         self.folder.write_trajectories(f"step-{self.steps_done:06d}", groups)
         self.folder.append("metrics.jsonl", metrics)
         self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
+        trackers.log({**metrics, **timing}, self.steps_done)
         self.display.advance(
             f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
         )
         self._count_skipped("; ".join(update.problems))
-        self._watch()
 
-    def _watch(self) -> None:
-        """Tell of an Echo Trap when it begins; stop the run if the recipe says so."""
-        config = self.recipe.monitor
-        if config.echo_trap == "off":
+    def _watch(self, learner: PolicyLearner, critic: Assessor | None) -> None:
+        """Tell of an Echo Trap and react to it as the recipe says; then not again before there are
+        as many new steps as it takes to see one."""
+        config, thresholds = self.recipe.monitor, Thresholds()
+        if config.echo_trap == "off" or self.steps_done < self._quiet_until:
             return
-        known, self._trap = self._trap, look(self._history, config.highest_reward, Thresholds())
-        if self._trap and not known:
-            self.display.say(str(self._trap))
-            if config.echo_trap == "stop":
-                raise RunStoppedError(str(self._trap))
+        trap = look(self._history, config.highest_reward, thresholds)
+        if trap is None:
+            return
+        self._quiet_until = self.steps_done + thresholds.fewest_steps
+        self.display.say(str(trap))
+        step = self._best_step(self._history[:-1])  # the present one is not saved yet
+        best = checkpoint.at(self.folder.checkpoints, step) if step is not None else None
+        factor = config.learning_rate_factor
+        situation = Situation(trap, learner, critic, self.recipe.model, best, factor)
+        self.display.say(REACTIONS[config.echo_trap](situation))
+
+    def _best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
+        """Whose checkpoint is kept, to go back to; None where nothing goes back."""
+        if self.recipe.monitor.echo_trap != "roll_back":
+            return None
+        return best_step(history, self.recipe.train.checkpoint_every)
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""
@@ -309,48 +512,6 @@ class Trainer:
         root = self.folder.checkpoints if phase == RL else self.folder.checkpoints / phase
         state = {"phase": phase, "seconds": time.monotonic() - self._start}
         checkpoint.save(root, step, self.parts.model, self.parts.tokenizer, state, learner)
-        checkpoint.prune(root, self.recipe.train.keep_checkpoints)
+        best = self._best_step(self._history) if phase == RL else None
+        checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
         self._unsaved = False
-
-
-def check_contradictions(recipe: Recipe) -> None:
-    """Raise ConfigError for a recipe that would train on nothing without saying so."""
-    train = recipe.train
-    if train.steps and train.group_size < 2:
-        raise ConfigError(
-            "train.group_size is 1: trajectories are compared within their group, give at least 2"
-        )
-    if train.steps and recipe.rollout.temperature == 0:
-        raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
-    if recipe.learning.updates_per_step > train.tasks_per_step:
-        raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
-
-
-def check_needs(algorithm: Algorithm, environment: Environment, recipe: Recipe) -> None:
-    """Raise ConfigError for an estimator that the environment has not the rewards for, and for
-    settings of a critic or a filter that there is not."""
-    if recipe.train.refills and algorithm.group_filter == "none":
-        raise ConfigError(
-            f"train.refills samples in place of groups that are dropped, but algorithm "
-            f"{algorithm.name} drops none: give it a group_filter"
-        )
-    if recipe.critic.pretraining_steps and "critic" not in algorithm.needs:
-        raise ConfigError(
-            f"critic.pretraining_steps is set, but algorithm {algorithm.name} has no critic"
-        )
-    if "turn_rewards" in algorithm.needs and not environment.spec.turn_rewards:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
-            f"and environment {environment.spec.name} gives none; see `turnwise algorithms`"
-        )
-
-
-def check_oracle(environment: Environment, task: Task) -> None:
-    """Raise ConfigError when demonstrations are asked of an environment that has no oracle."""
-    try:
-        environment.oracle(task)
-    except NotSupportedError as error:
-        raise ConfigError(
-            f"the cold start needs the environment's oracle: {error}. Set sft.steps=0, or give the "
-            "environment one"
-        ) from error

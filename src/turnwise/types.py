@@ -298,14 +298,36 @@ class Trajectory:
     turns: list[Turn] = field(default_factory=list)
     outcome: Outcome = Outcome.CANCELLED
     verdict: Verdict | None = None
+    penalty: float = 0.0
+    """Taken off the reward for the estimator alone, 0 or more; set by the trainer. `reward` is the
+    task's, without it."""
     advantage: np.ndarray | None = None
     """float32[n], set by the trainer; zero where nothing was sampled."""
+    token_rewards: np.ndarray | None = None
+    """float64[n], what the trainer adds to the rewards, such as a KL penalty; 0 where nothing was
+    sampled. Not in `reward`, which is what the environment gave."""
     values: np.ndarray | None = None
     """float32[n], the critic's value of what stands before each sampled token; else NaN."""
     value_targets: np.ndarray | None = None
     """float32[n], what the critic is trained towards; NaN where it is not."""
+    teacher_logprobs: np.ndarray | None = None
+    """float32[n], of each sampled token under a teacher; NaN where it scored none."""
     snapshots: list[bytes] = field(default_factory=list)
-    """The environment's state before each turn, where the rollout was asked to keep it."""
+    """The environment's state before each turn from `first_turn` on, where the rollout was asked to
+    keep it."""
+    parent: int | None = None
+    """Number of the episode that this one branches from; its own where it begins at the beginning.
+    None where the rollout does not branch."""
+    first_turn: int = 0
+    """The turn at which it begins; those before it are its parent's."""
+    baseline: float | None = None
+    """Reward of the greedy episode of the same task, NaN if that one has no grade; None where none
+    was played."""
+    hindsight_logprobs: np.ndarray | None = None
+    """float32[n], of each sampled token once the reward was told; else NaN."""
+    turn_values: np.ndarray | None = None
+    """float64[turns+1], the mean reward of episodes that were played on from before each turn, NaN
+    where none has a grade; last, the own reward."""
     seconds: float = 0.0
     problem: str = ""
     """For infrastructure and grader outcomes: what went wrong, for people."""
@@ -369,6 +391,8 @@ class Group:
 
     id: str
     trajectories: list[Trajectory]
+    beside: list[Trajectory] = field(default_factory=list)
+    """Episodes that were played to judge the members by: never trained on, in no statistic."""
 
     @property
     def graded(self) -> list[Trajectory]:

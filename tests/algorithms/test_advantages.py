@@ -23,6 +23,8 @@ def estimate(name: str, batch: list[list[Episode]]) -> list[list[np.ndarray]]:
             [replace(e, reward=float(e.reward > 0), turn_rewards=None) for e in group]
             for group in batch
         ]
+    if name == "process_rloo":
+        batch = [[replace(e, token_rewards=e.values) for e in group] for group in batch]
     return [[credit.advantages for credit in row] for row in ESTIMATORS[name](batch, **numbers)]
 
 
@@ -50,11 +52,17 @@ def test_a_masked_token_more_changes_nothing(
     def longer(episode: Episode) -> Episode:
         at = place % len(episode.mask)
         assert episode.values is not None
+        assert episode.logprobs is not None
+        assert episode.teacher_logprobs is not None
+        assert episode.hindsight_logprobs is not None
         return replace(
             episode,
             turn=np.insert(episode.turn, at, episode.turn[at]),
             mask=np.insert(episode.mask, at, False),
             values=np.insert(episode.values, at, 99.0),
+            logprobs=np.insert(episode.logprobs, at, np.nan),
+            teacher_logprobs=np.insert(episode.teacher_logprobs, at, 99.0),
+            hindsight_logprobs=np.insert(episode.hindsight_logprobs, at, np.nan),
         )
 
     plain = estimate(name, batch)
@@ -121,7 +129,18 @@ def test_an_empty_batch_and_an_empty_group_have_no_advantages(name: str) -> None
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_nothing_sampled_is_no_advantage(name: str) -> None:
     silent = Episode(
-        1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), np.zeros(0), values=np.ones(2), states=[]
+        1.0,
+        np.zeros(2, np.int32),
+        np.zeros(2, np.bool_),
+        np.zeros(0),
+        values=np.ones(2),
+        states=[],
+        baseline=0.0,
+        parent=0,
+        turn_values=np.array([0.5, 1.0]),
+        logprobs=np.full(2, np.nan),
+        teacher_logprobs=np.zeros(2),
+        hindsight_logprobs=np.full(2, np.nan),
     )
     for advantages in estimate(name, [[silent, silent]])[0]:
         np.testing.assert_array_equal(advantages, [0, 0])

@@ -11,20 +11,27 @@ import pytest
 from turnwise.algorithms import make_algorithm, table
 from turnwise.algorithms.aggregation import AGGREGATIONS
 from turnwise.algorithms.corrections import CORRECTIONS
-from turnwise.algorithms.filters import GROUP_FILTERS
+from turnwise.algorithms.filters import GROUP_FILTERS, TRAJECTORY_FILTERS
 from turnwise.algorithms.kl import DIVERGENCES
 from turnwise.algorithms.losses import LOG_RATIOS
 from turnwise.algorithms.objectives import OBJECTIVES
 from turnwise.algorithms.parts import PARTS, Number
+from turnwise.algorithms.shaping import REWARD_SHAPINGS
+from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.errors import ConfigError
+from turnwise.rollout.collect import ROLLOUTS
 
 FUNCTIONS: dict[str, tuple[Mapping[str, Callable[..., Any]], int]] = {
     "objective": (OBJECTIVES, 1),
     "ratio_level": (LOG_RATIOS, 1),
     "aggregation": (AGGREGATIONS, 3),
     "group_filter": (GROUP_FILTERS, 1),
-    "divergence": (DIVERGENCES, 2),
+    "trajectory_filter": (TRAJECTORY_FILTERS, 1),
+    "reward_shaping": (REWARD_SHAPINGS, 2),
+    "token_filter": (TOKEN_FILTERS, 2),
+    "divergence": (DIVERGENCES, 3),
     "correction": (CORRECTIONS, 1),
+    "rollout": (ROLLOUTS, 5),
 }
 """The functions of each choice, and how many arguments come before their numbers; the estimators
 have a test of their own."""
@@ -35,11 +42,27 @@ def test_rows_are_what_the_papers_say() -> None:
     assert dapo.numbers_of("objective")["clip_high"] == 0.28
     assert dapo.numbers_of("objective")["clip_low"] == 0.2
     assert (dapo.aggregation, dapo.group_filter) == ("token_mean", "all_equal")
+    assert (dapo.trajectory_filter, dapo.reward_shaping) == ("none", "none")
+    simpletir = make_algorithm("simpletir", {})
+    assert (simpletir.estimator, simpletir.trajectory_filter) == ("grpo", "void_turns")
     assert make_algorithm("dr_grpo", {}).estimator == "dr_grpo"
     assert gspo.ratio_level == "sequence"
     assert gspo.numbers == {"clip_low": 3e-4, "clip_high": 4e-4}
     assert make_algorithm("starpo_s", {}).numbers_of("group_filter") == {"share": 0.25}
     assert make_algorithm("vapo", {}).numbers_of("estimator")["alpha"] == 0.05
+    assert make_algorithm("gmpo", {}).numbers_of("objective") == {
+        "window_low": 0.4,
+        "window_high": 0.4,
+    }
+    assert make_algorithm("clip_cov", {}).numbers_of("token_filter") == {
+        "share": 2e-4,
+        "covariance_low": 1.0,
+        "covariance_high": 5.0,
+    }
+    assert make_algorithm("kl_cov", {}).numbers_of("token_filter") == {
+        "share": 2e-3,
+        "penalty": 1.0,
+    }
     assert make_algorithm("ppo", {}).needs == {"critic"}
     assert make_algorithm("grpo", {}).needs == set()
 
@@ -105,6 +128,22 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
             "cap goes with correction = 'truncated', but correction is 'bypass'",
         ),
         ("ppo", {"estimator": "grpo", "decay": 0.9}, "decay goes with estimator = 'token_gae'"),
+        ("dapo", {"overlong_band": 0.1}, "overlong_band goes with reward_shaping = 'overlong'"),
+        ("dapo", {"reward_shaping": "overlong", "overlong_band": 4096}, "from 1e-06 to 1"),
+        ("grpo", {"trajectory_filter": "void_turn"}, "did you mean 'void_turns'"),
+        ("max_rl", {"reward_shaping": "overlong"}, "max_rl cannot have the penalties"),
+        ("grpo", {"estimator": "remax"}, "choose rollout = 'greedy'"),
+        ("grpo", {"rollout": "greedy"}, "choose rollout = 'independent'"),
+        ("arpo", {"rollout": "greedy"}, "choose rollout = 'random_branches' or 'entropy_branches'"),
+        ("tree_grpo", {"replays": 2}, "replays goes with rollout = 'turn_replays'"),
+        ("starpo", {"kl_reward_coefficient": 0.1}, "in the loss .* and in the reward"),
+        ("max_rl", {"kl_reward_coefficient": 0.1}, "max_rl cannot have a KL penalty"),
+        ("grpo", {"estimator": "pass_at_k", "kl_reward_coefficient": 1}, "use kl_coefficient"),
+        ("grpo", {"kl_target": 0.1}, "kl_target adapts a coefficient, but"),
+        ("starpo", {"kl_horizon": 100}, "kl_horizon goes with kl_target"),
+        ("starpo", {"kl_target": 0.1, "kl_horizon": 0}, "a number of 1 or more"),
+        ("counterfactual", {"reward_shaping": "overlong"}, "cannot have the penalties of"),
+        ("arpo", {"kl_reward_coefficient": 0.1}, "arpo cannot have a KL penalty"),
         ("grpo", {"name": "mine"}, "unknown algorithm option 'name'"),
     ],
 )

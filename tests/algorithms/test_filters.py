@@ -1,9 +1,17 @@
-"""Which groups are trained on."""
+"""Which groups and which trajectories are trained on."""
 
 import numpy as np
 import pytest
 
-from turnwise.algorithms.filters import every, top_spread, top_variance, unequal
+from turnwise.algorithms.filters import (
+    TRAJECTORY_FILTERS,
+    TrajectoryFacts,
+    TurnFacts,
+    every,
+    top_spread,
+    top_variance,
+    unequal,
+)
 
 
 def rewards(*groups: list[float]) -> list[np.ndarray]:
@@ -42,3 +50,26 @@ def test_nothing_is_kept_of_nothing() -> None:
     for keep in (lambda batch: top_spread(batch, 0.5), lambda batch: top_variance(batch, 0.9)):
         assert keep([]) == []
         assert keep(rewards([1, 1], [0, 0])) == [False, False]
+
+
+ACTED, VOID = TurnFacts(acted=True), TurnFacts(acted=False)
+FAILED, REPEATED = TurnFacts(True, failed=True), TurnFacts(True, repeated=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "keepers"),
+    [
+        (
+            TrajectoryFacts(False, [ACTED, ACTED]),
+            {"none", "overlong", "void_turns", "void_results"},
+        ),
+        (TrajectoryFacts(True, [ACTED, ACTED]), {"none", "void_turns", "void_results"}),
+        (TrajectoryFacts(False, [ACTED, VOID, ACTED]), {"none", "overlong"}),
+        (TrajectoryFacts(False, [ACTED, FAILED, ACTED]), {"none", "overlong", "void_turns"}),
+        (TrajectoryFacts(False, [ACTED, REPEATED]), {"none", "overlong", "void_turns"}),
+        (TrajectoryFacts(True, [VOID]), {"none"}),
+        (TrajectoryFacts(True, []), {"none", "void_turns", "void_results"}),
+    ],
+)
+def test_which_filter_keeps_a_trajectory(facts: TrajectoryFacts, keepers: set[str]) -> None:
+    assert {name for name, keep in TRAJECTORY_FILTERS.items() if keep(facts)} == keepers

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
-from turnwise.algorithms.kl import k3
+from turnwise.algorithms.kl import adapted_coefficient, k3
 from turnwise.algorithms.losses import TokenLosses, TrainedTokens, policy_loss
 
 FIELDS = ("logprob", "behaviour", "advantage", "reference", "entropy")
@@ -216,3 +216,20 @@ def test_no_trained_token_is_no_loss_and_no_metric() -> None:
         result = policy_loss(flat(batch, make_algorithm(name, {})), make_algorithm(name, {}))
         assert result.losses.shape == (0,)
         assert result.maxima == {}
+
+
+@given(
+    coefficient=st.floats(1e-4, 10),
+    measured=st.floats(-1, 5),
+    target=st.floats(0.01, 2),
+    horizon=st.floats(100, 1e5),
+    trajectories=st.integers(1, 400),
+)
+def test_a_coefficient_follows_the_divergence(
+    coefficient: float, measured: float, target: float, horizon: float, trajectories: int
+) -> None:
+    adapted = adapted_coefficient(coefficient, measured, target, horizon, trajectories)
+    miss = sorted((-0.2, measured / target - 1, 0.2))[1]
+    assert adapted == pytest.approx(coefficient * (1 + miss * trajectories / horizon))
+    assert adapted > 0
+    assert adapted_coefficient(coefficient, target, target, horizon, trajectories) == coefficient

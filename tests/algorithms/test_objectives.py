@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,7 +67,8 @@ def numbers_of(name: str) -> dict[str, float]:
 def inputs(tokens: list[tuple[float, float, float]]) -> Inputs:
     columns = torch.tensor(tokens, dtype=torch.float64)
     logprob = columns[:, 0].clone().requires_grad_()
-    return Inputs(logprob - columns[:, 1], columns[:, 2], logprob, columns[:, 1])
+    sequence = torch.arange(len(tokens))
+    return Inputs(logprob - columns[:, 1], columns[:, 2], logprob, columns[:, 1], sequence)
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -102,6 +104,62 @@ def test_cispo_weighs_the_log_probability(tokens: list[tuple[float, float, float
         assert given_inputs.logprob.grad[index].item() == pytest.approx(-weight * advantage)
 
 
+def geometric_mean(
+    new: np.ndarray, old: np.ndarray, advantage: float, low: float, high: float
+) -> float:
+    """A sequence's objective as GMPO's paper has it: ratios to the power of the advantage's sign,
+    the smaller of each and its clipped value, their product to the power of sign over length."""
+    sign = math.copysign(1.0, advantage)
+    powers = np.exp(new - old) ** sign
+    bounds = sorted((math.exp(-low) ** sign, math.exp(high) ** sign))
+    smaller = np.minimum(powers, np.clip(powers, *bounds))
+    return float(np.prod(smaller) ** (sign / len(new)) * advantage)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    rows=st.lists(st.tuples(TOKENS, st.floats(-2, 2)), min_size=1, max_size=4),
+    low=st.floats(0.1, 1),
+    high=st.floats(0.1, 1),
+)
+def test_gmpo_is_the_geometric_mean_of_each_sequence(
+    rows: list[tuple[list[tuple[float, float, float]], float]], low: float, high: float
+) -> None:
+    """Value and gradient of the mean over sequences; the gradient by differences in float64."""
+    tokens = [(new, old, shared) for row, shared in rows for new, old, _ in row]
+    sequence = torch.tensor([index for index, (row, _) in enumerate(rows) for _ in row])
+    given_inputs = replace(inputs(tokens), sequence=sequence)
+    losses, stopped = OBJECTIVES["gmpo"](given_inputs, window_low=low, window_high=high)
+    lengths = torch.bincount(sequence)[sequence]
+    (losses / lengths / len(rows)).sum().backward()
+    gradient, step, place = given_inputs.logprob.grad, 1e-6, 0
+    assert gradient is not None
+    for row, advantage in rows:
+        new, old = (np.array([token[column] for token in row]) for column in (0, 1))
+        value = geometric_mean(new, old, advantage, low, high)
+        assert losses[place].item() == pytest.approx(-value, abs=1e-9)
+        for index in range(len(row)):
+            x = new[index] - old[index]
+            gone = x > high if advantage > 0 else x < -low
+            assert stopped[place].item() is (bool(gone) and advantage != 0)
+            moves = [new + sign * step * (np.arange(len(row)) == index) for sign in (1, -1)]
+            ends = [geometric_mean(moved, old, advantage, low, high) for moved in moves]
+            if min(abs(x - high), abs(x + low)) > 1e-5:  # not at a kink
+                expected = -(ends[0] - ends[1]) / (2 * step) / len(rows)
+                assert gradient[place].item() == pytest.approx(expected, abs=1e-6)
+            place += 1
+
+
+def test_gmpo_leaves_each_token_its_own_advantage() -> None:
+    """On policy the gradient is that of each token's advantage, not of the sequence's mean."""
+    tokens = [(-1.0, -1.0, 0.7), (-0.3, -0.3, -0.4)]
+    given_inputs = replace(inputs(tokens), sequence=torch.tensor([0, 0]))
+    losses, _ = OBJECTIVES["gmpo"](given_inputs, window_low=0.4, window_high=0.4)
+    losses.sum().backward()
+    assert given_inputs.logprob.grad is not None
+    assert given_inputs.logprob.grad.tolist() == pytest.approx([-0.7, 0.4])
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_on_policy_every_objective_has_the_gradient_of_reinforce(name: str) -> None:
     given_inputs = inputs([(-1.0, -1.0, 0.7), (-0.3, -0.3, -0.4)])
@@ -130,12 +188,30 @@ def test_divergences_by_enumeration() -> None:
     logprob = logits.log_softmax(-1)
     exact = (logprob.exp() * (logprob - other.log())).sum()
     (true_gradient,) = torch.autograd.grad(exact, logits)
-    right_value, right_gradient = {"k1", "k3", "k3_plus"}, {"k2", "k3_plus"}
+    right_value = {"k1", "k3", "k3_plus", "unbiased"}
+    right_gradient = {"k2", "k3_plus", "unbiased"}
     for name, divergence in DIVERGENCES.items():
         logprob = logits.log_softmax(-1)
-        estimate = (policy * divergence(logprob, other.log())).sum()
+        estimate = (policy * divergence(logprob, other.log(), policy.log())).sum()
         (gradient,) = torch.autograd.grad(estimate, logits)
         same_value = estimate.item() == pytest.approx(exact.item())
         assert same_value is (name in right_value)
         same = np.allclose(gradient.numpy(), true_gradient.numpy())
         assert same is (name in right_gradient)
+
+
+def test_one_divergence_stays_right_for_the_samples_of_an_older_policy() -> None:
+    """By enumeration over what the older policy samples."""
+    old = torch.tensor([0.5, 0.1, 0.4], dtype=torch.float64)
+    other = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64)
+    logits = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64).log().requires_grad_()
+    logprob = logits.log_softmax(-1)
+    exact = (logprob.exp() * (logprob - other.log())).sum()
+    (true_gradient,) = torch.autograd.grad(exact, logits)
+    for name, divergence in DIVERGENCES.items():
+        logprob = logits.log_softmax(-1)
+        estimate = (old * divergence(logprob, other.log(), old.log())).sum()
+        (gradient,) = torch.autograd.grad(estimate, logits)
+        right = estimate.item() == pytest.approx(exact.item())
+        assert right is (name == "unbiased")
+        assert np.allclose(gradient.numpy(), true_gradient.numpy()) is (name == "unbiased")

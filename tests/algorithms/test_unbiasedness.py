@@ -24,9 +24,10 @@ OUTCOME = {(0, 0): 1.0, (0, 1): 0.0, (1, 0): 0.0, (1, 1): 1.0, (2,): 0.5}
 TRAJECTORIES = [(0, 0), (0, 1), (1, 0), (1, 1), (2,)]
 
 UNBIASED = ("reinforce", "rloo", "turn_rloo", "reinforce_baseline", "returns", "token_gae")
+UNBIASED += ("remax", "counterfactual")
 SCALED = ("dr_grpo",)
 """Right but for the factor 1 - 1/n, since the mean holds the trajectory's own reward."""
-BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo")
+BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo", "hca")
 
 
 def probabilities(logits: np.ndarray, state: str) -> np.ndarray:
@@ -77,7 +78,43 @@ def episode(trajectory: tuple[int, ...], shaped: bool) -> Episode:
         turn_rewards=np.array(turn_rewards(trajectory)) if shaped else None,
         values=np.array([value(states[0]), 9.0, value(states[-1])][: len(mask)]),
         states=states,
+        baseline=0.37,
+        turn_values=turn_values(trajectory, shaped),
+        logprobs=np.insert(log_probabilities(trajectory), 1, 0)[: len(mask)],
+        hindsight_logprobs=np.insert(in_hindsight(trajectory, shaped), 1, 0)[: len(mask)],
     )
+
+
+def log_probabilities(trajectory: tuple[int, ...]) -> np.ndarray:
+    return np.log([probabilities(LOGITS, s)[a] for s, a in steps(trajectory)])
+
+
+def in_hindsight(trajectory: tuple[int, ...], shaped: bool) -> np.ndarray:
+    """The true log-probability of each action given what came before it and the total reward."""
+    found = []
+    for turn in range(len(trajectory)):
+        alike = [
+            t
+            for t in TRAJECTORIES
+            if t[:turn] == trajectory[:turn] and total(t, shaped) == total(trajectory, shaped)
+        ]
+        same = [t for t in alike if t[turn] == trajectory[turn]]
+        found.append(np.log(sum(map(probability, same)) / sum(map(probability, alike))))
+    return np.array(found)
+
+
+def total(trajectory: tuple[int, ...], shaped: bool) -> float:
+    return OUTCOME[trajectory] + shaped * sum(turn_rewards(trajectory))
+
+
+def turn_values(trajectory: tuple[int, ...], shaped: bool) -> np.ndarray:
+    """The true ones, which replays have as their mean."""
+    values = []
+    for turn in range(len(trajectory)):
+        ahead = [t for t in TRAJECTORIES if t[:turn] == trajectory[:turn]]
+        weights = np.array([probability(t) for t in ahead])
+        values.append(weights @ [total(t, shaped) for t in ahead] / weights.sum())
+    return np.array([*values, total(trajectory, shaped)])
 
 
 def exact_gradient(shaped: bool) -> np.ndarray:

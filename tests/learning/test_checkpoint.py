@@ -164,6 +164,21 @@ def test_prune_keeps_the_newest(load_model: LoadModel, tokenizer: Any, tmp_path:
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1000000"
 
 
+def test_a_run_goes_on_from_its_latest_stage(
+    load_model: LoadModel, tokenizer: Any, tmp_path: Path
+) -> None:
+    """Whatever the step numbers, which each stage counts for itself."""
+    stages = (
+        (tmp_path / checkpoint.SFT, 9),
+        (tmp_path / checkpoint.COLD_START, 0),
+        (tmp_path, 5),
+        (tmp_path / checkpoint.PREFERENCES, 0),
+    )
+    for root, step in stages:
+        saved = checkpoint.save(root, step, load_model(), tokenizer, {}, {})
+        assert checkpoint.newest(tmp_path) == saved
+
+
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) is None
     assert checkpoint.latest(tmp_path / "nowhere") is None

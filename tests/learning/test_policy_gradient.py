@@ -18,6 +18,13 @@ from turnwise.types import Group, Segment, Source
 GRPO = make_algorithm("grpo", {})
 EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
 GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})
+TREATED = [
+    make_algorithm("gmpo", {}),
+    make_algorithm("clip_cov", {"share": 0.2, "covariance_low": 0.0}),
+    make_algorithm("kl_cov", {"share": 0.2}),
+    make_algorithm("kl_cov", {"share": 0.2, "correction": "truncated"}),
+    make_algorithm("grpo", {"kl_coefficient": 0.1, "divergence": "unbiased"}),
+]
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
 
 LoadModel = Callable[..., Any]
@@ -27,7 +34,7 @@ MakeGroups = Callable[..., list[Group]]
 def learner(
     load_model: LoadModel, algorithm: Algorithm = GRPO, family: str = "qwen3", **options: Any
 ) -> PolicyLearner:
-    reference = load_model(family) if algorithm.kl_coefficient else None
+    reference = load_model(family) if algorithm.has_reference else None
     config = LearningConfig(**{"learning_rate": 1e-2, **options})
     return PolicyLearner(load_model(family), reference, config, algorithm)
 
@@ -53,7 +60,11 @@ def assert_same_gradient(one: torch.Tensor, other: torch.Tensor) -> None:
     assert (one - other).norm() / one.norm() < 1e-5
 
 
-@pytest.mark.parametrize("algorithm", [GRPO, EVERYTHING, GSPO], ids=["grpo", "all", "gspo"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [GRPO, EVERYTHING, GSPO, *TREATED],
+    ids=["grpo", "all", "gspo", "gmpo", "clip_cov", "kl_cov", "kl_cov_corrected", "unbiased"],
+)
 @pytest.mark.parametrize("budget", [64, 100, 100_000])
 def test_the_gradient_does_not_depend_on_the_micro_batches(
     load_model: LoadModel, make_groups: MakeGroups, algorithm: Algorithm, budget: int
@@ -73,6 +84,43 @@ def test_the_gradient_does_not_depend_on_the_order(
     backwards = [Group(g.id, g.trajectories[::-1]) for g in make_groups(REWARDS)[::-1]]
     assert_same_gradient(
         change(learner(load_model), groups), change(learner(load_model), backwards)
+    )
+
+
+@pytest.mark.parametrize("name", ["clip_cov", "kl_cov"])
+def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
+    load_model: LoadModel, make_groups: MakeGroups, name: str
+) -> None:
+    """An all-equal group has a part in the ranks; what tools wrote, and ungraded members, have
+    none."""
+    band = {"covariance_low": 0.0, "covariance_high": 99.0} if name == "clip_cov" else {}
+    algorithm = make_algorithm(name, {"share": 0.2, **band})
+    groups = make_groups([*REWARDS, [1.0, 1.0], [None, 0.0, 1.0]])
+    assign_advantages(groups, algorithm)
+    examples = learner(load_model, algorithm)._examples(groups)
+    members = {f"{m.group} episode {m.episode}": m for group in groups for m in group.graded}
+    assert {example.name for example in examples} == set(members)
+    masks = [m.tokens.mask for m in members.values()]
+    advantage = np.concatenate(
+        [m.advantage[mask] for m, mask in zip(members.values(), masks, strict=True)]
+    ).astype(np.float64)
+    logprob = np.concatenate([m.tokens.logprob[m.tokens.mask] for m in members.values()])
+    covariance = (advantage - advantage.mean()) * (logprob - logprob.astype(np.float64).mean())
+    least = np.sort(covariance)[::-1][int(0.2 * len(covariance)) - 1]
+    for example in examples:
+        member = members[example.name]
+        own = (member.advantage - advantage.mean()) * (
+            member.tokens.logprob - logprob.astype(np.float64).mean()
+        )
+        expected = (own >= least - 1e-12) & member.tokens.mask
+        numbers = example.factor == 0 if name == "clip_cov" else example.penalty != 0
+        np.testing.assert_array_equal(
+            numbers & example.trained, expected[: len(example.ids)], example.name
+        )
+    backwards = [Group(g.id, g.trajectories[::-1]) for g in groups[::-1]]
+    assert_same_gradient(
+        change(learner(load_model, algorithm), groups),
+        change(learner(load_model, algorithm), backwards),
     )
 
 

@@ -28,7 +28,9 @@ def member(reward: float | None) -> Trajectory:
 def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)
-    folder.write_trajectories("step-000001", [Group("g", [member(0.0), member(None)])])
+    penalised = member(0.0)
+    penalised.penalty = 0.25
+    folder.write_trajectories("step-000001", [Group("g", [penalised, member(None)])])
     (file,) = folder.trajectory_files()
     graded, ungraded = read_rows(file)
     assert graded["ids"] == [1, 2, 3]
@@ -36,6 +38,7 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     assert graded["version"] == [-1, -1, 4]
     assert np.isnan(graded["logprob"][:2]).all()
     assert (graded["reward"], ungraded["reward"]) == (0.0, None)
+    assert graded["penalty"] == 0.25
     assert b"classified" not in file.read_bytes()
     assert "classified" not in str(graded)
 

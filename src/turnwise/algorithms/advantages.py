@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from turnwise.algorithms import outcomes, turns, values
+from turnwise.algorithms import hindsight, outcomes, playouts, process, trees, turns, values
+from turnwise.algorithms.distillation import distillation
 from turnwise.algorithms.episodes import Episode, Floats, Groups
 
 WHITENING_FLOOR = 1e-8
@@ -77,11 +78,29 @@ def _of_turns(function: Callable[..., list[Floats]]) -> Estimator:
     return estimate
 
 
+def _of_tokens(function: Callable[..., list[Floats]]) -> Estimator:
+    """One number per token, from the episodes of its group."""
+
+    def estimate(groups: Groups, **numbers: float) -> list[list[Credit]]:
+        return [[Credit(row) for row in function(group, **numbers)] for group in groups]
+
+    return estimate
+
+
 def _of_values(function: Callable[..., values.Estimate]) -> Estimator:
     """From an episode's rewards and the critic's values."""
 
     def estimate(groups: Groups, **numbers: float) -> list[list[Credit]]:
         return [[Credit(*function(episode, **numbers)) for episode in group] for group in groups]
+
+    return estimate
+
+
+def _of_teacher(function: Callable[[Episode], Floats]) -> Estimator:
+    """From what a teacher makes of an episode's sampled tokens."""
+
+    def estimate(groups: Groups) -> list[list[Credit]]:
+        return [[Credit(function(episode)) for episode in group] for group in groups]
 
     return estimate
 
@@ -143,6 +162,11 @@ def gdpo(groups: Groups) -> list[list[Credit]]:
     return batch
 
 
+def remax(groups: Groups) -> list[list[Credit]]:
+    """`playouts.remax` on each token."""
+    return [_spread(group, playouts.remax(group)) for group in groups]
+
+
 ESTIMATORS: dict[str, Estimator] = {
     "reinforce": reinforce,
     "reinforce_baseline": reinforce_baseline,
@@ -159,10 +183,19 @@ ESTIMATORS: dict[str, Estimator] = {
     "mt_grpo": _of_turns(turns.mt_grpo),
     "gigpo": _of_turns(turns.gigpo),
     "information_gain": _of_turns(turns.information_gain),
+    "tree_grpo": _of_turns(trees.tree_grpo),
+    "arpo": _of_turns(trees.arpo),
+    "arpo_soft": _of_turns(trees.arpo_soft),
+    "remax": remax,
+    "counterfactual": _of_turns(playouts.counterfactual),
+    "hca": _of_turns(hindsight.hca),
+    "hcapo": _of_turns(hindsight.hcapo),
+    "process_rloo": _of_tokens(process.process_rloo),
     "token_gae": _of_values(values.token_gae),
     "turn_gae": _of_values(values.turn_gae),
     "bilevel_gae": _of_values(values.bilevel_gae),
     "length_adaptive_gae": _of_values(values.length_adaptive_gae),
+    "distillation": _of_teacher(distillation),
 }
 
 
@@ -175,12 +208,7 @@ def _spread(group: Sequence[Episode], numbers: Floats) -> list[Credit]:
 
 def _totals(group: Sequence[Episode]) -> Floats:
     """Outcome and all other rewards of each episode."""
-    return np.array([_total(episode) for episode in group], np.float64)
-
-
-def _total(episode: Episode) -> float:
-    extra = 0.0 if episode.turn_rewards is None else float(episode.turn_rewards.sum())
-    return episode.reward + extra
+    return np.array([episode.total for episode in group], np.float64)
 
 
 def _token_returns(episode: Episode, discount: float) -> Floats:

@@ -32,12 +32,32 @@ class Episode:
     turn_rewards: Floats | None = None
     """float64[K], without the outcome; each counts at the last sampled token of its turn. None
     where the environment gives no rewards per turn, which is not the same as zeros."""
+    token_rewards: Floats | None = None
+    """float64[n], such as a KL penalty; read at sampled tokens, and each counts where it stands."""
     values: Floats | None = None
     """float64[n], the critic's value of what stands before each token; read at sampled tokens."""
     states: Sequence[str] | None = None
     """K names of the state before each turn: equal names are the same state."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """The verifier's single rewards by name."""
+    baseline: float | None = None
+    """Reward of the greedy episode of the same task; NaN where that one has no grade, None where
+    none was played."""
+    parent: int | None = None
+    """Index in the group of the episode that it branches from, its own for the first of a tree;
+    None where the rollout does not branch."""
+    first_turn: int = 0
+    """The turn at which it branches off: what was sampled before it is masked here, and stands with
+    its parent."""
+    logprobs: Floats | None = None
+    """float64[n], of the policy that sampled; read at sampled tokens."""
+    teacher_logprobs: Floats | None = None
+    """float64[n], of the same tokens under a teacher; NaN where it scored none."""
+    hindsight_logprobs: Floats | None = None
+    """float64[n], the same once the outcome was told; None where nobody did."""
+    turn_values: Floats | None = None
+    """float64[K+1] or more: the mean reward of episodes played on from before each turn, NaN where
+    none has a grade; last, the own reward. None where nothing was played on."""
 
     def __post_init__(self) -> None:
         if len(self.turn) != len(self.mask):
@@ -45,6 +65,18 @@ class Episode:
         _finite("reward", np.array([self.reward]))
         if self.turn_rewards is not None:
             _finite("turn_rewards", self.turn_rewards)
+        if self.token_rewards is not None:
+            _finite("token_rewards", self.token_rewards[self.mask])
+
+    @property
+    def total(self) -> float:
+        """The outcome and all other rewards."""
+        total = self.reward
+        if self.turn_rewards is not None:
+            total += float(self.turn_rewards.sum())
+        if self.token_rewards is not None:
+            total += float(self.token_rewards[self.mask].sum())
+        return total
 
     @property
     def turns(self) -> int:
@@ -79,12 +111,16 @@ class Episode:
         if self.turns and self.turn_rewards is not None:
             _no_more_than(self.turn_rewards, self.turns)
             rewards[: len(self.turn_rewards)] = self.turn_rewards[: self.turns]
+        if self.token_rewards is not None:
+            np.add.at(rewards, self.turn[self.mask], self.token_rewards[self.mask])
         rewards[-1:] += self.reward
         return rewards
 
     def rewards_by_token(self) -> Floats:
         """float64[n]: the same rewards, each where it counts."""
         rewards = np.zeros(len(self.mask))
+        if self.token_rewards is not None:
+            rewards[self.mask] = self.token_rewards[self.mask]
         ends = self.turn_ends
         if self.turn_rewards is not None:
             _no_more_than(self.turn_rewards, len(ends))

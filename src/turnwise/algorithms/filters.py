@@ -1,10 +1,13 @@
-"""Which groups of a batch are trained on at all; the others leave the denominators too.
+"""Which groups of a batch, and which trajectories of them, are trained on at all; the others leave
+the denominators too.
 
-Pure numpy, on the rewards of each group's graded members. Which filters ask for other groups in
-place of those that they drop is the trainer's business.
+Pure: groups are judged by the rewards of their graded members, trajectories by a few plain facts.
+A trajectory that is left out of the loss stays in its group's baseline. Which filters ask for other
+groups in place of those that they drop is the trainer's business.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,6 +57,65 @@ GROUP_FILTERS: dict[str, GroupFilter] = {
     "all_equal": unequal,
     "top_spread": top_spread,
     "top_variance": top_variance,
+}
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """What one turn came to. Example: TurnFacts(acted=True, failed=False, repeated=True)."""
+
+    acted: bool
+    """There was a well-formed tool call or an answer."""
+    failed: bool = False
+    """Tools were called, and every call failed."""
+    repeated: bool = False
+    """Tools were called, and every call gave what the same call had given earlier."""
+
+
+@dataclass(frozen=True)
+class TrajectoryFacts:
+    """What a filter sees of a graded trajectory."""
+
+    truncated: bool
+    """A budget ended the episode: turns, tokens, context, tool calls or time."""
+    turns: Sequence[TurnFacts]
+    """Of all turns, those before a branch included."""
+
+
+TrajectoryFilter = Callable[..., bool]
+"""(facts, **numbers) -> whether the trajectory is trained on."""
+
+
+def every_trajectory(facts: TrajectoryFacts) -> bool:
+    """All of them."""
+    return True
+
+
+def finished(facts: TrajectoryFacts) -> bool:
+    """Those that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, section 3.4)."""
+    return not facts.truncated
+
+
+def without_void_turns(facts: TrajectoryFacts) -> bool:
+    """Those in whose every turn there is a tool call or an answer (SimpleTIR, arXiv 2509.02479)."""
+    return all(turn.acted for turn in facts.turns)
+
+
+def without_void_results(facts: TrajectoryFacts) -> bool:
+    """The same, and every tool turn also brought something: not all of its calls failed, and not
+    all of them gave what they had given before.
+
+    A wider reading of a void turn than SimpleTIR's. A call that is made again where the world has
+    changed, and gives something else, is no repetition.
+    """
+    return all(turn.acted and not turn.failed and not turn.repeated for turn in facts.turns)
+
+
+TRAJECTORY_FILTERS: dict[str, TrajectoryFilter] = {
+    "none": every_trajectory,
+    "overlong": finished,
+    "void_turns": without_void_turns,
+    "void_results": without_void_results,
 }
 
 

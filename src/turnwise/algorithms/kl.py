@@ -12,6 +12,9 @@ from torch import Tensor
 MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to [-20, 20] before exp, here and in the losses."""
 
+MAX_KL_ERROR = 0.2
+"""How much of a miss of the KL target one step answers to, as a share of the target."""
+
 
 def k1(sampler: Tensor, other: Tensor) -> Tensor:
     """x: unbiased as a value, of high variance; as a loss its gradient has mean 0."""
@@ -38,6 +41,28 @@ def k3_plus(sampler: Tensor, other: Tensor) -> Tensor:
     return k3(sampler, other).detach() + gradient - gradient.detach()
 
 
+def unbiased(sampler: Tensor, other: Tensor, old: Tensor) -> Tensor:
+    """r k3, r = e^(sampler - old) with its gradient, for tokens that `old` sampled: right in both
+    value and gradient, also where the policy has moved since.
+
+    Source: DeepSeek-V3.2 (arXiv 2512.02556), section 3.1.
+    """
+    ratio = torch.exp((sampler - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    return ratio * k3(sampler, other)
+
+
+def adapted_coefficient(
+    coefficient: float, measured: float, target: float, horizon: float, trajectories: int
+) -> float:
+    """c (1 + clip(KL / target - 1, -0.2, 0.2) n / horizon): more where the divergence is above its
+    target, less where it is below, after a step of n trajectories.
+
+    Source: Ziegler et al., arXiv 1909.08593, section 2.2. Positive while n < 5 horizon.
+    """
+    error = min(max(measured / target - 1, -MAX_KL_ERROR), MAX_KL_ERROR)
+    return coefficient * (1 + error * trajectories / horizon)
+
+
 def sequence_sums(numbers: Tensor, sequence: Tensor) -> Tensor:
     """[n]: the sum over a token's sequence, on each token; `sequence` is int64[n], from 0."""
     size = int(sequence.max()) + 1 if len(sequence) else 0
@@ -49,9 +74,23 @@ def sequence_means(numbers: Tensor, sequence: Tensor) -> Tensor:
     return sequence_sums(numbers, sequence) / sequence_sums(torch.ones_like(numbers), sequence)
 
 
-DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "k1": k1,
-    "k2": k2,
-    "k3": k3,
-    "k3_plus": k3_plus,
+Divergence = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(policy, reference, old policy): log-probabilities [n] -> estimates [n]."""
+
+
+def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Divergence:
+    """Takes the sample for the policy's own."""
+
+    def divergence(sampler: Tensor, other: Tensor, old: Tensor) -> Tensor:
+        return function(sampler, other)
+
+    return divergence
+
+
+DIVERGENCES: dict[str, Divergence] = {
+    "k1": _of_two(k1),
+    "k2": _of_two(k2),
+    "k3": _of_two(k3),
+    "k3_plus": _of_two(k3_plus),
+    "unbiased": unbiased,
 }

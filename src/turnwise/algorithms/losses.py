@@ -37,6 +37,10 @@ class TrainedTokens:
     """
     reference_logprob: Tensor | None = None
     """float32: under the reference model; needed when `kl_coefficient` is not 0."""
+    factor: Tensor | None = None
+    """Of the objective; needed, as `penalty` is, when there is a token filter."""
+    penalty: Tensor | None = None
+    """Of the divergence of the policy from the old one."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +79,18 @@ LOG_RATIOS: dict[str, Callable[[TrainedTokens], Tensor]] = {
 
 
 def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
-    """weight (correction objective + kl_coefficient divergence - entropy_coefficient H) per token.
+    """weight (correction (factor objective + penalty KL(old || policy)) + kl_coefficient divergence
+    - entropy_coefficient H) per token.
 
     Source of the KL term: GRPO (arXiv 2402.03300), equation 3. Raises ValueError when it is asked
-    for without reference log-probabilities.
+    for without reference log-probabilities, or a token filter without its numbers.
     """
     inputs = Inputs(
         log_ratio=LOG_RATIOS[algorithm.ratio_level](tokens),
         advantage=tokens.advantage,
         logprob=tokens.logprob,
         old_logprob=tokens.old_logprob,
+        sequence=tokens.sequence,
     )
     losses, stopped = OBJECTIVES[algorithm.objective](inputs, **algorithm.numbers_of("objective"))
     drift = k3(tokens.behaviour_logprob, tokens.logprob.detach())
@@ -93,6 +99,12 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         "policy/approx_kl": drift.sum().item(),
         "policy/entropy": tokens.entropy.detach().sum().item(),
     }
+    if algorithm.token_filter != "none":
+        if tokens.factor is None or tokens.penalty is None:
+            raise ValueError(f"token_filter is {algorithm.token_filter}, but nothing was filtered")
+        losses = tokens.factor * losses + tokens.penalty * k3(tokens.old_logprob, tokens.logprob)
+        treated = (tokens.factor != 1) | (tokens.penalty != 0)
+        sums["policy/filtered_fraction"] = treated.sum().item()
     if algorithm.correction != BYPASS:
         correction = correction_weights(tokens, algorithm)
         losses = losses * correction
@@ -101,7 +113,9 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     if algorithm.kl_coefficient:
         if tokens.reference_logprob is None:
             raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
-        divergence = DIVERGENCES[algorithm.divergence](tokens.logprob, tokens.reference_logprob)
+        divergence = DIVERGENCES[algorithm.divergence](
+            tokens.logprob, tokens.reference_logprob, tokens.old_logprob
+        )
         losses = losses + algorithm.kl_coefficient * divergence
         sums["policy/kl_reference"] = divergence.detach().sum().item()
     if algorithm.entropy_coefficient:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Inputs:
     """Under the current policy, with gradient."""
     old_logprob: Tensor
     """Under the policy that the log-ratio is to."""
+    sequence: Tensor
+    """int64: which sequence of the micro-batch, from 0."""
 
     @property
     def ratio(self) -> Tensor:
@@ -113,6 +115,24 @@ def squared(
     return torch.where(gone, torch.zeros_like(losses), losses), gone
 
 
+def gmpo(inputs: Inputs, window_low: float, window_high: float) -> tuple[Tensor, Tensor]:
+    """-s A for the geometric mean s of the sequence's ratios, each kept from going further in the
+    advantage's direction than log-ratio high up, or low down.
+
+    s has the gradient of each token's own ratio, which is the paper's where the tokens of a
+    sequence share one advantage, and leaves each its own where they do not (compare GSPO-token).
+    Source: GMPO (arXiv 2507.20673), clipped per token, with the range (e^-0.4, e^0.4).
+    """
+    x = inputs.log_ratio
+    up, down = inputs.advantage > 0, inputs.advantage < 0
+    bounded = torch.where(up, x.clamp(max=window_high), x)
+    bounded = torch.where(down, x.clamp(min=-window_low), bounded)
+    means = sequence_means(bounded.detach(), inputs.sequence) + (bounded - bounded.detach())
+    ratio = torch.exp(means.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    stopped = (up & (x.detach() > window_high)) | (down & (x.detach() < -window_low))
+    return -ratio * inputs.advantage, stopped
+
+
 OBJECTIVES: dict[str, Objective] = {
     "clip": clip,
     "policy_gradient": policy_gradient,
@@ -121,6 +141,7 @@ OBJECTIVES: dict[str, Objective] = {
     "dppo_tv": dppo_tv,
     "dppo_kl": dppo_kl,
     "squared": squared,
+    "gmpo": gmpo,
 }
 
 

@@ -2,8 +2,10 @@
 
 One table for each choice. The functions stand beside their kind: ESTIMATORS in `advantages.py`,
 OBJECTIVES in `objectives.py`, LOG_RATIOS in `losses.py`, AGGREGATIONS in `aggregation.py`,
-GROUP_FILTERS in `filters.py`, DIVERGENCES in `kl.py`, CORRECTIONS in `corrections.py`. A new part
-is a function there and a line here. This module loads no torch, so that it can be printed at once.
+GROUP_FILTERS and TRAJECTORY_FILTERS in `filters.py`, REWARD_SHAPINGS in `shaping.py`,
+TOKEN_FILTERS in `token_filters.py`, DIVERGENCES in `kl.py`, CORRECTIONS in `corrections.py`;
+ROLLOUTS in `rollout/collect.py`. A new part is a function there and a line here. This module loads
+no torch, so that it can be printed at once.
 """
 
 import math
@@ -42,12 +44,23 @@ class Part:
     numbers: Mapping[str, Number] = field(default_factory=dict)
     """Passed to the function by name."""
     needs: frozenset[str] = frozenset()
-    """Of `critic`, `turn_rewards` and `states`: what has to be there."""
+    """Of `critic`, `turn_rewards`, `process_rewards`, `states`, `teacher`, `hindsight`,
+    `restorable` (an environment whose episodes can go on from a snapshot), and what a rollout
+    `gives`: what has to be there."""
+    gives: frozenset[str] = frozenset()
+    """Of a rollout: what the estimator gets by it. One of them has to need it."""
 
 
 CRITIC = frozenset({"critic"})
 TURN_REWARDS = frozenset({"turn_rewards"})
+PROCESS_REWARDS = frozenset({"process_rewards"})
 STATES = frozenset({"states"})
+TEACHER = frozenset({"teacher"})
+GREEDY = frozenset({"greedy"})
+BRANCHES = frozenset({"branches"})
+TURN_VALUES = frozenset({"turn_values"})
+HINDSIGHT = frozenset({"hindsight"})
+RESTORABLE = frozenset({"restorable"})
 _SHARE = Number(1.0, 0.0, 1.0)
 _DISCOUNT = {"discount": _SHARE}
 _GAE = {"discount": _SHARE, "decay": _SHARE}
@@ -85,6 +98,40 @@ ESTIMATOR = {
         _DISCOUNT,
         TURN_REWARDS,
     ),
+    "tree_grpo": Part(
+        "z-score in the tree plus that in the group; shared turns have the mean (arXiv 2509.21240)",
+        needs=BRANCHES,
+    ),
+    "arpo": Part(
+        "z-score in the group; shared turns have the mean of their branches (arXiv 2507.19849)",
+        needs=BRANCHES,
+    ),
+    "arpo_soft": Part("the same with the sum (arXiv 2507.19849)", needs=BRANCHES),
+    "remax": Part("less the reward of a greedy episode (arXiv 2310.10505)", needs=GREEDY),
+    "counterfactual": Part(
+        "how much each turn changed the mean reward of playing on; unbiased", needs=TURN_VALUES
+    ),
+    "hca": Part(
+        "return times 1 - pi/h, h the turn's probability given the outcome (Harutyunyan 2019)",
+        {"discount": _SHARE, "ratio_cap": Number(5.0, 1.0)},
+        HINDSIGHT,
+    ),
+    "hcapo": Part(
+        "the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
+        {
+            "discount": _SHARE,
+            "hindsight_weight": Number(1.0),
+            "hindsight_temperature": Number(1.0, 1e-6),
+            "ratio_low": Number(0.8, 0.0, 1.0),
+            "ratio_high": Number(1.2, 1.0),
+        },
+        HINDSIGHT,
+    ),
+    "process_rloo": Part(
+        "rewards per token and outcomes, each less the others' (arXiv 2502.01456)",
+        _DISCOUNT,
+        PROCESS_REWARDS,
+    ),
     "token_gae": Part("advantage estimation over tokens (arXiv 1506.02438)", _GAE, CRITIC),
     "turn_gae": Part("the same over turns (arXiv 2512.17008)", _GAE, CRITIC),
     "bilevel_gae": Part(
@@ -97,7 +144,17 @@ ESTIMATOR = {
         {"discount": _SHARE, "alpha": Number(0.05, 1e-6)},
         CRITIC,
     ),
+    "distillation": Part(
+        "log teacher - log policy of each token (arXiv 2306.13649)", needs=TEACHER
+    ),
 }
+NO_SHAPING = frozenset({"max_rl", "pass_at_k", "counterfactual", "distillation"})
+"""Estimators that a penalty among the rewards makes no sense for: those for rewards of 0 and 1, and
+those that would not see it, since they compare replays or ask a teacher."""
+NO_PENALTY = NO_SHAPING | {"gdpo", "process_rloo", "tree_grpo", "arpo", "arpo_soft"}
+"""Those that a KL penalty makes no sense for: these, the one that brings every part of the reward
+to the same scale, the one whose rewards per token are something else, and those on trees, where
+what episodes share stands, with its penalty, in one of them alone."""
 OBJECTIVE = {
     "clip": Part(
         "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
@@ -124,6 +181,10 @@ OBJECTIVE = {
             "window_high": Number(math.inf),
         },
     ),
+    "gmpo": Part(
+        "geometric mean of a sequence's clipped ratios (arXiv 2507.20673)",
+        {"window_low": Number(0.4), "window_high": Number(0.4)},
+    ),
 }
 RATIO_LEVEL = {
     "token": Part("one importance ratio per token (arXiv 1707.06347)"),
@@ -148,11 +209,40 @@ GROUP_FILTER = {
         "those with most of the rewards' variance (arXiv 2604.06268)", {"mass": Number(0.9, 0, 1)}
     ),
 }
+TRAJECTORY_FILTER = {
+    "none": Part("all graded trajectories"),
+    "overlong": Part("those that no budget ended (arXiv 2503.14476)"),
+    "void_turns": Part("those whose every turn has a tool call or an answer (arXiv 2509.02479)"),
+    "void_results": Part("the same, without turns whose calls all failed or brought nothing new"),
+}
+REWARD_SHAPING = {
+    "none": Part("the task's reward"),
+    "overlong": Part(
+        "less a penalty in the last share of the token budget (arXiv 2503.14476)",
+        {"overlong_band": Number(0.2, 1e-6, 1.0), "overlong_penalty": Number(1.0)},
+    ),
+}
+TOKEN_FILTER = {
+    "none": Part("all tokens alike"),
+    "clip_cov": Part(
+        "without a few tokens of high covariance of log-prob and advantage (arXiv 2505.22617)",
+        {
+            "share": Number(2e-4, 0, 1),
+            "covariance_low": Number(1.0),
+            "covariance_high": Number(5.0),
+        },
+    ),
+    "kl_cov": Part(
+        "those of the highest covariance are held back by a KL term (arXiv 2505.22617)",
+        {"share": Number(2e-3, 0, 1), "penalty": Number(1.0)},
+    ),
+}
 DIVERGENCE = {
     "k1": Part("log-ratio"),
     "k2": Part("half the squared log-ratio: the right gradient"),
     "k3": Part("never negative, the right value (Schulman 2020)"),
     "k3_plus": Part("the value of k3 with the gradient of k2"),
+    "unbiased": Part("k3 times the importance ratio: right in both (arXiv 2512.02556)"),
 }
 CORRECTION = {
     BYPASS: Part("the objective's ratio is taken to the sampling policy itself"),
@@ -169,6 +259,37 @@ CORRECTION = {
     ),
     "one_sided": Part("rejects bad sequences that the policy has left", {"drift": Number(0.5)}),
 }
+ROLLOUT = {
+    "independent": Part("each episode from the beginning, by itself"),
+    "greedy": Part("and one at temperature 0 beside each group (arXiv 2310.10505)", gives=GREEDY),
+    "random_branches": Part(
+        "trees that branch at random turns (arXiv 2509.21240)",
+        {
+            "trees": Number(2, 1, whole=True),
+            "expansions": Number(3, 1, whole=True),
+            "rounds": Number(1, 1, whole=True),
+        },
+        RESTORABLE,
+        BRANCHES,
+    ),
+    "entropy_branches": Part(
+        "branches after tool results that made the policy less certain (arXiv 2507.19849)",
+        {
+            "initial_share": Number(0.5, 0.0, 1.0),
+            "branch_probability": Number(0.5, 0.0, 1.0),
+            "entropy_weight": Number(0.2),
+            "entropy_tokens": Number(20, 1, whole=True),
+        },
+        RESTORABLE,
+        BRANCHES,
+    ),
+    "turn_replays": Part(
+        "so many others beside each episode from before each of its turns",
+        {"replays": Number(4, 1, whole=True)},
+        RESTORABLE,
+        TURN_VALUES,
+    ),
+}
 
 PARTS: dict[str, Mapping[str, Part]] = {
     "estimator": ESTIMATOR,
@@ -176,7 +297,11 @@ PARTS: dict[str, Mapping[str, Part]] = {
     "ratio_level": RATIO_LEVEL,
     "aggregation": AGGREGATION,
     "group_filter": GROUP_FILTER,
+    "trajectory_filter": TRAJECTORY_FILTER,
+    "reward_shaping": REWARD_SHAPING,
+    "token_filter": TOKEN_FILTER,
     "divergence": DIVERGENCE,
     "correction": CORRECTION,
+    "rollout": ROLLOUT,
 }
 """Every choice of an algorithm, and what there is to choose from."""

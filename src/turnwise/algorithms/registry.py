@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part
+from turnwise.algorithms.parts import BYPASS, NO_PENALTY, NO_SHAPING, PARTS, Number, Part
 from turnwise.errors import ConfigError, unknown_name
 
-COEFFICIENTS = ("kl_coefficient", "entropy_coefficient")
+COEFFICIENTS = {
+    "kl_coefficient": Number(0.0),
+    "kl_reward_coefficient": Number(0.0),
+    "kl_target": Number(0.0),
+    "kl_horizon": Number(10_000.0, 1.0),
+    "entropy_coefficient": Number(0.0),
+    "observation_coefficient": Number(0.0),
+    "demonstration_coefficient": Number(0.0),
+    "success_coefficient": Number(0.0),
+}
+"""Numbers that belong to no part."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +42,37 @@ class Algorithm:
     """Token losses -> one loss."""
     group_filter: str = "none"
     """Which groups are in the batch at all."""
+    trajectory_filter: str = "none"
+    """Which of their trajectories are in the loss; the others stay in the baseline."""
+    reward_shaping: str = "none"
+    """What is taken off the task's reward before trajectories are compared."""
+    token_filter: str = "none"
+    """Which tokens are taken out, or held back."""
     correction: str = BYPASS
     """Weights for samples of another policy."""
     divergence: str = "k3"
     """How the divergence from the reference is estimated from sampled tokens."""
+    rollout: str = "independent"
+    """How the groups are played."""
     kl_coefficient: float = 0.0
-    """Of the divergence from the reference model, added to the loss; 0 needs no reference."""
+    """Of the divergence from the reference model, added to the loss."""
+    kl_reward_coefficient: float = 0.0
+    """Of log(sampling policy / reference) of each token, subtracted from its reward: PPO's place
+    for the KL term, where estimators carry it back to earlier tokens. One of the two is 0."""
+    kl_target: float = 0.0
+    """The mean divergence per token that the coefficient is adapted to keep, in nats; 0 leaves the
+    coefficient as it is."""
+    kl_horizon: float = 10_000.0
+    """Trajectories in which an adapted coefficient can change by a fifth."""
     entropy_coefficient: float = 0.0
     """Of the entropy of the trained positions, subtracted from the loss."""
+    observation_coefficient: float = 0.0
+    """Of the cross-entropy of what tools and environment wrote: a term of its own beside the policy
+    loss, which never trains it (ECHO)."""
+    demonstration_coefficient: float = 0.0
+    """Of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
+    success_coefficient: float = 0.0
+    """Of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Those of the chosen parts that are not at their defaults, by name."""
 
@@ -56,14 +89,25 @@ class Algorithm:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Of `critic`, `turn_rewards` and `states`: what has to be there."""
+        """What has to be there: see `Part.needs`."""
         return frozenset().union(*(self.part(choice).needs for choice in PARTS))
 
     @property
+    def has_kl(self) -> bool:
+        """Whether there is a KL term, in the loss or in the reward."""
+        return bool(self.kl_coefficient or self.kl_reward_coefficient)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a reference model is needed."""
+        return self.has_kl or "process_rewards" in self.needs
+
+    @property
     def has_terms_without_advantage(self) -> bool:
-        """Whether a token whose advantage is 0 can still have a gradient."""
+        """Whether a token whose advantage is 0 can have a gradient, or a part in another's."""
         regularised = self.kl_coefficient or self.entropy_coefficient
-        return bool(regularised) or self.objective == "squared"
+        ranked = self.token_filter != "none"
+        return bool(regularised) or ranked or self.objective == "squared"
 
 
 PLAIN_SUM = "sequence_mean_token_sum"
@@ -91,6 +135,12 @@ ALGORITHMS: dict[str, Algorithm] = {
             "arXiv 2507.18071",
             ratio_level="sequence",
             numbers={"clip_low": 3e-4, "clip_high": 4e-4},
+        ),
+        Algorithm(
+            "simpletir",
+            "arXiv 2509.02479",
+            trajectory_filter="void_turns",
+            numbers={"clip_high": 0.28, "dual_clip": 3.0},
         ),
         Algorithm("rloo", "arXiv 2402.14740", estimator="rloo", aggregation=PLAIN_SUM),
         Algorithm(
@@ -121,6 +171,17 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("max_rl", "arXiv 2602.02710", estimator="max_rl", aggregation="token_mean"),
         Algorithm("pass_at_k", "arXiv 2508.10751", estimator="pass_at_k"),
         Algorithm("opo", "arXiv 2505.23585", estimator="opo", aggregation=PLAIN_SUM),
+        Algorithm("gmpo", "arXiv 2507.20673", objective="gmpo"),
+        Algorithm(
+            "clip_cov", "arXiv 2505.22617", token_filter="clip_cov", aggregation="token_mean"
+        ),
+        Algorithm(
+            "kl_cov",
+            "arXiv 2505.22617",
+            objective="policy_gradient",
+            token_filter="kl_cov",
+            aggregation="token_mean",
+        ),
         Algorithm("kimi_k2", "arXiv 2507.20534", estimator="dr_grpo", objective="squared"),
         Algorithm(
             "starpo",
@@ -136,10 +197,26 @@ ALGORITHMS: dict[str, Algorithm] = {
             entropy_coefficient=0.001,
             numbers={"clip_high": 0.28},
         ),
+        Algorithm("echo", "GRPO and predicted observations", observation_coefficient=0.1),
+        Algorithm(
+            "distillation",
+            "arXiv 2306.13649",
+            estimator="distillation",
+            objective="policy_gradient",
+            aggregation="token_mean",
+        ),
         Algorithm("turn_rloo", "RLOO over turns", estimator="turn_rloo", aggregation=PLAIN_SUM),
         Algorithm("mt_grpo", "arXiv 2505.11821v1", estimator="mt_grpo"),
         Algorithm("gigpo", "arXiv 2505.10978", estimator="gigpo", divergence="k3"),
         Algorithm("igpo", "arXiv 2510.14967", estimator="information_gain"),
+        Algorithm(
+            "prime",
+            "arXiv 2502.01456",
+            estimator="process_rloo",
+            whitening=True,
+            aggregation="token_mean",
+            group_filter="all_equal",
+        ),
         Algorithm(
             "ppo",
             "arXiv 1707.06347",
@@ -167,8 +244,43 @@ ALGORITHMS: dict[str, Algorithm] = {
             "arXiv 2504.05118",
             estimator="length_adaptive_gae",
             aggregation="token_mean",
+            success_coefficient=0.1,
             numbers={"clip_high": 0.28},
         ),
+        Algorithm(
+            "remax",
+            "arXiv 2310.10505",
+            estimator="remax",
+            objective="policy_gradient",
+            aggregation=PLAIN_SUM,
+            rollout="greedy",
+        ),
+        Algorithm(
+            "tree_grpo", "arXiv 2509.21240", estimator="tree_grpo", rollout="random_branches"
+        ),
+        Algorithm(
+            "arpo",
+            "arXiv 2507.19849",
+            estimator="arpo",
+            aggregation="token_mean",
+            rollout="entropy_branches",
+        ),
+        Algorithm(
+            "arpo_soft",
+            "arXiv 2507.19849",
+            estimator="arpo_soft",
+            aggregation="token_mean",
+            rollout="entropy_branches",
+        ),
+        Algorithm(
+            "counterfactual",
+            "re-rolls of every turn",
+            estimator="counterfactual",
+            aggregation=PLAIN_SUM,
+            rollout="turn_replays",
+        ),
+        Algorithm("hca", "Harutyunyan 2019", estimator="hca", aggregation=PLAIN_SUM),
+        Algorithm("hcapo", "arXiv 2603.08754", estimator="hcapo"),
     )
 }
 """The KL term is off where the paper's agents do without it; DeepSeekMath's GRPO had 0.04."""
@@ -178,8 +290,8 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     """The named row with some of its choices and numbers replaced.
 
     A number of a part that is no longer chosen goes with it. Raises ConfigError for an unknown
-    name, key or choice (naming the nearest known one), for a value of the wrong type or range, and
-    for a number that no chosen part takes.
+    name, key or choice (naming the nearest known one), for a value of the wrong type or range, for
+    a number that no chosen part takes, and for parts or KL terms that do not go together.
     """
     if name not in ALGORITHMS:
         raise unknown_name("algorithm", name, ALGORITHMS)
@@ -192,10 +304,13 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
         elif key == "whitening":
             chosen[key] = _flag(key, value)
         elif key in COEFFICIENTS:
-            chosen[key] = _number(key, value, Number(0.0))
+            chosen[key] = _number(key, value, COEFFICIENTS[key])
         else:
             given[key] = value
     algorithm = replace(row, **chosen)
+    _check_rollout(algorithm)
+    _check_penalties(algorithm)
+    _check_kl(algorithm)
     taken = {
         key: number for choice in PARTS for key, number in algorithm.part(choice).numbers.items()
     }
@@ -240,6 +355,20 @@ def table() -> list[dict[str, Any]]:
     ]
 
 
+def _check_rollout(algorithm: Algorithm) -> None:
+    """What the rollout gives, and it costs, is what the estimator needs: no more and no less."""
+    rollouts = PARTS["rollout"]
+    given = algorithm.part("rollout").gives
+    known = frozenset().union(*(part.gives for part in rollouts.values()))
+    needed = algorithm.part("estimator").needs & known
+    if given != needed:
+        fitting = " or ".join(f"{key!r}" for key, part in rollouts.items() if part.gives == needed)
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator {algorithm.estimator!r} does not go with "
+            f"rollout {algorithm.rollout!r}: choose rollout = {fitting}"
+        )
+
+
 def _not_taken(
     name: str, algorithm: Algorithm, key: str, taken: Mapping[str, Number]
 ) -> ConfigError:
@@ -252,6 +381,38 @@ def _not_taken(
                     f"but {choice} is {getattr(algorithm, choice)!r}"
                 )
     return unknown_name("algorithm option", key, (*PARTS, "whitening", *COEFFICIENTS, *taken))
+
+
+def _check_penalties(algorithm: Algorithm) -> None:
+    """Raise ConfigError for a penalty that the estimator can make no sense of."""
+    name, estimator = algorithm.name, algorithm.estimator
+    if algorithm.reward_shaping != "none" and estimator in NO_SHAPING:
+        raise ConfigError(
+            f"algorithm {name}: estimator {estimator} cannot have the penalties of reward_shaping "
+            f"{algorithm.reward_shaping!r} among its rewards: choose another of the two"
+        )
+    if algorithm.kl_reward_coefficient and estimator in NO_PENALTY:
+        raise ConfigError(
+            f"algorithm {name}: estimator {estimator} cannot have a KL penalty among its "
+            "rewards; use kl_coefficient in place of kl_reward_coefficient"
+        )
+
+
+def _check_kl(algorithm: Algorithm) -> None:
+    """Raise ConfigError for KL settings that contradict each other or do nothing."""
+    name = algorithm.name
+    if algorithm.kl_coefficient and algorithm.kl_reward_coefficient:
+        raise ConfigError(
+            f"algorithm {name}: the KL term is in the loss (kl_coefficient) and in the reward "
+            "(kl_reward_coefficient); set one of them to 0"
+        )
+    if algorithm.kl_target and not algorithm.has_kl:
+        raise ConfigError(
+            f"algorithm {name}: kl_target adapts a coefficient, but kl_coefficient and "
+            "kl_reward_coefficient are 0; set one of them"
+        )
+    if not algorithm.kl_target and algorithm.kl_horizon != COEFFICIENTS["kl_horizon"].default:
+        raise ConfigError(f"algorithm {name}: kl_horizon goes with kl_target, which is 0")
 
 
 def _choice(key: str, value: Any) -> str:

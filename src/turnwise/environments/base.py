@@ -65,6 +65,13 @@ class Environment:
         """Name, version and data hash, for reports."""
         return EnvironmentSpec(name=type(self).__name__.lower(), version="0")
 
+    @property
+    def restorable(self) -> bool:
+        """Whether an episode can go on from a snapshot; by default, whether both methods are
+        there."""
+        kind = type(self)
+        return kind.snapshot != Environment.snapshot and kind.restore != Environment.restore
+
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""
         raise NotSupportedError(f"{type(self).__name__} has no tasks({split!r})")

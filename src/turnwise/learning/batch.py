@@ -4,7 +4,7 @@ The loss mask, the denominators and the shift by one (position t predicts token 
 here and nowhere else. Not here: what is done with the tensors.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,9 @@ from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
 from turnwise.algorithms.episodes import Episode
 from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
-from turnwise.types import Group, Source, Tokens, Trajectory
+from turnwise.algorithms.token_filters import TOKEN_FILTERS
+from turnwise.learning.selection import kept_members
+from turnwise.types import Group, Source, Tokens, Trajectory, Verdict
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -42,6 +44,10 @@ class Example:
     advantage: NDArray[np.float32]
     weight: float = 0.0
     """Of each trained token in the loss: set by `weigh`."""
+    factor: NDArray[np.float32] | None = None
+    """Of each token's objective; it and `penalty` are set by `treat`, None without it."""
+    penalty: NDArray[np.float32] | None = None
+    """Of each token's divergence from the policy before the update."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +77,22 @@ class MicroBatch:
     """float32[N]"""
     weight: Tensor
     """float32[N]"""
+    factor: Tensor | None
+    """float32[N]; None, as `penalty` is, where no example was treated."""
+    penalty: Tensor | None
+    """float32[N]"""
 
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
-    """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory; those
-    of an ungraded one become None.
+    """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory, from
+    its reward less its penalty; those of an ungraded one become None.
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
     for group in groups:
         for member in group.trajectories:
             member.advantage = member.value_targets = None
-    batch = [[_episode(member) for member in group.graded] for group in groups]
+    batch = [_episodes(group.graded) for group in groups]
     credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
     if algorithm.whitening:
         credits = whiten(credits, batch)
@@ -93,20 +103,48 @@ def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
                 member.value_targets = credit.targets.astype(np.float32)
 
 
-def _episode(member: Trajectory) -> Episode:
+def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
+    """What estimators see of a group; parents become indices among its graded members."""
+    places = {member.episode: index for index, member in enumerate(members)}
+    return [
+        _episode(member, None if member.parent is None else places[member.parent])
+        for member in members
+    ]
+
+
+def _episode(member: Trajectory, parent: int | None) -> Episode:
     assert member.verdict is not None
     try:
         return Episode(
-            reward=member.verdict.reward,
+            reward=member.verdict.reward - member.penalty,
             turn=member.tokens.turn,
             mask=member.tokens.mask,
             turn_rewards=member.turn_rewards,
+            token_rewards=member.token_rewards,
             values=None if member.values is None else np.nan_to_num(member.values),
             states=member.states,
-            parts=member.verdict.parts,
+            parts=_parts(member.verdict, member.penalty),
+            baseline=member.baseline,
+            parent=parent,
+            first_turn=member.first_turn,
+            logprobs=_float64(member.tokens.logprob),
+            teacher_logprobs=_float64(member.teacher_logprobs),
+            hindsight_logprobs=_float64(member.hindsight_logprobs),
+            turn_values=member.turn_values,
         )
     except ValueError as error:
         raise ValueError(f"{_name(member)}: {error}") from None
+
+
+def _parts(verdict: Verdict, penalty: float) -> Mapping[str, float]:
+    """With the penalty as one more, where the verifier gives any."""
+    if not verdict.parts or not penalty:
+        return verdict.parts
+    return {**verdict.parts, "reward_shaping": -penalty}
+
+
+def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
+    return None if numbers is None else numbers.astype(np.float64)
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -123,30 +161,37 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 def policy_examples(
     groups: Sequence[Group], algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
-    """The weighted examples of one optimizer batch; ungraded trajectories are in nothing.
+    """The weighted examples of one optimizer batch; ungraded trajectories are in nothing, and those
+    that the algorithm's filters leave out are in no denominator.
 
     Raises ValueError for a graded trajectory whose advantage was not set.
     """
     examples = [
         _policy_example(member, mask_observations)
         for group in kept_groups(groups, algorithm)
-        for member in group.graded
+        for member in kept_members(group, algorithm)
     ]
     numbers = algorithm.numbers_of("aggregation")
     return weigh(examples, algorithm.aggregation, **numbers)
 
 
 def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
-    """Those that the algorithm's filter keeps."""
+    """Those that the algorithm's filter on groups keeps by their rewards, penalties not counted,
+    and of which its filter on trajectories leaves something."""
     rewards = [np.array([member.reward for member in group.graded]) for group in groups]
     numbers = algorithm.numbers_of("group_filter")
     kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
-    return [group for group, keep in zip(groups, kept, strict=True) if keep]
+    return [
+        group
+        for group, keep in zip(groups, kept, strict=True)
+        if keep and kept_members(group, algorithm)
+    ]
 
 
-def supervised_example(tokens: Tokens, name: str) -> Example:
-    """A demonstration: the tokens marked as the model's are trained, with advantage 1."""
-    return _example(name, name, tokens, tokens.mask, tokens.mask.astype(np.float32))
+def supervised_example(tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None) -> Example:
+    """To be imitated: the tokens marked as the model's, or those of `mask`, with advantage 1."""
+    trained = tokens.mask if mask is None else mask
+    return _example(name, name, tokens, trained, trained.astype(np.float32))
 
 
 def weigh(examples: Sequence[Example], aggregation: str, **numbers: float) -> list[Example]:
@@ -160,18 +205,45 @@ def weigh(examples: Sequence[Example], aggregation: str, **numbers: float) -> li
     ]
 
 
+def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
+    """Let the algorithm's token filter rank the trained tokens of the optimizer batch that the
+    examples make up, by advantages and old log-probabilities."""
+    if algorithm.token_filter == "none" or not examples:
+        return list(examples)
+    treatment = TOKEN_FILTERS[algorithm.token_filter](
+        np.concatenate([e.advantage[e.trained] for e in examples]).astype(np.float64),
+        np.concatenate([e.old_logprob[e.trained] for e in examples]).astype(np.float64),
+        **algorithm.numbers_of("token_filter"),
+    )
+    ends = np.cumsum([e.trained.sum() for e in examples])[:-1]
+    treated = []
+    for example, *numbers in zip(examples, *(np.split(t, ends) for t in treatment), strict=True):
+        factor, penalty = np.zeros((2, len(example.ids)), np.float32)
+        factor[example.trained], penalty[example.trained] = numbers
+        treated.append(replace(example, factor=factor, penalty=penalty))
+    return treated
+
+
 def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:
     """Sort by length and cut into micro-batches of at most that many padded tokens.
 
     An example without trained tokens is left out; one longer than the budget is alone.
     """
-    ordered = sorted((e for e in examples if e.trained.any()), key=lambda e: len(e.ids))
-    current: list[Example] = []
-    for example in ordered:
-        if current and (len(current) + 1) * (len(example.ids) - 1) > tokens_per_micro_batch:
+    trained = [example for example in examples if example.trained.any()]
+    for places in by_length([len(e.ids) - 1 for e in trained], tokens_per_micro_batch):
+        yield [trained[place] for place in places]
+
+
+def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:
+    """The places of sequences, the shortest first, cut into micro-batches of at most that many
+    padded tokens; without those of length 0, and one that is longer is alone."""
+    current: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
+        if current and (len(current) + 1) * lengths[place] > tokens_per_micro_batch:
             yield current
             current = []
-        current.append(example)
+        if lengths[place]:
+            current.append(place)
     if current:
         yield current
 
@@ -199,6 +271,8 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         pieces = [array[example.trained] for array, example in zip(arrays, examples, strict=True)]
         return torch.from_numpy(np.concatenate(pieces)).to(device)
 
+    factors = [example.factor for example in examples if example.factor is not None]
+    penalties = [example.penalty for example in examples if example.penalty is not None]
     return MicroBatch(
         names=tuple(example.name for example in examples),
         inputs=inputs.to(device),
@@ -210,6 +284,8 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         old_logprob=flat(example.old_logprob for example in examples),
         advantage=flat(example.advantage for example in examples),
         weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
+        factor=flat(factors) if len(factors) else None,
+        penalty=flat(penalties) if len(penalties) else None,
     )
 
 

@@ -25,7 +25,7 @@ LEARNER = "learner.pt"
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
-SFT, COLD_START, RL = "sft", "cold_start", "rl"
+SFT, COLD_START, RL, PREFERENCES = "sft", "cold_start", "rl", "preferences"
 """Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs."""
 
 
@@ -105,17 +105,26 @@ def latest(root: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def prune(root: Path, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints, and what interrupted saves left behind."""
+def at(root: Path, step: int) -> Path | None:
+    """The checkpoint of a step, or None."""
+    return next((folder for folder in reversed(_all(root)) if _step(folder) == step), None)
+
+
+def prune(root: Path, keep: int, best: int | None = None) -> None:
+    """Delete all but the newest `keep` checkpoints and that of step `best`, and what interrupted
+    saves left behind."""
     for folder in _all(root)[:-keep]:
-        shutil.rmtree(folder)
+        if _step(folder) != best:
+            shutil.rmtree(folder)
     for folder in root.glob(".step-*"):
         shutil.rmtree(folder)
 
 
 def newest(root: Path) -> Path | None:
-    """Where a run is to go on: after an RL step, after the cold start, or within it."""
-    found = (latest(folder) for folder in (root, root / COLD_START, root / SFT))
+    """Where a run is to go on: in or after the preference stage, after an RL step, after the cold
+    start, or within it."""
+    folders = (root / PREFERENCES, root, root / COLD_START, root / SFT)
+    found = (latest(folder) for folder in folders)
     return next((folder for folder in found if folder is not None), None)
 
 
@@ -131,6 +140,10 @@ def _all(root: Path) -> list[Path]:
     matches = ((NAME.fullmatch(path.name), path) for path in root.glob("step-*"))
     found = [(int(match[1]), match[2] is None, path) for match, path in matches if match]
     return [path for *_, path in sorted(found)]
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-").partition(".")[0])
 
 
 def _write_learner(path: Path, learner: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
-from turnwise.learning.batch import shifted
+from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.logprobs import base_model
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.types import Group, Trajectory
@@ -121,15 +121,9 @@ class Critic(nn.Module):
 
     def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
         """By length, of at most `tokens_per_micro_batch` padded tokens."""
-        current: list[Trajectory] = []
-        for member in sorted(members, key=lambda member: len(member.tokens)):
-            padded = (len(current) + 1) * len(member.tokens)
-            if current and padded > self.learning.tokens_per_micro_batch:
-                yield current
-                current = []
-            current.append(member)
-        if current:
-            yield current
+        lengths = [len(member.tokens) for member in members]
+        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
+            yield [members[place] for place in places]
 
 
 def _graded(groups: Sequence[Group]) -> list[Trajectory]:

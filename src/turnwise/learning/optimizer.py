@@ -49,6 +49,8 @@ class Optimizer:
         self.schedule = schedule
         self.max_gradient_norm = max_gradient_norm
         self.updates = 0
+        self.learning_rate_factor = 1.0
+        """On top of the schedule: what has been lowered while the run went on."""
         matrices = [p for p in self.parameters if p.dim() >= 2]
         vectors = [p for p in self.parameters if p.dim() < 2]
         groups = [
@@ -56,6 +58,11 @@ class Optimizer:
             {"params": vectors, "weight_decay": 0.0},
         ]
         self._adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)
+
+    @property
+    def present_learning_rate(self) -> float:
+        """Of the next update."""
+        return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
     def apply(self) -> float:
         """Clip the accumulated gradient, move the weights, clear the gradient.
@@ -66,7 +73,7 @@ class Optimizer:
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm))
         if math.isfinite(norm):
             for group in self._adamw.param_groups:
-                group["lr"] = self.learning_rate * self.schedule(self.updates)
+                group["lr"] = self.present_learning_rate
             self._adamw.step()
             self.updates += 1
         self.clear()
@@ -78,12 +85,17 @@ class Optimizer:
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, for `torch.save`; shares memory with the optimizer."""
-        return {"adamw": self._adamw.state_dict(), "updates": self.updates}
+        return {
+            "adamw": self._adamw.state_dict(),
+            "updates": self.updates,
+            "learning_rate_factor": self.learning_rate_factor,
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, for a model with the same parameters."""
         self._adamw.load_state_dict(state["adamw"])
         self.updates = int(state["updates"])
+        self.learning_rate_factor = float(state["learning_rate_factor"])
 
 
 def prepare_for_training(model: nn.Module) -> None:

@@ -6,25 +6,29 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from turnwise.algorithms.kl import adapted_coefficient
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import Example, MicroBatch, collate, pack, policy_examples
+from turnwise.learning.auxiliary import AuxiliaryTerm, auxiliary_terms, demonstration_terms
+from turnwise.learning.batch import Example, MicroBatch, collate, pack, policy_examples, treat
 from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.tally import Tally
-from turnwise.types import Group
+from turnwise.types import Group, Trajectory
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class PolicyLearner:
     Args:
         model: of transformers, or wrapped by peft (then only the adapters are trained).
         reference: the model of the KL term, never changed. For a model wrapped by peft None means
-            the model without its adapters. None where `algorithm.kl_coefficient` is 0.
+            the model without its adapters. None where the algorithm has no KL term.
         temperature: of sampling; log-probabilities are of logits / temperature. 0 means 1, as in
             `engines.Sampling`.
 
@@ -62,6 +66,9 @@ class PolicyLearner:
         self.config = config
         self.algorithm = algorithm
         self.temperature = temperature or 1.0
+        self.kl_coefficient = algorithm.kl_coefficient or algorithm.kl_reward_coefficient
+        """As it is now: the algorithm's is where it begins."""
+        self._sampled_kl: float | None = None
         self.device = next(model.parameters()).device
         self._check_reference()
         prepare_for_training(model)
@@ -77,35 +84,99 @@ class PolicyLearner:
             config.max_gradient_norm,
         )
 
-    def update(self, groups: Sequence[Group]) -> UpdateReport:
-        """`updates_per_step` optimizer updates, each on an equal share of the groups.
+    def assess(self, groups: Sequence[Group]) -> None:
+        """Where the KL term is in the reward, set `token_rewards` of every graded trajectory:
+        -coefficient log(sampling policy / reference) of each sampled token, and 0 elsewhere.
+
+        A log-probability that is not finite makes no reward; the update will find it and be
+        skipped. Source: arXiv 1909.08593, equation 2; REINFORCE++ (arXiv 2501.03262).
+        """
+        if not self.algorithm.kl_reward_coefficient:
+            return
+        members = [member for group in groups for member in group.graded]
+        total, count = 0.0, 0
+        for member, reference in zip(members, self.reference_logprobs(members), strict=True):
+            drift = member.tokens.logprob - reference
+            known = member.tokens.mask & np.isfinite(drift)
+            member.token_rewards = np.where(known, -self.kl_coefficient * drift, 0.0)
+            total, count = total + float(drift[known].sum()), count + int(known.sum())
+        self._sampled_kl = total / count if count else None
+
+    def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
+        """As `sampled_logprobs`, of the reference model."""
+        with self._as_reference() as reference:
+            return sampled_logprobs(reference, members, self.config, self.temperature)
+
+    def update(
+        self, groups: Sequence[Group], demonstrations: Sequence[Example] = ()
+    ) -> UpdateReport:
+        """`updates_per_step` optimizer updates, each on an equal share of the groups, and of the
+        demonstrations that are mixed in.
 
         Every graded trajectory must have its advantage (`batch.assign_advantages`). A share in
-        which nothing can be trained makes no update; one whose loss or gradient is not finite
-        leaves weights and optimizer untouched and is told of in `problems`. Metrics that nothing
-        was measured for are absent.
+        which no trajectory can be trained on makes no update; one whose loss or gradient is not
+        finite leaves weights and optimizer untouched and is told of in `problems`. Metrics that
+        nothing was measured for are absent.
         """
         prepare_for_training(self.model)
-        shares = np.array_split(np.arange(len(groups)), self.config.updates_per_step)
-        batches = [self._examples([groups[index] for index in share]) for share in shares]
+        parts = self._shares(groups)
+        batches = [(self._examples(part), auxiliary_terms(part, self.algorithm)) for part in parts]
         totals = Tally()
         problems: list[str] = []
-        for examples in filter(None, batches):
-            tally, problem = self._update_once(examples, measure_gap=totals.updates == 0)
+        learning_rate = self.optimizer.present_learning_rate
+        for (examples, terms), mixed in zip(batches, self._shares(demonstrations), strict=True):
+            if not examples and not terms:
+                continue
+            terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
+            tally, problem = self._update_once(examples, totals.updates == 0, terms)
             if problem:
                 problems.append(problem)
             else:
                 totals.add(tally)
-        metrics = {**totals.metrics(), "policy/skipped_updates": float(len(problems))}
-        return UpdateReport(metrics, problems)
+        metrics = totals.metrics() | {
+            "policy/skipped_updates": float(len(problems)),
+            "policy/learning_rate": learning_rate,
+        }
+        return UpdateReport(self._with_kl(metrics, groups), problems)
+
+    def filter_groups(self, group_filter: str) -> None:
+        """From now on train on the groups that another filter keeps; not part of `state`."""
+        self.algorithm = replace(self.algorithm, group_filter=group_filter)
 
     def state(self) -> dict[str, Any]:
-        """Optimizer state and number of updates; the weights are saved with the model."""
-        return self.optimizer.state()
+        """Optimizer state, number of updates and KL coefficient; the weights are saved with the
+        model."""
+        return {**self.optimizer.state(), "kl_coefficient": self.kl_coefficient}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
         self.optimizer.load_state(state)
+        self.kl_coefficient = float(state["kl_coefficient"])
+
+    def _with_kl(self, metrics: dict[str, float], groups: Sequence[Group]) -> dict[str, float]:
+        """And this step's coefficient and divergence; then adapts the coefficient, if it is to be,
+        unless no divergence was measured."""
+        algorithm = self.algorithm
+        if not algorithm.has_kl:
+            return metrics
+        metrics = {**metrics, "policy/kl_coefficient": self.kl_coefficient}
+        if algorithm.kl_reward_coefficient and self._sampled_kl is not None:
+            metrics["policy/kl_reference"] = self._sampled_kl
+        measured = metrics.get("policy/kl_reference")
+        if algorithm.kl_target and measured is not None:
+            self.kl_coefficient = adapted_coefficient(
+                self.kl_coefficient,
+                measured,
+                algorithm.kl_target,
+                algorithm.kl_horizon,
+                sum(len(group.graded) for group in groups),
+            )
+        return metrics
+
+    def _shares(self, members: Sequence[Any]) -> list[list[Any]]:
+        """`updates_per_step` parts of nearly equal size, in order."""
+        shares = np.array_split(np.arange(len(members)), self.config.updates_per_step)
+        return [[members[index] for index in share] for share in shares]
 
     def _examples(self, groups: Sequence[Group]) -> list[Example]:
         """One share's weighted examples, less those whose gradient is exactly zero."""
@@ -113,9 +184,9 @@ class PolicyLearner:
         examples = [e for e in examples if e.trained.any()]
         if not self.algorithm.has_terms_without_advantage:
             examples = [e for e in examples if e.advantage[e.trained].any()]
-        if self.config.mask_observations and self.algorithm.correction == BYPASS:
-            return examples
-        return self._rescored(examples)
+        if not self.config.mask_observations or self.algorithm.correction != BYPASS:
+            examples = self._rescored(examples)
+        return treat(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
         """With the log-probabilities of the policy as it is now: where no policy sampled the token,
@@ -133,14 +204,23 @@ class PolicyLearner:
                 scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
         return scored
 
-    def _update_once(self, examples: Sequence[Example], measure_gap: bool) -> tuple[Tally, str]:
+    def _update_once(
+        self,
+        examples: Sequence[Example],
+        measure_gap: bool,
+        terms: Sequence[AuxiliaryTerm] = (),
+    ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
         tally = Tally(updates=1)
+        algorithm = self.algorithm
+        if algorithm.kl_coefficient:
+            algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
         for members in pack(examples, self.config.tokens_per_micro_batch):
             batch = collate(members, self.device)
             tokens = self._forward(batch)
-            result = policy_loss(tokens, self.algorithm)
-            problem = _non_finite(tokens, result.losses, batch)
+            result = policy_loss(tokens, algorithm)
+            logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
+            problem = _non_finite(result.losses.detach() + logprobs, batch)
             if problem:
                 self.optimizer.clear()
                 return tally, problem
@@ -149,12 +229,30 @@ class PolicyLearner:
             tally.add_losses(result, len(batch.targets), loss.item())
             if measure_gap:
                 tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
+        for term in terms:
+            problem = self._add_gradient(term, tally)
+            if problem:
+                self.optimizer.clear()
+                return tally, problem
         norm = self.optimizer.apply()
         tally.gradient_norm = norm
         if not math.isfinite(norm):
-            names = f"{examples[0].name} to {examples[-1].name}"
+            everything = [*examples, *(example for term in terms for example in term.examples)]
+            names = f"{everything[0].name} to {everything[-1].name}"
             return tally, f"the gradient's norm is {norm}, all losses being finite; from {names}"
         return tally, ""
+
+    def _add_gradient(self, term: AuxiliaryTerm, tally: Tally) -> str:
+        """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
+        for members in pack(term.examples, self.config.tokens_per_micro_batch):
+            batch = collate(members, self.device)
+            logprobs, _ = self._logprobs(self.model, batch)
+            problem = _non_finite(logprobs.detach(), batch)
+            if problem:
+                return problem
+            torch.autograd.backward(-term.coefficient * (logprobs * batch.weight).sum())
+            tally.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
+        return ""
 
     def _forward(self, batch: MicroBatch) -> TrainedTokens:
         logprob, entropy = self._logprobs(
@@ -168,16 +266,26 @@ class PolicyLearner:
             weight=batch.weight,
             sequence=batch.sequence,
             entropy=entropy,
-            reference_logprob=self._reference_logprobs(batch),
+            reference_logprob=self._reference_of(batch),
+            factor=batch.factor,
+            penalty=batch.penalty,
         )
 
-    def _reference_logprobs(self, batch: MicroBatch) -> Tensor | None:
+    def _reference_of(self, batch: MicroBatch) -> Tensor | None:
         if not self.algorithm.kl_coefficient:
             return None
+        with torch.no_grad(), self._as_reference() as reference:
+            return self._logprobs(reference, batch)[0]
+
+    @contextmanager
+    def _as_reference(self) -> Iterator[nn.Module]:
+        """The reference model, or the model without its adapters."""
+        if self.reference is not None:
+            yield self.reference
+            return
         adapted: Any = self.model
-        adapters = adapted.disable_adapter() if self.reference is None else nullcontext()
-        with torch.no_grad(), adapters:
-            return self._logprobs(self.reference or self.model, batch)[0]
+        with adapted.disable_adapter():
+            yield self.model
 
     def _logprobs(
         self, model: nn.Module, batch: MicroBatch, entropy_gradient: bool = False
@@ -194,16 +302,18 @@ class PolicyLearner:
 
     def _check_reference(self) -> None:
         adapted = hasattr(self.model, "disable_adapter")
-        if self.algorithm.kl_coefficient and self.reference is None and not adapted:
-            raise ConfigError("kl_coefficient is not 0: the learner needs a reference model")
-        if self.reference is not None and not self.algorithm.kl_coefficient:
+        if self.algorithm.has_reference and self.reference is None and not adapted:
+            raise ConfigError(
+                f"algorithm {self.algorithm.name}: the learner needs a reference model"
+            )
+        if self.reference is not None and not self.algorithm.has_reference:
             raise ConfigError("a reference model is loaded, but kl_coefficient is 0: set it")
 
 
-def _non_finite(tokens: TrainedTokens, losses: Tensor, batch: MicroBatch) -> str:
-    """Names the sequences with a number that is none; clamped ratios would hide an infinite one."""
-    logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
-    bad = ~torch.isfinite(losses.detach() + logprobs)
+def _non_finite(numbers: Tensor, batch: MicroBatch) -> str:
+    """Names the sequences with a number that is none: losses, and log-probabilities besides, since
+    clamped ratios would hide an infinite one."""
+    bad = ~torch.isfinite(numbers)
     if not bad.any():
         return ""
     rows = sorted(set(batch.sequence[bad].tolist()))

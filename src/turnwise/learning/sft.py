@@ -109,15 +109,19 @@ class SupervisedLearner:
         return float(loss.detach())
 
     def _batch(self, step: int) -> list[Example]:
-        """Each pass over the demonstrations is shuffled anew; batches run across passes."""
-        count = len(self._examples)
-        first = step * self.config.batch_size
-        chosen = []
-        orders: dict[int, np.ndarray] = {}
-        for index in range(first, first + self.config.batch_size):
-            epoch, position = divmod(index, count)
-            if epoch not in orders:
-                generator = np.random.default_rng(derive(self.seed, "sft", "order", epoch))
-                orders[epoch] = generator.permutation(count)
-            chosen.append(self._examples[orders[epoch][position]])
-        return chosen
+        size, count = self.config.batch_size, len(self._examples)
+        return [self._examples[i] for i in batch_of_step(count, size, step, self.seed, "sft")]
+
+
+def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:
+    """Which of `count` examples make up a step's batch of `size`: each pass over them is shuffled
+    anew, and batches run across passes. `label` names the occasion."""
+    chosen: list[int] = []
+    orders: dict[int, np.ndarray] = {}
+    for index in range(step * size, (step + 1) * size):
+        epoch, position = divmod(index, count)
+        if epoch not in orders:
+            generator = np.random.default_rng(derive(seed, label, "order", epoch))
+            orders[epoch] = generator.permutation(count)
+        chosen.append(int(orders[epoch][position]))
+    return chosen

@@ -27,6 +27,9 @@ class Tally:
     gap: float = 0.0
     """Sum over sampled tokens of |trainer's - engine's log-probability|, before any update."""
     gap_tokens: int = 0
+    auxiliary_losses: dict[str, float] = field(default_factory=dict)
+    """By term: sum over its tokens of their cross-entropy."""
+    auxiliary_tokens: dict[str, int] = field(default_factory=dict)
 
     def add_losses(self, result: TokenLosses, tokens: int, loss: float) -> None:
         """Count one micro-batch."""
@@ -39,6 +42,11 @@ class Tally:
         self.gap += difference.detach().abs().sum().item()
         self.gap_tokens += len(difference)
 
+    def add_auxiliary(self, term: str, loss: float, tokens: int) -> None:
+        """Count the cross-entropy of some tokens of a term."""
+        self.auxiliary_losses[term] = self.auxiliary_losses.get(term, 0.0) + loss
+        self.auxiliary_tokens[term] = self.auxiliary_tokens.get(term, 0) + tokens
+
     def add(self, other: "Tally") -> None:
         """Count another update."""
         self.updates += other.updates
@@ -48,6 +56,8 @@ class Tally:
         self.gap += other.gap
         self.gap_tokens += other.gap_tokens
         self._merge(other.sums, other.maxima, other.minima)
+        for term, tokens in other.auxiliary_tokens.items():
+            self.add_auxiliary(term, other.auxiliary_losses[term], tokens)
 
     def metrics(self) -> dict[str, float]:
         """Means over tokens and updates; what was never measured is absent."""
@@ -55,11 +65,15 @@ class Tally:
             "policy/updates": float(self.updates),
             "policy/trained_tokens": float(self.tokens),
         }
-        if self.updates:
+        if self.tokens:
             metrics["policy/loss"] = self.loss / self.updates
+        if self.updates:
             metrics["policy/gradient_norm"] = self.gradient_norm / self.updates
         if self.gap_tokens:
             metrics["policy/logprob_gap"] = self.gap / self.gap_tokens
+        for term, tokens in self.auxiliary_tokens.items():
+            metrics[f"auxiliary/{term}_loss"] = self.auxiliary_losses[term] / tokens
+            metrics[f"auxiliary/{term}_tokens"] = float(tokens)
         means = {name: value / self.tokens for name, value in self.sums.items()}
         return {**metrics, **means, **self.maxima, **self.minima}
 

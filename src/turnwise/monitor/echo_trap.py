@@ -26,8 +26,13 @@ class Thresholds:
     gain: float = 0.02
     """The reward counts as rising when its average is so much above that of the window before."""
     solved: float = 0.75
-    """Of the highest reward there can be: above it a small spread is success. Runs that have learned
+    """Of the highest reward there can be: above it a small spread is success. Runs that learned
     what they can of the demo level off from 0.8 on."""
+
+    @property
+    def fewest_steps(self) -> int:
+        """Two windows: fewer steps are too few to say."""
+        return 2 * self.window
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,7 @@ class EchoTrap:
             f"Echo Trap: at step {self.step} the spread of rewards within groups has fallen from "
             f"{self.spread[0]:.3f} to {self.spread[1]:.3f} and the policy's entropy from "
             f"{self.entropy[0]:.3f} to {self.entropy[1]:.3f}, while the reward stays at "
-            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}). The agent repeats itself; train "
-            "on the groups that differ most (algorithm starpo_s), or lower learning_rate"
+            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}): the agent repeats itself"
         )
 
 
@@ -56,11 +60,10 @@ def look(
 ) -> EchoTrap | None:
     """The warning that the last step of a run's metrics calls for, if it does.
 
-    Steps in which nothing was updated have no entropy and stand with the one before them. Fewer
-    steps than two windows are too few to say.
+    Steps in which nothing was updated have no entropy and stand with the one before them.
     """
     window = thresholds.window
-    if len(history) < 2 * window:
+    if len(history) < thresholds.fewest_steps:
         return None
     spreads = _averages([line[SPREAD] for line in history], window)
     entropies = _averages(_carried([line.get(ENTROPY) for line in history]), window)

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
-from turnwise.types import Group
+from turnwise.monitor.repetition import repetition_metrics
+from turnwise.types import Group, Trajectory
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
@@ -17,6 +18,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     graded = [member for group in groups for member in group.graded]
     rewards = [member.reward for member in graded if member.reward is not None]
     spreads = [_spread(group) for group in groups if group.graded]
+    lengths = [int(m.tokens.mask.sum()) for m in members]
     metrics = {
         "reward/mean": fmean(rewards or [0.0]),
         "reward/std": pstdev(rewards or [0.0]),
@@ -34,14 +36,29 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
             [turn.action.error is not None for m in members for turn in m.turns] or [0]
         ),
         "rollout/tokens": float(sum(len(m.tokens) for m in members)),
-        "rollout/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
+        "rollout/tokens_sampled": float(sum(lengths)),
+        "rollout/length_mean": fmean(lengths or [0]),
+        "rollout/length_max": float(max(lengths, default=0)),
     }
     outcomes = Counter(str(m.outcome) for m in members)
+    metrics |= _beside([member for group in groups for member in group.beside])
+    metrics |= repetition_metrics(groups)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
 
 def _spread(group: Group) -> float:
     return pstdev([member.reward for member in group.graded if member.reward is not None])
+
+
+def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
+    """What the episodes cost that were played beside the groups, where there are any."""
+    if not members:
+        return {}
+    return {
+        "beside/episodes": float(len(members)),
+        "beside/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
+        "beside/reward": fmean([m.reward for m in members if m.reward is not None] or [0.0]),
+    }
 
 
 def _tool_success(groups: Sequence[Group]) -> float:

@@ -7,6 +7,7 @@
     trajectories/*.parquet   every trajectory with the provenance of every token
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
+    trackers/            files of experiment trackers, if there are any
     checkpoints/         see learning/checkpoint.py
     report.json, report.md
 
@@ -36,9 +37,12 @@ SCHEMA = pa.schema(
         ("prompt", pa.string()),
         ("group", pa.string()),
         ("episode", pa.int32()),
+        ("parent", pa.int32()),
+        ("first_turn", pa.int32()),
         ("seed", pa.int64()),
         ("outcome", pa.string()),
         ("reward", pa.float64()),
+        ("penalty", pa.float64()),
         ("success", pa.bool_()),
         ("detail", pa.string()),
         ("answer", pa.string()),
@@ -56,8 +60,15 @@ SCHEMA = pa.schema(
 )
 
 
-PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer")
-FILES = ("cold_start.jsonl", "metrics.jsonl", "timing.jsonl", "report.json", "report.md")
+PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer", "trackers")
+FILES = (
+    "cold_start.jsonl",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "preferences.jsonl",
+    "report.json",
+    "report.md",
+)
 
 
 class RunFolder:
@@ -185,9 +196,12 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "prompt": trajectory.task.prompt,
         "group": trajectory.group,
         "episode": trajectory.episode,
+        "parent": trajectory.parent,
+        "first_turn": trajectory.first_turn,
         "seed": trajectory.seed,
         "outcome": str(trajectory.outcome),
         "reward": trajectory.reward,
+        "penalty": trajectory.penalty,
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,

@@ -46,10 +46,13 @@ class TurnValues:
 def branch_at(parent: Trajectory, turn: int) -> Branch:
     """The moment before a turn of an episode whose snapshots were kept.
 
-    Raises NotSupportedError where they were not, IndexError for a turn that there was not.
+    Raises NotSupportedError where they were not, IndexError for a turn that there was not, and for
+    one that the episode itself inherited.
     """
     if not parent.snapshots:
         raise NotSupportedError("branching needs the environment's snapshots: roll out with them")
+    if not 0 <= turn - parent.first_turn < len(parent.snapshots):
+        raise IndexError(f"episode {parent.episode} has no turn {turn} of its own")
     tokens = parent.tokens
     own = tokens.mask & (tokens.turn >= turn)
     end = int(np.flatnonzero(own)[0]) if own.any() else len(tokens)
@@ -62,29 +65,33 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         np.full(end, NO_VERSION, np.int32),
         np.full(end, np.nan, np.float32),
     )
-    return Branch(prefix, tuple(parent.turns[:turn]), parent.snapshots[turn])
+    return Branch(prefix, tuple(parent.turns[:turn]), parent.snapshots[turn - parent.first_turn])
+
+
+def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str) -> Trajectory:
+    """One that is to be played from before a turn of its parent.
+
+    Together with the run's seed, `label`, the parent's group and number, and the turn determine
+    every random number.
+    """
+    return Trajectory(
+        parent.task,
+        parent.group,
+        episode,
+        derive(seed, label, parent.group, parent.episode, turn, episode),
+        parent=parent.episode,
+        first_turn=turn,
+    )
 
 
 async def play_on(
     roller: Roller, branches: Sequence[tuple[Trajectory, int]], count: int, seed: int, label: str
 ) -> list[list[Trajectory]]:
-    """`count` new episodes from before each (parent, turn), in that order.
-
-    Together with the run's seed, `label`, the parent's group and number, and the turn determine
-    every random number.
-    """
+    """`count` new episodes from before each (parent, turn), in that order; see `child_of`."""
     made, starts = [], []
     for parent, turn in branches:
         start = branch_at(parent, turn)
-        children = [
-            Trajectory(
-                parent.task,
-                parent.group,
-                episode,
-                derive(seed, label, parent.group, parent.episode, turn, episode),
-            )
-            for episode in range(count)
-        ]
+        children = [child_of(parent, turn, episode, seed, label) for episode in range(count)]
         made.append(children)
         starts += [(child, start) for child in children]
     await roller.play(starts)
@@ -101,24 +108,40 @@ async def turn_values(
     """
     if any(parent.reward is None for parent in parents):
         raise ValueError("an ungraded episode has no value to compare with")
-    places = [(parent, turn) for parent in parents for turn in range(len(parent.snapshots))]
+    played = await play_on_from_every_turn(roller, parents, count, seed, label)
+    return [values_of(parent, rows) for parent, rows in zip(parents, played, strict=True)]
+
+
+async def play_on_from_every_turn(
+    roller: Roller, parents: Sequence[Trajectory], count: int, seed: int, label: str
+) -> list[list[list[Trajectory]]]:
+    """For each parent, for each of its own turns, `count` new episodes from before it."""
+    own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
+    places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
     played = iter(await play_on(roller, places, count, seed, label))
-    found = []
-    for parent in parents:
-        rewards = [_rewards(next(played)) for _ in parent.snapshots]
-        own = parent.reward if parent.reward is not None else np.nan
-        found.append(
-            TurnValues(
-                np.array([*(row.mean() if len(row) else np.nan for row in rewards), own]),
-                np.array([*map(_standard_error, rewards), 0.0]),
-                np.array([len(row) for row in rewards]),
-            )
-        )
-    return found
+    return [[next(played) for _ in turns] for turns in own]
+
+
+def values_of(parent: Trajectory, played: Sequence[Sequence[Trajectory]]) -> TurnValues:
+    """From the episodes that went on from before each turn of a graded parent."""
+    rewards = [_rewards(children) for children in played]
+    own = parent.reward if parent.reward is not None else np.nan
+    return TurnValues(
+        np.array([*map(_mean, rewards), own]),
+        np.array([*map(_standard_error, rewards), 0.0]),
+        np.array([len(row) for row in rewards], np.int64),
+    )
 
 
 def _rewards(children: Sequence[Trajectory]) -> NDArray[np.float64]:
     return np.array([child.reward for child in children if child.reward is not None], np.float64)
+
+
+def _mean(rewards: NDArray[np.float64]) -> float:
+    """Exact where all are equal; NaN for none."""
+    if not len(rewards):
+        return float("nan")
+    return float(rewards[0] if rewards.min() == rewards.max() else rewards.mean())
 
 
 def _standard_error(rewards: NDArray[np.float64]) -> float:

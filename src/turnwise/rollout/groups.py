@@ -20,6 +20,26 @@ from turnwise.types import Branch, Group, Task, Trajectory
 Progress = Callable[[Trajectory], None]
 
 
+def group_name(label: str, task: Task) -> str:
+    """Of a task's group on an occasion. Example: "train/12/hop1/tarfile"."""
+    return f"{label}/{task.id}"
+
+
+def new_member(task: Task, episode: int, seed: int, label: str) -> Trajectory:
+    """One that is to be played from the beginning."""
+    return Trajectory(task, group_name(label, task), episode, derive(seed, label, task.id, episode))
+
+
+def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) -> list[Group]:
+    """One for each task, to be played from the beginning."""
+    return [
+        Group(
+            group_name(label, task), [new_member(task, n, seed, label) for n in range(group_size)]
+        )
+        for task in tasks
+    ]
+
+
 @dataclass(frozen=True)
 class Roller:
     """What all episodes share. Example: `await Roller(...).collect(tasks, 8, seed, "train/3")`."""
@@ -48,11 +68,7 @@ class Roller:
         the episode it determines every random number of the episode.
         Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
         """
-        groups = [Group(f"{label}/{task.id}", []) for task in tasks]
-        for group, task in zip(groups, tasks, strict=True):
-            for episode in range(group_size):
-                trajectory_seed = derive(seed, label, task.id, episode)
-                group.trajectories.append(Trajectory(task, group.id, episode, trajectory_seed))
+        groups = new_groups(tasks, group_size, seed, label)
         members = [member for group in groups for member in group.trajectories]
         await self.play([(member, None) for member in members], progress)
         return groups
@@ -66,6 +82,16 @@ class Roller:
 
         Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
         """
+        await self.fill(starts, progress)
+        self.check_ungraded([trajectory for trajectory, _ in starts])
+
+    async def fill(
+        self,
+        starts: Sequence[tuple[Trajectory, Branch | None]],
+        progress: Progress | None = None,
+    ) -> None:
+        """The same without counting the ungraded, for who plays in several rounds and counts them
+        over all."""
         waiting = iter([(f"{index:08d}", *entry) for index, entry in enumerate(starts)])
 
         async def worker() -> None:
@@ -91,9 +117,9 @@ class Roller:
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self.concurrency, len(starts))):
                 workers.create_task(worker())
-        self._check_ungraded([trajectory for trajectory, _ in starts])
 
-    def _check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
+    def check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
+        """Raise RunStoppedError when more than `max_ungraded_share` of them are ungraded."""
         ungraded = [member for member in trajectories if member.reward is None]
         if len(ungraded) <= self.limits.max_ungraded_share * len(trajectories):
             return

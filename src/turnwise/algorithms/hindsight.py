@@ -1,0 +1,79 @@
+"""Credit in hindsight: how much likelier a turn is once it is known how the episode ended.
+
+pi is the probability of a turn's sampled tokens when they were sampled, h that of the same tokens
+given the outcome. Each function gives a list with float64[K_i] for each episode. Pure float64
+numpy. Not here: where h comes from (`learning/hindsight.py`); with a wrong h all of this is wrong.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.turns import turn_returns
+
+TurnNumbers = list[Floats]
+
+
+def criticality(episode: Episode) -> Floats:
+    """log h(a_k) - log pi(a_k) of each turn, float64[K]: the score of a critical action, above 0
+    where the outcome speaks for the turn. Raises ValueError without log-probabilities."""
+    return _by_turn(episode, episode.hindsight_logprobs) - _by_turn(episode, episode.logprobs)
+
+
+def hca(group: Sequence[Episode], discount: float, ratio_cap: float) -> TurnNumbers:
+    """A_k = (1 - min(pi(a_k) / h(a_k), cap)) G_k, G_k the return from turn k on.
+
+    With the true h and no cap its mean over G_k is the advantage of turn k, provided that every
+    return can follow every action; it compares with no other episode. Where the return is 0 nothing
+    is learned. The cap is ours: a turn is many
+    tokens, and a ratio of products has no bound. Source: Hindsight Credit Assignment (Harutyunyan
+    et al. 2019), return-conditioned, from notes. Raises ValueError without log-probabilities.
+    """
+    bound = np.log(ratio_cap)
+    return [
+        (1 - np.exp(np.minimum(-criticality(episode), bound))) * turn_returns(episode, discount)
+        for episode in group
+    ]
+
+
+def hcapo(
+    group: Sequence[Episode],
+    discount: float,
+    hindsight_weight: float,
+    hindsight_temperature: float,
+    ratio_low: float,
+    ratio_high: float,
+) -> TurnNumbers:
+    """A_k = z(R) + weight z(Q_k), Q_k = clip(p_k / mean p, low, high) discount^(K-1-k) R, p_k =
+    exp(mean log h over the turn's tokens / temperature): the group's z-score of rewards, plus that
+    of Q over all turns of the group; the mean of p is over the episode's turns.
+
+    Source: HCAPO (arXiv 2603.08754), from notes; the defaults of weight, temperature and bounds are
+    ours. Raises ValueError without log-probabilities.
+    """
+    totals = np.array([episode.total for episode in group], np.float64)
+    refined = []
+    for episode, total in zip(group, totals, strict=True):
+        lengths = np.maximum(_by_turn(episode, np.ones(len(episode.mask))), 1)
+        means = _by_turn(episode, episode.hindsight_logprobs) / lengths
+        likely = np.exp(means / hindsight_temperature)
+        ratios = np.clip(likely / likely.mean() if len(likely) else likely, ratio_low, ratio_high)
+        refined.append(ratios * discount ** np.arange(episode.turns)[::-1] * total)
+    scores = grpo(np.concatenate([np.zeros(0), *refined]))
+    turns = np.cumsum([episode.turns for episode in group])[:-1]
+    return [
+        whole + hindsight_weight * row
+        for whole, row in zip(grpo(totals), np.split(scores, turns), strict=False)
+    ]
+
+
+def _by_turn(episode: Episode, numbers: Floats | None) -> Floats:
+    """Sums over the sampled tokens of each turn."""
+    if numbers is None:
+        raise ValueError("this estimator needs log-probabilities in hindsight, and there are none")
+    turn, values = episode.turn[episode.mask], numbers[episode.mask]
+    sums = np.zeros(episode.turns)
+    np.add.at(sums, turn, values)
+    return sums

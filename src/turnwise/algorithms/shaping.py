@@ -1,0 +1,38 @@
+"""What is taken off a trajectory's reward before trajectories are compared with each other.
+
+Pure float64 numpy on lengths. What the verifier said stays as it is: evaluations, metrics of
+rewards and filters on groups never see these penalties.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.algorithms.episodes import Floats
+
+RewardShaping = Callable[..., Floats]
+"""(tokens that the policy sampled in each trajectory int64[n], budget of tokens, **numbers) ->
+penalties float64[n], 0 or more, to be taken off the rewards."""
+
+
+def unshaped(lengths: NDArray[np.int64], budget: int) -> Floats:
+    """0: the rewards are the task's."""
+    return np.zeros(len(lengths))
+
+
+def overlong(
+    lengths: NDArray[np.int64], budget: int, overlong_band: float, overlong_penalty: float
+) -> Floats:
+    """0 up to budget - band, from there growing with each token to `overlong_penalty` at the budget
+    and beyond; the band is that share of the budget.
+
+    Source: DAPO (arXiv 2503.14476), equation 13, where the budget is 20,480 tokens, the band 4,096
+    of them, which is a fifth, and the penalty 1.
+    """
+    band = overlong_band * budget
+    share: Floats = np.clip((lengths - (budget - band)) / band, 0.0, 1.0)
+    return overlong_penalty * share
+
+
+REWARD_SHAPINGS: dict[str, RewardShaping] = {"none": unshaped, "overlong": overlong}

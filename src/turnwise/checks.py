@@ -1,0 +1,144 @@
+"""What cannot work together in a run, found before anything is loaded, or else before it begins.
+
+Every check raises a ConfigError that says what to do. Not here: whether a recipe is well formed
+(`config`), and which parts of an algorithm go together (`algorithms/registry.py`).
+"""
+
+from collections.abc import Sequence
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.assembly import Assembly
+from turnwise.config import CurriculumConfig, ImplicitRewardConfig, Recipe
+from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.learning.auxiliary import check_auxiliary
+from turnwise.learning.hindsight import check_context
+from turnwise.learning.preferences import check_preferences
+from turnwise.learning.teacher import check_teacher, check_vocabulary
+from turnwise.monitor.reactions import check_reaction
+from turnwise.monitor.trackers import check_trackers
+from turnwise.rollout.trees import check_tree_size
+from turnwise.synthesis.demonstrations import check_behaviours
+from turnwise.types import Task
+
+
+def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
+    _check_groups(recipe, algorithm)
+    _check_curriculum(recipe)
+    _check_unused(recipe, algorithm)
+    _check_kl(recipe, algorithm)
+    if recipe.monitor.mutual_information_every and recipe.train.tasks_per_step < 2:
+        raise ConfigError(
+            "monitor.mutual_information_every compares tasks: give train.tasks_per_step at least 2"
+        )
+    check_auxiliary(algorithm, recipe)
+    if _demonstrates(recipe, algorithm):
+        check_behaviours(recipe.sft.behaviours)
+    check_preferences(recipe)
+    check_teacher(algorithm, recipe)
+    check_reaction(recipe, algorithm)
+    check_trackers(recipe.monitor.trackers)
+
+
+def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
+    """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
+    algorithm need; `tasks` are those of training, with their secrets."""
+    recipe = parts.recipe
+    _check_environment(parts.environment, algorithm)
+    if _demonstrates(recipe, algorithm):
+        _check_oracle(parts.environment, tasks[0])
+    check_vocabulary(recipe, parts.tokenizer)
+    if "hindsight" in algorithm.needs:
+        context = getattr(parts.model.config, "max_position_embeddings", None)
+        check_context(parts.scaffold, recipe.rollout.max_tokens, context)
+
+
+def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
+    """Whether demonstrations are played: for the cold start, or to be mixed into RL."""
+    return bool(recipe.sft.steps or (recipe.train.steps and algorithm.demonstration_coefficient))
+
+
+def _check_groups(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Groups in which nothing could be compared, or that the rollout cannot make."""
+    train = recipe.train
+    compared = not algorithm.needs & {"greedy", "turn_values"}
+    if train.steps and algorithm.rollout == "random_branches":
+        check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
+    if train.steps and train.group_size < 2 and compared:
+        raise ConfigError(
+            "train.group_size is 1: trajectories are compared within their group, give at least 2"
+        )
+    if train.steps and recipe.rollout.temperature == 0:
+        raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
+    if recipe.learning.updates_per_step > train.tasks_per_step:
+        raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
+
+
+def _check_curriculum(recipe: Recipe) -> None:
+    curriculum = recipe.curriculum
+    if curriculum.tasks == "all" and curriculum != CurriculumConfig():
+        raise ConfigError(
+            "the curriculum has settings, but curriculum.tasks is 'all': set it to 'by_success'"
+        )
+    if curriculum.lowest > curriculum.highest:
+        raise ConfigError(
+            "curriculum.lowest is above curriculum.highest: no task lies between them"
+        )
+
+
+def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Settings of what the algorithm does not have."""
+    if recipe.train.refills and algorithm.group_filter == "none":
+        raise ConfigError(
+            f"train.refills samples in place of groups that are dropped, but algorithm "
+            f"{algorithm.name} drops none: give it a group_filter"
+        )
+    if recipe.critic.pretraining_steps and "critic" not in algorithm.needs:
+        raise ConfigError(
+            f"critic.pretraining_steps is set, but algorithm {algorithm.name} has no critic"
+        )
+    unused = recipe.implicit_reward != ImplicitRewardConfig()
+    if unused and "process_rewards" not in algorithm.needs:
+        raise ConfigError(
+            f"implicit_reward is set, but algorithm {algorithm.name} has no process rewards"
+        )
+
+
+def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
+    """KL terms that would do nothing, or too much."""
+    train = recipe.train
+    if algorithm.token_filter == "kl_cov" and recipe.learning.updates_per_step == 1:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: token_filter kl_cov holds tokens back to the policy "
+            "before a step's first update, so it needs learning.updates_per_step of 2 or more"
+        )
+    episodes = train.tasks_per_step * train.group_size * (1 + train.refills)
+    if algorithm.kl_target and episodes >= 5 * algorithm.kl_horizon:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: kl_horizon is {algorithm.kl_horizon:g}, but a step may "
+            f"have {episodes} trajectories: the KL coefficient could become 0 at once; raise it"
+        )
+
+
+def _check_environment(environment: Environment, algorithm: Algorithm) -> None:
+    if "restorable" in algorithm.needs and not environment.restorable:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
+            f"episodes, and environment {environment.spec.name} has no snapshot() and restore()"
+        )
+    if "turn_rewards" in algorithm.needs and not environment.spec.turn_rewards:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
+            f"and environment {environment.spec.name} gives none; see `turnwise algorithms`"
+        )
+
+
+def _check_oracle(environment: Environment, task: Task) -> None:
+    try:
+        environment.oracle(task)
+    except NotSupportedError as error:
+        raise ConfigError(
+            f"the cold start needs the environment's oracle: {error}. Set sft.steps=0, or give the "
+            "environment one"
+        ) from error

@@ -1,0 +1,103 @@
+"""Auxiliary losses: cross-entropy beside the policy loss, in the same optimizer updates.
+
+A term is a coefficient and the examples that it trains on. Its denominator is its own, all of its
+tokens in the optimizer batch, so neither the other losses nor the micro-batches can change its
+weight. All are off unless the algorithm has a coefficient for them. Not here: the policy loss,
+which trains nothing but what the policy sampled, whatever is added to it; the cold start (`sft`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import Recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import (
+    OBSERVATIONS,
+    Example,
+    kept_groups,
+    supervised_example,
+    weigh,
+)
+from turnwise.learning.sft import batch_of_step
+from turnwise.types import Group, Tokens, Trajectory
+
+
+@dataclass(frozen=True)
+class AuxiliaryTerm:
+    """coefficient / N times the sum of -log pi over the N tokens of the examples."""
+
+    name: str
+    """Of its metrics: `auxiliary/<name>_loss`, the mean over tokens, and `…_tokens`."""
+    coefficient: float
+    examples: Sequence[Example]
+    """Each trained token with weight 1 / N; at least one of them has one."""
+
+
+def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:
+    """Those on the batch's own trajectories: graded, and of groups that the filter keeps.
+
+    Observations: ECHO. Successes: VAPO (arXiv 2504.05118), whose coefficient is 0.1. A term without
+    a token is left out.
+    """
+    members = [member for group in kept_groups(groups, algorithm) for member in group.graded]
+    observed = [(member, observed_tokens(member.tokens)) for member in members]
+    succeeded = [(m, m.tokens.mask) for m in members if m.verdict and m.verdict.success]
+    return [
+        *_term("observation", algorithm.observation_coefficient, _examples(observed)),
+        *_term("success", algorithm.success_coefficient, _examples(succeeded)),
+    ]
+
+
+def demonstration_terms(
+    demonstrations: Sequence[Example], algorithm: Algorithm
+) -> list[AuxiliaryTerm]:
+    """The PTX loss of Kimi K2 (arXiv 2507.20534, whose coefficient is not published), if any."""
+    return _term("demonstration", algorithm.demonstration_coefficient, demonstrations)
+
+
+def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
+    """bool[n]: what tools and environment replied to actions that were sampled in this trajectory.
+
+    What a branch shares with its parent is left out: it is trained there, once.
+    """
+    own = np.isin(tokens.turn, tokens.turn[tokens.mask])
+    return own & np.isin(tokens.source, OBSERVATIONS)
+
+
+def demonstrations_of_step(
+    demonstrations: Sequence[Tokens], size: int, step: int, seed: int
+) -> list[Example]:
+    """The examples that are mixed into one RL step: a function of the arguments alone."""
+    order = batch_of_step(len(demonstrations), size, step, seed, "auxiliary")
+    return [supervised_example(demonstrations[i], f"demonstration {i}") for i in order]
+
+
+def check_auxiliary(algorithm: Algorithm, recipe: Recipe) -> None:
+    """Raise ConfigError for a term that has nothing to train on, or that is there twice."""
+    if algorithm.demonstration_coefficient and not recipe.sft.behaviours:
+        raise ConfigError(
+            f"algorithm {algorithm.name} has a demonstration_coefficient, but there are no "
+            "demonstrations: give sft.behaviours"
+        )
+    if algorithm.observation_coefficient and not recipe.learning.mask_observations:
+        raise ConfigError(
+            "learning.mask_observations=false trains on observations in the policy loss already: "
+            "leave it out, or set observation_coefficient to 0"
+        )
+
+
+def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[Example]:
+    return [
+        supervised_example(member.tokens, f"{member.group} episode {member.episode}", mask)
+        for member, mask in members
+    ]
+
+
+def _term(name: str, coefficient: float, examples: Sequence[Example]) -> list[AuxiliaryTerm]:
+    if not coefficient or not any(example.trained.any() for example in examples):
+        return []
+    return [AuxiliaryTerm(name, coefficient, weigh(examples, "token_mean"))]

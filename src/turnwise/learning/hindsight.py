@@ -1,0 +1,66 @@
+"""Log-probabilities in hindsight: the model scores its own turns, having been told how it ended.
+
+The tokens of an episode are scored as they were sampled, with one message more before the first
+of them that states the reward. Nothing is sampled, and the secret of the task is not told. A model
+that does not understand the message gives numbers that mean little. Not here: what is made of them
+(`algorithms/hindsight.py`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.scoring import Sequenced, score
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Group, Observation, Source, Trajectory
+
+HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
+LONGEST_REWARD = -1.23e-100
+
+
+def score_in_hindsight(
+    groups: Sequence[Group],
+    model: nn.Module,
+    scaffold: Scaffold,
+    temperature: float,
+    learning: LearningConfig,
+) -> None:
+    """Set `hindsight_logprobs` of every graded trajectory: float32[n], NaN where nothing was
+    sampled; `temperature` is that of sampling, above 0."""
+    members = [member for group in groups for member in group.graded]
+    hinted = [_with_hint(member, scaffold) for member in members]
+    scores = score(model, hinted, learning, temperature)
+    for member, (_, wanted), own in zip(members, hinted, scores, strict=True):
+        member.hindsight_logprobs = np.full(len(member.tokens), np.nan, np.float32)
+        member.hindsight_logprobs[member.tokens.mask] = own[wanted]
+
+
+def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
+    """Raise ConfigError when an episode of `max_tokens` with the hint is longer than the model's
+    context; None is no limit."""
+    longest = len(_hint(scaffold, LONGEST_REWARD))
+    if context is not None and max_tokens + longest > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {max_tokens}, and telling the outcome takes {longest} more: "
+            f"the model's context is {context}, lower rollout.max_tokens to {context - longest}"
+        )
+
+
+def _with_hint(member: Trajectory, scaffold: Scaffold) -> Sequenced:
+    """Ids and which of them were sampled; the hint stands just before the first that was."""
+    assert member.reward is not None
+    ids, mask = member.tokens.ids, member.tokens.mask
+    hint = _hint(scaffold, member.reward)
+    first = int(np.argmax(mask)) if mask.any() else 0
+    return (
+        np.concatenate([ids[:first], np.array(hint, np.int64), ids[first:]]),
+        np.concatenate([mask[:first], np.zeros(len(hint), np.bool_), mask[first:]]),
+    )
+
+
+def _hint(scaffold: Scaffold, reward: float) -> list[int]:
+    observation = Observation(HINT.format(reward=reward), Source.USER)
+    return [token for segment in scaffold.extend(observation) for token in segment.tokens]

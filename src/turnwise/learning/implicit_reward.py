@@ -1,0 +1,122 @@
+"""An implicit process reward model: what each sampled token added to the chance of success.
+
+It is a model of its own, phi: a copy of the policy as it was when the run began. The reward of a
+token is beta log(phi / reference), and phi learns from outcomes alone that a trajectory's sum of
+them is the log-odds of its success. Source: PRIME (arXiv 2502.01456). Not here: what is made of the
+rewards (`algorithms/process.py`).
+"""
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from turnwise.config import ImplicitRewardConfig, LearningConfig
+from turnwise.learning.batch import collate, pack, supervised_example
+from turnwise.learning.logprobs import token_logprobs
+from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.scoring import sampled_logprobs
+from turnwise.types import Group, Trajectory
+
+Scores = Callable[[Sequence[Trajectory]], list[NDArray[np.float64]]]
+"""Trajectories -> log-probabilities of their sampled tokens, as `sampled_logprobs` gives them."""
+
+
+class ImplicitReward:
+    """Rewards of a trajectory's sampled tokens, and their update.
+
+    Args:
+        policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
+            the same parameters are trained.
+        reference: scores under the reference model.
+        config: beta and learning rate.
+        learning: micro-batches, autocast, gradient clipping, betas, weight decay.
+        temperature: of sampling, as the policy's.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        reference: Scores,
+        config: ImplicitRewardConfig,
+        learning: LearningConfig,
+        temperature: float = 1.0,
+    ) -> None:
+        self.model = copy.deepcopy(policy)
+        self.reference, self.config, self.learning = reference, config, learning
+        self.temperature = temperature or 1.0
+        self.device = next(policy.parameters()).device
+        prepare_for_training(self.model)
+        self.optimizer = Optimizer(
+            self.model,
+            config.learning_rate,
+            warm_up(learning.warmup_steps),
+            learning.betas,
+            learning.weight_decay,
+            learning.max_gradient_norm,
+        )
+
+    def assess(self, groups: Sequence[Group]) -> None:
+        """Set `token_rewards` of every graded trajectory: beta log(phi / reference) of each sampled
+        token but a first one, 0 elsewhere."""
+        members = [member for group in groups for member in group.graded]
+        own = sampled_logprobs(self.model, members, self.learning, self.temperature)
+        for member, phi, reference in zip(members, own, self.reference(members), strict=True):
+            gain = self.config.beta * (phi - reference)
+            member.token_rewards = np.where(np.isnan(phi), 0.0, gain)
+
+    def update(self, groups: Sequence[Group]) -> dict[str, float]:
+        """One optimizer update on the trajectories as they were assessed.
+
+        Cross-entropy of sigma(sum_t r_t) with success or failure, the mean over graded trajectories
+        in which something was sampled. Its gradient is beta (sigma - success) times that of the
+        sum of log phi, so the reference is not asked again. A gradient that is not finite changes
+        nothing.
+        """
+        members = [m for group in groups for m in group.graded if m.tokens.mask[1:].any()]
+        if not members:
+            return {}
+        rewards: list[Any] = [member.token_rewards for member in members]
+        sums = np.array([row.sum() for row in rewards])
+        successes = np.array([float(m.verdict is not None and m.verdict.success) for m in members])
+        loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))
+        chances = 1 / (1 + np.exp(-sums))
+        self._backward(members, self.config.beta * (chances - successes) / len(members))
+        norm = self.optimizer.apply()
+        return {
+            "implicit_reward/loss": loss,
+            "implicit_reward/gradient_norm": norm,
+            "implicit_reward/accuracy": float(np.mean((sums > 0) == (successes > 0))),
+            "implicit_reward/mean": float(sums.mean()),
+            "implicit_reward/skipped_updates": float(not math.isfinite(norm)),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Weights and optimizer state."""
+        return {"weights": self.model.state_dict(), "optimizer": self.optimizer.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.model.load_state_dict(state["weights"])
+        self.optimizer.load_state(state["optimizer"])
+
+    def _backward(self, members: Sequence[Trajectory], slopes: NDArray[np.float64]) -> None:
+        """Adds up the gradient of sum_i slope_i sum_t log phi."""
+        examples = [supervised_example(m.tokens, str(place)) for place, m in enumerate(members)]
+        for together in pack(examples, self.learning.tokens_per_micro_batch):
+            batch = collate(together, self.device)
+            logprobs, _ = token_logprobs(
+                self.model,
+                batch.inputs,
+                batch.selected,
+                batch.targets,
+                self.temperature,
+                self.learning.autocast,
+            )
+            own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
+            torch.autograd.backward((own.to(self.device)[batch.sequence] * logprobs).sum())

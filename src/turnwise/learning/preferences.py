@@ -1,0 +1,213 @@
+"""The preference stage after RL: the policy learns from pairs of its own trajectories.
+
+Pairs are the best and the worst of a group that the policy has just sampled: Tool-Star's
+self-critic stage (arXiv 2505.16410), with the verifier as critic. The reference is the policy as it
+was when the stage began; since it is only ever asked about the pairs, its log-probabilities are
+kept, and no second model is. Which pairs make up which batch follows from the seed and the step
+number alone. Not here: the loss (`algorithms/preferences.py`), the sampling (the trainer).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from turnwise.algorithms.preferences import dpo
+from turnwise.config import LearningConfig, PreferencesConfig, Recipe
+from turnwise.errors import ConfigError, DataError
+from turnwise.learning.batch import Example, collate, supervised_example
+from turnwise.learning.logprobs import check_supported, token_logprobs
+from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.scoring import score
+from turnwise.learning.sft import batch_of_step
+from turnwise.types import Group, Tokens, Trajectory
+
+Pair = tuple[Tokens, Tokens]
+"""The better trajectory's record and the worse one's."""
+
+
+def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
+    """Of each group whose rewards differ; the earlier episode where several are equal.
+
+    Ungraded trajectories and those without a sampled token to train are not chosen.
+    """
+    pairs = []
+    for group in groups:
+        members = [m for m in group.graded if m.tokens.mask[1:].any()]
+        if members:
+            best, worst = max(members, key=_reward), min(members, key=_reward)
+            if _reward(best) > _reward(worst):
+                pairs.append((best.tokens, worst.tokens))
+    return pairs
+
+
+class PreferenceLearner:
+    """Direct preference optimisation (arXiv 2305.18290) by AdamW at a constant learning rate.
+
+    Args:
+        model: changed in place; as it is now it is the reference, unless a state is loaded.
+        pairs: see `best_and_worst`; the MODEL tokens of both are trained.
+        config: steps, batch size, beta, learning rate.
+        learning: warm-up, gradient clipping, micro-batches, autocast, betas, weight decay.
+        temperature: of sampling; log-probabilities are of logits / temperature. 0 means 1.
+        seed: of the run.
+
+    Raises DataError when there is no pair.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        pairs: Sequence[Pair],
+        config: PreferencesConfig,
+        learning: LearningConfig,
+        temperature: float,
+        seed: int,
+    ) -> None:
+        if not pairs:
+            raise DataError("there is no pair of trajectories to learn from")
+        self.model = model
+        self.config = config
+        self.learning = learning
+        self.temperature = temperature or 1.0
+        self.seed = seed
+        self.steps_done = 0
+        self.device = next(model.parameters()).device
+        self._pairs = list(pairs)
+        prepare_for_training(model)
+        check_supported(model)
+        examples = [
+            supervised_example(tokens, f"pair {index}")
+            for index, pair in enumerate(pairs)
+            for tokens in pair
+        ]
+        reference = score(model, [(e.ids, e.trained) for e in examples], learning, self.temperature)
+        self._examples = _with_reference(examples, reference)
+        self.optimizer = Optimizer(
+            model,
+            config.learning_rate,
+            warm_up(learning.warmup_steps),
+            learning.betas,
+            learning.weight_decay,
+            learning.max_gradient_norm,
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps of the configuration are done."""
+        return self.steps_done >= self.config.steps
+
+    def step(self) -> dict[str, float]:
+        """One update on the next batch of pairs; every pair counts the same.
+
+        A loss or gradient that is not finite changes nothing and counts in
+        `preferences/skipped_updates`.
+        """
+        prepare_for_training(self.model)
+        count, size = len(self._pairs), self.config.batch_size
+        order = batch_of_step(count, size, self.steps_done, self.seed, "preferences")
+        self.steps_done += 1
+        batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
+        parts = [self._backward(members, size) for members in self._micro_batches(batch)]
+        margins = np.concatenate([margins for _, margins in parts])
+        norm = self.optimizer.apply()
+        return {
+            "preferences/loss": sum(loss for loss, _ in parts),
+            "preferences/accuracy": float((margins > 0).mean()),
+            "preferences/margin": float(margins.mean()),
+            "preferences/gradient_norm": norm,
+            "preferences/skipped_updates": float(not np.isfinite(norm)),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Optimizer state, step number, the pairs and what the reference made of them; the weights
+        are saved with the model."""
+        return {
+            "optimizer": self.optimizer.state(),
+            "steps_done": self.steps_done,
+            "pairs": [[_tensors(tokens) for tokens in pair] for pair in self._pairs],
+            "reference": [torch.from_numpy(e.old_logprob.copy()) for e in self._examples],
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken, with the pairs of `saved_pairs(state)`."""
+        self.optimizer.load_state(state["optimizer"])
+        self.steps_done = int(state["steps_done"])
+        reference = [array.numpy() for array in state["reference"]]
+        self._examples = _with_reference(self._examples, reference)
+
+    def _backward(
+        self, pairs: Sequence[tuple[Example, Example]], count: int
+    ) -> tuple[float, NDArray[np.float32]]:
+        """The loss of some of a batch's `count` pairs, and their margins."""
+        members = [example for pair in pairs for example in pair]
+        batch = collate(members, self.device)
+        logprobs, _ = token_logprobs(
+            self.model,
+            batch.inputs,
+            batch.selected,
+            batch.targets,
+            self.temperature,
+            self.learning.autocast,
+        )
+        log_ratios = logprobs - batch.old_logprob
+        sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
+        losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
+        loss = losses.sum() / count
+        torch.autograd.backward(loss)
+        return float(loss.detach()), margins.detach().cpu().numpy()
+
+    def _micro_batches(
+        self, pairs: Sequence[tuple[Example, Example]]
+    ) -> Iterator[list[tuple[Example, Example]]]:
+        """By length, of at most `tokens_per_micro_batch` padded tokens; a pair is never parted."""
+        current: list[tuple[Example, Example]] = []
+        for pair in sorted(pairs, key=_longer):
+            padded = 2 * (len(current) + 1) * (_longer(pair) - 1)
+            if current and padded > self.learning.tokens_per_micro_batch:
+                yield current
+                current = []
+            current.append(pair)
+        if current:
+            yield current
+
+
+def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
+    """The pairs of a learner's state."""
+    loaded = [[Tokens(*(t.numpy() for t in arrays)) for arrays in pair] for pair in state["pairs"]]
+    return [(better, worse) for better, worse in loaded]
+
+
+def check_preferences(recipe: Recipe) -> None:
+    """Raise ConfigError for a stage that could not find two trajectories that differ."""
+    if not recipe.preferences.steps:
+        return
+    if recipe.train.group_size < 2:
+        raise ConfigError("preferences.steps: pairs are of one group, give train.group_size >= 2")
+    if recipe.rollout.temperature == 0:
+        raise ConfigError("preferences.steps: at rollout.temperature 0 there is nothing to prefer")
+
+
+def _with_reference(
+    examples: Sequence[Example], reference: Sequence[NDArray[np.float32]]
+) -> list[Example]:
+    return [
+        replace(example, old_logprob=own) for example, own in zip(examples, reference, strict=True)
+    ]
+
+
+def _tensors(tokens: Tokens) -> list[torch.Tensor]:
+    return [torch.from_numpy(getattr(tokens, entry.name).copy()) for entry in fields(Tokens)]
+
+
+def _longer(pair: tuple[Example, Example]) -> int:
+    return max(len(example.ids) for example in pair)
+
+
+def _reward(member: Trajectory) -> float:
+    assert member.reward is not None
+    return member.reward

@@ -1,0 +1,90 @@
+"""What enters a batch, and with which reward: facts of trajectories for the algorithm's filter on
+them, and penalties for its reward shaping.
+
+Not here: what the filters and penalties are (`algorithms/filters.py`, `algorithms/shaping.py`), and
+which tasks are played (`rollout/curriculum.py`).
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+
+from turnwise.algorithms.filters import TRAJECTORY_FILTERS, TrajectoryFacts, TurnFacts
+from turnwise.algorithms.registry import Algorithm
+from turnwise.algorithms.shaping import REWARD_SHAPINGS
+from turnwise.types import Group, Source, ToolResult, Trajectory, Turn
+
+SAMPLED = (Source.MODEL, Source.INHERITED)
+
+
+def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: int) -> None:
+    """Set `penalty` of every trajectory, 0 for an ungraded one.
+
+    A length is the number of tokens that the policy sampled, those before a branch included, as in
+    DAPO, where it is that of the response; the budget is `rollout.max_tokens`, which prompt and
+    observations fill as well. So nobody is punished for what tools returned, and an episode that
+    they have filled up is truncated with little or no penalty.
+    """
+    shaping = REWARD_SHAPINGS[algorithm.reward_shaping]
+    numbers = algorithm.numbers_of("reward_shaping")
+    for group in groups:
+        for member in group.trajectories:
+            member.penalty = 0.0
+        lengths = [int(np.isin(m.tokens.source, SAMPLED).sum()) for m in group.graded]
+        penalties = shaping(np.array(lengths, np.int64), max_tokens, **numbers)
+        for member, penalty in zip(group.graded, penalties.tolist(), strict=True):
+            member.penalty = penalty
+
+
+def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
+    """The graded members that the algorithm's trajectory filter keeps in the loss; the others stay
+    in the baseline, and a critic learns from them all the same."""
+    keep = TRAJECTORY_FILTERS[algorithm.trajectory_filter]
+    numbers = algorithm.numbers_of("trajectory_filter")
+    return [member for member in group.graded if keep(facts(member), **numbers)]
+
+
+def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:
+    """Mean penalty, and share of trajectories that are left out of the loss, over all that are
+    graded; empty where the algorithm does neither."""
+    graded = [member for group in groups for member in group.graded]
+    metrics = {}
+    if algorithm.reward_shaping != "none" and graded:
+        metrics["reward/penalty"] = fmean(member.penalty for member in graded)
+    if algorithm.trajectory_filter != "none" and graded:
+        kept = sum(len(kept_members(group, algorithm)) for group in groups)
+        metrics["batch/left_out"] = 1 - kept / len(graded)
+    return metrics
+
+
+def facts(trajectory: Trajectory) -> TrajectoryFacts:
+    """What a filter on trajectories sees of one."""
+    known: list[ToolResult] = []
+    turns = []
+    for turn in trajectory.turns:
+        results = turn.step.results if turn.step is not None else ()
+        turns.append(_turn_facts(turn, results, known))
+        known.extend(results)
+    return TrajectoryFacts(trajectory.outcome.truncated, turns)
+
+
+def _turn_facts(
+    turn: Turn, results: Sequence[ToolResult], known: Sequence[ToolResult]
+) -> TurnFacts:
+    action = turn.action
+    return TurnFacts(
+        acted=action.error is None and (bool(action.calls) or action.answer is not None),
+        failed=bool(results) and not any(result.ok for result in results),
+        repeated=bool(results) and all(_among(result, known) for result in results),
+    )
+
+
+def _among(result: ToolResult, known: Sequence[ToolResult]) -> bool:
+    """Whether the same call has given the same before."""
+    return any(
+        result.call.name == other.call.name
+        and result.call.arguments == other.call.arguments
+        and result.content == other.content
+        for other in known
+    )

@@ -1,0 +1,85 @@
+"""The teacher of on-policy distillation: a second model that scores what the policy sampled.
+
+It must read the same tokens. Not here: what is made of its log-probabilities (the estimator
+`distillation` in `algorithms/distillation.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.logprobs import check_supported
+from turnwise.learning.scoring import sampled_logprobs
+from turnwise.models.load import load_model, load_tokenizer
+from turnwise.types import Group
+
+
+class Teacher:
+    """Log-probabilities of a trajectory's sampled tokens under a model that never changes.
+
+    Args:
+        model: a causal model of transformers.
+        config: micro-batches, autocast.
+        temperature: of sampling; the teacher's logits are divided by it too. 0 means 1.
+    """
+
+    def __init__(self, model: nn.Module, config: LearningConfig, temperature: float) -> None:
+        self.model = model.requires_grad_(False).eval()
+        self.config = config
+        self.temperature = temperature or 1.0
+        check_supported(model)
+
+    def assess(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Set `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing was
+        sampled, and at a first token, which nothing predicts.
+
+        The metric is the mean over all those tokens of log policy - log teacher, an estimate of the
+        reverse divergence; it is absent where there are none.
+        """
+        members = [member for group in groups for member in group.graded]
+        scores = sampled_logprobs(self.model, members, self.config, self.temperature)
+        gaps = [np.zeros(0)]
+        for member, own in zip(members, scores, strict=True):
+            member.teacher_logprobs = own.astype(np.float32)
+            gaps.append((member.tokens.logprob - own)[~np.isnan(own)])
+        flat = np.concatenate(gaps)
+        return {"teacher/reverse_kl": float(flat.mean())} if len(flat) else {}
+
+
+def load_teacher(recipe: Recipe) -> Teacher:
+    """The model that `teacher.model` names, in the type and on the device of the policy's."""
+    config = recipe.model.model_copy(update={"name": recipe.teacher.model, "lora_rank": 0})
+    model, _ = load_model(config)
+    return Teacher(model, recipe.learning, recipe.rollout.temperature)
+
+
+def check_teacher(algorithm: Algorithm, recipe: Recipe) -> None:
+    """Raise ConfigError for a teacher that is missing, or that nothing asks."""
+    needed = "teacher" in algorithm.needs
+    if needed and not recipe.teacher.model:
+        raise ConfigError(f"algorithm {algorithm.name} needs a teacher: set teacher.model")
+    if recipe.teacher.model and not needed:
+        raise ConfigError(
+            f"teacher.model is set, but algorithm {algorithm.name} asks no teacher: leave it out, "
+            "or choose estimator = 'distillation'"
+        )
+
+
+def check_vocabulary(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise ConfigError for a teacher that reads other tokens than the policy does; loads its
+    tokenizer alone. Without a teacher there is nothing to check."""
+    name = recipe.teacher.model
+    if not name:
+        return
+    theirs: Any = load_tokenizer(recipe.model.model_copy(update={"name": name}))
+    if theirs.get_vocab() != tokenizer.get_vocab():
+        raise ConfigError(
+            f"teacher.model {name} has another vocabulary than the policy: distillation compares "
+            "probabilities token by token, so choose a model of the same family"
+        )

@@ -1,0 +1,134 @@
+"""What a run does when it sees the Echo Trap: one function for each name a recipe may give.
+
+Whatever a reaction changes is saved with the learner, so that a resumed run has it too. Not here:
+when there is a trap (`echo_trap.py`), and how often is reacted to it (the trainer).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import ModelConfig, Recipe
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.learning import checkpoint
+from turnwise.learning.critic import Critic
+from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.policy import PolicyLearner
+from turnwise.models.load import load_model
+from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
+
+STRICT_FILTER = "top_spread"
+"""That of StarPO-S (RAGEN, arXiv 2504.20073)."""
+ADVICE = "Train on the groups that differ most (algorithm starpo_s), or lower learning_rate"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a reaction may look at and change."""
+
+    trap: EchoTrap
+    learner: PolicyLearner
+    critic: Critic | ImplicitReward | None
+    model: ModelConfig
+    best: Path | None
+    """The checkpoint with the best rewards; None where none is kept."""
+    factor: float
+    """Of the learning rate, in (0, 1)."""
+
+
+Reaction = Callable[[Situation], str]
+"""Changes what has to be changed; returns what was done, for people."""
+
+
+def warn(situation: Situation) -> str:
+    """Says so."""
+    return ADVICE
+
+
+def stop(situation: Situation) -> str:
+    """Ends the run: always raises RunStoppedError."""
+    raise RunStoppedError(f"{situation.trap}. {ADVICE}")
+
+
+def lower_learning_rate(situation: Situation) -> str:
+    """Multiplies the policy's learning rate by the factor."""
+    optimizer = situation.learner.optimizer
+    optimizer.learning_rate_factor *= situation.factor
+    return (
+        f"The learning rate is {situation.factor:g} times what it was: "
+        f"now {optimizer.present_learning_rate:.3g}"
+    )
+
+
+def switch_filter(situation: Situation) -> str:
+    """Trains from now on only on the groups whose rewards differ most."""
+    learner = situation.learner
+    if learner.algorithm.group_filter == STRICT_FILTER:
+        return f"The group filter is {STRICT_FILTER} already: nothing is changed. {ADVICE}"
+    learner.filter_groups(STRICT_FILTER)
+    share = learner.algorithm.numbers_of("group_filter")["share"]
+    return (
+        f"From now on the {share:.0%} of a step's groups whose rewards differ most are trained on "
+        f"(group_filter {STRICT_FILTER})"
+    )
+
+
+def roll_back(situation: Situation) -> str:
+    """Goes back to the best checkpoint's weights and optimizer, with a lower learning rate.
+
+    Steps are counted on: tasks and seeds are those of steps not yet done.
+    """
+    assert situation.best is not None  # check_reaction has seen to it
+    learner, kept = situation.learner, checkpoint.load(situation.best)
+    weights, _ = load_model(situation.model, situation.best)
+    learner.model.load_state_dict(weights.state_dict())
+    factor = learner.optimizer.learning_rate_factor
+    learner.load_state(kept.learner)
+    learner.optimizer.learning_rate_factor = factor
+    if situation.critic is not None:
+        situation.critic.load_state(kept.learner["critic"])
+    return (
+        f"Weights and optimizer are again those of step {kept.step}, which had the best rewards. "
+        + lower_learning_rate(situation)
+    )
+
+
+REACTIONS: dict[str, Reaction] = {
+    "warn": warn,
+    "stop": stop,
+    "lower_learning_rate": lower_learning_rate,
+    "filter": switch_filter,
+    "roll_back": roll_back,
+}
+
+
+def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for a reaction that could do nothing."""
+    reaction, every = recipe.monitor.echo_trap, recipe.train.checkpoint_every
+    if reaction == "filter" and algorithm.group_filter == STRICT_FILTER:
+        raise ConfigError(
+            f"monitor.echo_trap = filter switches to group_filter {STRICT_FILTER}, which algorithm "
+            f"{algorithm.name} has from the beginning: choose another reaction"
+        )
+    if reaction == "roll_back" and every >= Thresholds().fewest_steps:
+        raise ConfigError(
+            "monitor.echo_trap = roll_back needs a checkpoint to go back to, and may be asked to "
+            f"at step {Thresholds().fewest_steps}: set train.checkpoint_every below that"
+        )
+
+
+def best_step(history: Sequence[Mapping[str, float]], every: int) -> int | None:
+    """Of the steps that are multiples of `every`, the one up to which the training reward was
+    highest, averaged over a window; the earliest of equals; None before the first.
+
+    `history` holds every step from the first one.
+    """
+    rewards = [line[REWARD] for line in history]
+    window = Thresholds().window
+    averages = {
+        step: fmean(rewards[max(0, step - window) : step])
+        for step in range(every, len(rewards) + 1, every)
+    }
+    return max(averages, key=averages.__getitem__, default=None)

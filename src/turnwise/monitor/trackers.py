@@ -1,0 +1,302 @@
+"""Experiment trackers: the metrics of a run, sent on to TensorBoard, W&B, MLflow or trackio.
+
+The run folder always has everything, and is what turnwise reads; a tracker gets a copy. Each one
+works in a thread of its own, so that a server that is slow, silent or gone neither holds up a run
+nor ends it: that is told of once, and what was not delivered is counted.
+
+A resumed run goes on with the tracker's run that the folder began. It sends the steps after its
+checkpoint again; they are the same numbers.
+"""
+
+import queue
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from turnwise.config import Recipe
+from turnwise.errors import MissingExtraError, unknown_name
+from turnwise.monitor.run_folder import RunFolder
+
+CLOSING_SECONDS = 30.0
+"""How long the end of a run waits for what has not been delivered yet."""
+MLFLOW_PARAMETERS = 100
+"""As many as MLflow takes at once."""
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """What a tracker is told of a run."""
+
+    name: str
+    """Of the recipe."""
+    label: str
+    """Of the run folder."""
+    id: str
+    """Of this run folder, until it is overwritten."""
+    folder: Path
+    """For files of trackers."""
+    config: Mapping[str, Any]
+    """The recipe, as nested dictionaries."""
+    step: int
+    """The last one that is done; what a tracker has of later ones will be sent again."""
+
+
+class Tracker(Protocol):
+    """Takes the metrics of one step after another. May raise anything."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Send one step's metrics."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left."""
+        ...
+
+
+class TensorBoard:
+    """Event files in `trackers/tensorboard` of the run folder."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(run.folder / "tensorboard", purge_step=run.step + 1)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """See Tracker."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of the project named like the recipe. Offline where WANDB_MODE says so."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project=run.name,
+            name=run.label,
+            id=run.id,
+            resume="allow",
+            dir=str(run.folder),
+            config=dict(run.config),
+        )
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """See Tracker. W&B leaves out steps that it has already."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._run.finish()
+
+
+class MLflow:
+    """A run of the experiment named like the recipe, where MLFLOW_TRACKING_URI says."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        from mlflow import MlflowClient
+
+        self._client: Any = MlflowClient()
+        self._id = self._find(run) or self._create(run)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """See Tracker."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        batch = [Metric(name, value, now, step) for name, value in metrics.items()]
+        self._client.log_batch(self._id, metrics=batch)
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._client.set_terminated(self._id)
+
+    def _experiment(self, name: str) -> str:
+        known = self._client.get_experiment_by_name(name)
+        found = known.experiment_id if known is not None else self._client.create_experiment(name)
+        return str(found)
+
+    def _find(self, run: TrackedRun) -> str | None:
+        experiment = self._experiment(run.name)
+        found = self._client.search_runs([experiment], f"tags.`turnwise.id` = '{run.id}'")
+        return str(found[0].info.run_id) if found else None
+
+    def _create(self, run: TrackedRun) -> str:
+        from mlflow.entities import Param
+
+        tags = {"turnwise.id": run.id}
+        made = self._client.create_run(self._experiment(run.name), tags=tags, run_name=run.label)
+        parameters = [Param(*pair) for pair in _flat(run.config)]
+        for start in range(0, len(parameters), MLFLOW_PARAMETERS):
+            chunk = parameters[start : start + MLFLOW_PARAMETERS]
+            self._client.log_batch(made.info.run_id, params=chunk)
+        return str(made.info.run_id)
+
+
+class Trackio:
+    """A run of the project named like the recipe."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        import trackio
+
+        self._run: Any = trackio.init(
+            project=run.name,
+            name=f"{run.label}-{run.id}",
+            resume="allow",
+            config=dict(run.config),
+        )
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """See Tracker."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """See Tracker."""
+        self._run.finish()
+
+
+TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+    "trackio": Trackio,
+}
+"""The name of each is also that of the package it needs, and of the extra that installs it."""
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise ConfigError for a name that is none, MissingExtraError for one that is not installed.
+    Imports nothing."""
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown_name("tracker", name, TRACKERS)
+        if find_spec(name) is None:
+            raise MissingExtraError(name, name)
+
+
+class Trackers:
+    """All trackers of a run. Example: `Trackers(["wandb"], run, display.say).log(metrics, 1)`.
+
+    What they print goes to standard error until they are closed: standard output is for results.
+    """
+
+    def __init__(self, names: Sequence[str], run: TrackedRun, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._senders = [_Sender(name, run) for name in names]
+        self._redirected = ExitStack()
+        if names:
+            self._redirected.enter_context(redirect_stdout(sys.stderr))
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Pass a step's metrics on, without waiting."""
+        sent = {name: value for name, value in metrics.items() if name != "step"}
+        for sender in self._senders:
+            sender.put(sent, step)
+            self._tell(sender)
+
+    def close(self) -> None:
+        """Wait until everything is delivered, but not for long; say what is not."""
+        deadline = time.monotonic() + CLOSING_SECONDS
+        for sender in self._senders:
+            sender.end()
+        for sender in self._senders:
+            sender.join(deadline)
+            self._tell(sender)
+            if sender.undelivered:
+                self._say(f"tracker {sender.name}: {sender.undelivered} steps were not delivered")
+        self._senders = []
+        self._redirected.close()
+
+    def _tell(self, sender: "_Sender") -> None:
+        """Of the first problem, once."""
+        if sender.problem and not sender.told:
+            sender.told = True
+            self._say(
+                f"warning: tracker {sender.name} fails ({sender.problem}); the run goes on, and "
+                "its folder has everything"
+            )
+
+
+class _Sender:
+    """One tracker and its thread, which opens it and passes on what it is given."""
+
+    def __init__(self, name: str, run: TrackedRun) -> None:
+        self.name, self._run = name, run
+        self.problem = ""
+        """The first thing that went wrong."""
+        self.told = False
+        self.undelivered = 0
+        """Steps."""
+        self._queue: queue.SimpleQueue[tuple[dict[str, float], int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+
+    def put(self, metrics: dict[str, float], step: int) -> None:
+        """Take a step."""
+        self._queue.put((metrics, step))
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._queue.put(None)
+
+    def join(self, deadline: float) -> None:
+        """Wait for the thread; one that is not done by then is left behind."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self.problem = self.problem or "it takes too long"
+            self.undelivered += self._queue.qsize()
+
+    def _work(self) -> None:
+        tracker: Tracker | None = None
+        while (given := self._queue.get()) is not None:
+            try:
+                tracker = tracker or TRACKERS[self.name](self._run)
+                tracker.log(*given)
+            except Exception as error:  # noqa: BLE001 - a tracker may raise anything
+                self.undelivered += 1
+                self._fail(error)
+        try:
+            if tracker is not None:
+                tracker.close()
+        except Exception as error:  # noqa: BLE001 - a tracker may raise anything
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        line = str(error).strip().partition("\n")[0]
+        self.problem = self.problem or f"{type(error).__name__}: {line}"
+
+
+def tracked_run(recipe: Recipe, folder: RunFolder, step: int) -> TrackedRun:
+    """What trackers are told of a run; gives the folder an id if it has none."""
+    file = folder.path / "trackers" / "id"
+    if not file.is_file():
+        folder.write_text("trackers/id", uuid.uuid4().hex[:12])
+    return TrackedRun(
+        name=recipe.name,
+        label=folder.path.name,
+        id=file.read_text(encoding="utf-8"),
+        folder=file.parent,
+        config=recipe.model_dump(mode="json"),
+        step=step,
+    )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value)

@@ -1,0 +1,75 @@
+"""How a step's groups are played, by name: what an algorithm needs besides independent episodes.
+
+Each function gives one group for each task; its numbers stand in `algorithms/parts.py`. Not here:
+trees (`trees.py`), and what is made of it all (`algorithms/`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from turnwise.rollout.branching import play_on_from_every_turn, values_of
+from turnwise.rollout.groups import Roller, new_groups, new_member
+from turnwise.rollout.trees import entropy_branches, random_branches
+from turnwise.types import Group, Task
+
+Rollout = Callable[..., Awaitable[list[Group]]]
+"""(roller, tasks, group size, seed, label, **numbers) -> groups.
+
+The run's seed and the label, which names the occasion, determine every random number. Raises
+RunStoppedError when too many episodes are ungraded.
+"""
+
+
+async def independent(
+    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
+) -> list[Group]:
+    """Each episode from the beginning, by itself."""
+    return await roller.collect(tasks, group_size, seed, label)
+
+
+async def greedy(
+    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
+) -> list[Group]:
+    """The same, and beside each group one episode at temperature 0, whose reward is every member's
+    `baseline`: NaN where it has no grade.
+
+    Source: ReMax (arXiv 2310.10505).
+    """
+    groups = new_groups(tasks, group_size, seed, label)
+    members = [member for group in groups for member in group.trajectories]
+    await roller.fill([(member, None) for member in members])
+    beside = [new_member(task, group_size, seed, label) for task in tasks]
+    cold = replace(roller, limits=roller.limits.model_copy(update={"temperature": 0.0}))
+    await cold.fill([(episode, None) for episode in beside])
+    roller.check_ungraded(members + beside)
+    for group, episode in zip(groups, beside, strict=True):
+        group.beside.append(episode)
+        for member in group.trajectories:
+            member.baseline = float("nan") if episode.reward is None else episode.reward
+    return groups
+
+
+async def turn_replays(
+    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str, replays: float
+) -> list[Group]:
+    """Each episode by itself, and beside each graded one `replays` others from before each of its
+    turns, whose mean rewards are its `turn_values`."""
+    groups = await replace(roller, snapshots=True).collect(tasks, group_size, seed, label)
+    members = [member for group in groups for member in group.graded]
+    played = await play_on_from_every_turn(roller, members, int(replays), seed, f"{label}/replays")
+    rows = iter(zip(members, played, strict=True))
+    for group in groups:
+        for _ in group.graded:
+            member, children = next(rows)
+            member.turn_values = values_of(member, children).values
+            group.beside += [child for turn in children for child in turn]
+    return groups
+
+
+ROLLOUTS: dict[str, Rollout] = {
+    "independent": independent,
+    "greedy": greedy,
+    "random_branches": random_branches,
+    "entropy_branches": entropy_branches,
+    "turn_replays": turn_replays,
+}

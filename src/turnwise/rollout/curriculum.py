@@ -1,0 +1,114 @@
+"""Which tasks are played at which step, by how often each was solved lately.
+
+A task that is always solved, or never, teaches a group-relative algorithm nothing. A filter drops
+its group when it has been played (DAPO, arXiv 2503.14476, section 3.2); a curriculum plays another
+(sampling by success rate, as in Kimi k1.5, arXiv 2501.12599; from memory). What was measured is
+kept in checkpoints, and the rest is a function of seed and step, so that a resumed run draws what
+one that never stopped draws. Not here: the order without a curriculum (`order.py`).
+"""
+
+import math
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.config import CurriculumConfig
+from turnwise.errors import ConfigError
+from turnwise.rollout.order import tasks_of_step
+from turnwise.seeds import derive
+from turnwise.types import Group, Task
+
+UNPLAYED = -1.0
+"""Stands before every distance from the band: what was never played is drawn first."""
+
+
+class Curriculum:
+    """Success rates of tasks, and the choice by them.
+
+    Example: Curriculum(tasks, recipe.curriculum, count=16).tasks_of_step(step=12, seed=recipe.seed)
+    """
+
+    def __init__(self, tasks: Sequence[Task], config: CurriculumConfig, count: int) -> None:
+        """`count` is how many tasks a step plays.
+
+        Raises ConfigError where nothing is left to choose.
+        """
+        if count - random_tasks(config, count) < 1:
+            raise ConfigError(
+                f"train.tasks_per_step is {count}, and curriculum.random_share takes all of them: "
+                "lower it, or play more tasks"
+            )
+        if count >= len(tasks):
+            raise ConfigError(
+                f"the curriculum chooses {count} of {len(tasks)} tasks: lower train.tasks_per_step"
+            )
+        self._tasks, self._config, self._count = tasks, config, count
+        self._lately: dict[str, deque[bool]] = {}
+
+    def tasks_of_step(self, step: int, seed: int) -> list[Task]:
+        """The `count` different tasks of a step, in any order.
+
+        The random share, rounded up, comes from the shuffled passes over all tasks, so that every
+        task is played again and again, whatever was measured. The others are tasks that were never
+        played; then those whose success rate is in the band; then those nearest to it; last those
+        whose episodes were all ungraded. Among equals chance decides.
+        """
+        count = self._count
+        chance = random.Random(derive(seed, "train", "curriculum", step))
+        passes = tasks_of_step(self._tasks, step, random_tasks(self._config, count), seed)
+        ranked = list(self._tasks)
+        chance.shuffle(ranked)
+        ranked.sort(key=lambda task: self._distance(task.id))  # stable: equals stay shuffled
+        chosen = list({task.id: task for task in (*passes, *ranked[:count])}.values())[:count]
+        chance.shuffle(chosen)  # so that each of a step's updates gets some of both
+        return chosen
+
+    def measure(self, groups: Sequence[Group]) -> None:
+        """Take the graded episodes of a step into account, those that were filtered out as well."""
+        for group in groups:
+            for member in group.trajectories:
+                lately = self._lately.setdefault(member.task.id, self._empty())
+                if member.reward is not None and member.verdict is not None:
+                    lately.append(member.verdict.success)
+
+    def rate(self, task: str) -> float | None:
+        """Share of successes among the task's last `window` graded episodes; None if there are
+        none."""
+        lately = self._lately.get(task)
+        return sum(lately) / len(lately) if lately else None
+
+    def metrics(self) -> dict[str, float]:
+        """Share of all tasks that have a success rate, and share of these in the band."""
+        near = [self._distance(task) == 0.0 for task, lately in self._lately.items() if lately]
+        return {
+            "curriculum/measured": len(near) / len(self._tasks),
+            "curriculum/in_band": sum(near) / max(len(near), 1),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What was measured, oldest first; empty for a task of which nothing was graded."""
+        return {task: list(lately) for task, lately in self._lately.items()}
+
+    def load_state(self, state: Mapping[str, Sequence[bool]]) -> None:
+        """Continue exactly where `state` was taken."""
+        self._lately = {}
+        for task, lately in state.items():
+            self._lately[task] = self._empty()
+            self._lately[task].extend(lately)
+
+    def _distance(self, task: str) -> float:
+        if task not in self._lately:
+            return UNPLAYED
+        rate = self.rate(task)
+        if rate is None:
+            return math.inf
+        return max(self._config.lowest - rate, rate - self._config.highest, 0.0)
+
+    def _empty(self) -> deque[bool]:
+        return deque(maxlen=self._config.window)
+
+
+def random_tasks(config: CurriculumConfig, count: int) -> int:
+    """How many of a step's `count` tasks are drawn whatever was measured: at least one."""
+    return math.ceil(config.random_share * count)

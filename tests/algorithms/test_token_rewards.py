@@ -1,0 +1,151 @@
+"""Rewards on single tokens: where they count, and that every estimator hears of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.algorithms.random_episodes import groups
+from turnwise.algorithms.advantages import ESTIMATORS, Credit
+from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.parts import ESTIMATOR, NO_PENALTY
+
+BATCHES = st.lists(groups(), min_size=1, max_size=3)
+SEEDS = st.integers(0, 2**32)
+HEARING = sorted(set(ESTIMATORS) - NO_PENALTY)
+BY_TURN = [
+    "turn_rloo",
+    "mt_grpo",
+    "gigpo",
+    "information_gain",
+    "hca",
+    "turn_gae",
+    "bilevel_gae",
+]
+BY_TOKEN = ["returns", "returns_baseline", "token_gae", "length_adaptive_gae"]
+WHOLE = sorted(set(HEARING) - set(BY_TURN) - set(BY_TOKEN))
+
+
+def estimate(name: str, batch: list[list[Episode]]) -> list[list[Credit]]:
+    numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    return ESTIMATORS[name](batch, **numbers)
+
+
+def rewarded(batch: list[list[Episode]], seed: int) -> list[list[Episode]]:
+    """With rewards on sampled tokens, and garbage on all others."""
+    generator = np.random.default_rng(seed)
+
+    def add(episode: Episode) -> Episode:
+        rewards = generator.normal(size=len(episode.mask))
+        return replace(episode, token_rewards=np.where(episode.mask, rewards, np.nan))
+
+    return [[add(episode) for episode in group] for group in batch]
+
+
+def sums(episode: Episode) -> np.ndarray:
+    """float64[K]: a loop over the tokens."""
+    by_turn = np.zeros(episode.turns)
+    for turn, sampled, reward in zip(
+        episode.turn, episode.mask, episode.token_rewards, strict=True
+    ):
+        if sampled:
+            by_turn[turn] += reward
+    return by_turn
+
+
+def assert_same(one: list[list[Credit]], other: list[list[Credit]]) -> None:
+    for row, others in zip(one, other, strict=True):
+        for credit, expected in zip(row, others, strict=True):
+            np.testing.assert_allclose(credit.advantages, expected.advantages, atol=1e-6)
+
+
+def test_by_hand() -> None:
+    episode = Episode(
+        reward=1.0,
+        turn=np.array([0, 0, 0, 0, 1, 1], np.int32),
+        mask=np.array([False, True, True, False, True, False]),
+        turn_rewards=np.array([0.5, 0.0]),
+        token_rewards=np.array([np.nan, -0.1, -0.2, np.nan, -0.4, np.nan]),
+    )
+    assert episode.rewards_by_token() == pytest.approx([0, -0.1, 0.3, 0, 0.6, 0])
+    assert episode.rewards_by_turn() == pytest.approx([0.2, 0.6])
+    assert episode.total == pytest.approx(0.8)
+
+
+@given(batch=BATCHES, seed=SEEDS)
+def test_all_rewards_add_up(batch: list[list[Episode]], seed: int) -> None:
+    for group in rewarded(batch, seed):
+        for episode in group:
+            assert episode.turn_rewards is not None
+            total = episode.reward + episode.turn_rewards.sum() + sums(episode).sum()
+            assert episode.rewards_by_token().sum() == pytest.approx(total)
+            assert episode.rewards_by_turn().sum() == pytest.approx(total)
+            assert episode.total == pytest.approx(total)
+            assert not episode.rewards_by_token()[~episode.mask].any()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=20, deadline=None)
+@given(batch=BATCHES, seed=SEEDS)
+def test_who_compares_whole_trajectories_gets_the_total(
+    name: str, batch: list[list[Episode]], seed: int
+) -> None:
+    given_batch = rewarded(batch, seed)
+    moved = [
+        [replace(e, reward=e.reward + sums(e).sum(), token_rewards=None) for e in group]
+        for group in given_batch
+    ]
+    assert_same(estimate(name, given_batch), estimate(name, moved))
+
+
+@pytest.mark.parametrize("name", BY_TURN)
+@settings(max_examples=20, deadline=None)
+@given(batch=BATCHES, seed=SEEDS)
+def test_who_compares_turns_gets_their_sums(
+    name: str, batch: list[list[Episode]], seed: int
+) -> None:
+    given_batch = rewarded(batch, seed)
+    moved = [
+        [
+            replace(e, turn_rewards=np.asarray(e.turn_rewards) + sums(e), token_rewards=None)
+            for e in group
+        ]
+        for group in given_batch
+    ]
+    assert_same(estimate(name, given_batch), estimate(name, moved))
+
+
+@pytest.mark.parametrize("name", BY_TOKEN)
+@settings(max_examples=20, deadline=None)
+@given(batch=BATCHES, seed=SEEDS)
+def test_who_counts_from_each_token_on_gets_them_where_they_stand(
+    name: str, batch: list[list[Episode]], seed: int
+) -> None:
+    """By linearity: the advantages with them, less those without, are sums of what follows, with
+    the decay of the estimator, less the change of the group's mean."""
+    given_batch = rewarded(batch, seed)
+    plain = [[replace(e, token_rewards=None) for e in group] for group in given_batch]
+    pairs = zip(estimate(name, given_batch), estimate(name, plain), given_batch, strict=True)
+    for with_them, without, group in pairs:
+        mean = np.mean([sums(e).sum() for e in group]) if name == "returns_baseline" else 0.0
+        for one, other, episode in zip(with_them, without, group, strict=True):
+            length = int(episode.mask.sum())
+            decay = max(0.0, 1 - 20 / length) if name == "length_adaptive_gae" else 1.0
+            assert episode.token_rewards is not None
+            rewards = episode.token_rewards[episode.mask]
+            expected = [
+                sum(decay ** (later - t) * rewards[later] for later in range(t, length)) - mean
+                for t in range(length)
+            ]
+            change = (one.advantages - other.advantages)[episode.mask]
+            np.testing.assert_allclose(change, expected, atol=1e-9)
+
+
+def test_a_token_reward_that_is_no_number_is_refused_where_it_is_read() -> None:
+    mask = np.array([True, False])
+    turn = np.zeros(2, np.int32)
+    Episode(1.0, turn, mask, token_rewards=np.array([0.0, np.nan]))
+    with pytest.raises(ValueError, match="token_rewards 0 is inf"):
+        Episode(1.0, turn, mask, token_rewards=np.array([np.inf, 0.0]))

@@ -1,0 +1,254 @@
+"""Auxiliary losses: which tokens, against a second computation in float64, and what must not move
+them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.config import LearningConfig, Recipe, check_recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.auxiliary import (
+    auxiliary_terms,
+    check_auxiliary,
+    demonstration_terms,
+    demonstrations_of_step,
+    observed_tokens,
+)
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.policy import PolicyLearner
+from turnwise.types import Group, Segment, Source, Tokens
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+COEFFICIENTS = ("observation_coefficient", "success_coefficient", "demonstration_coefficient")
+REWARDS = [[1.0, 0.0, None], [0.0, 1.0, 0.0], [0.0, 0.0]]
+
+
+def grpo(**coefficients: float) -> Algorithm:
+    return make_algorithm("grpo", coefficients)
+
+
+def learner(load_model: LoadModel, algorithm: Algorithm, **options: Any) -> PolicyLearner:
+    return PolicyLearner(load_model(), None, LearningConfig(**options), algorithm)
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
+
+
+def change(
+    trained: PolicyLearner, groups: list[Group], demonstrations: list[Tokens]
+) -> torch.Tensor:
+    """The gradient of one update, read off plain gradient descent in the optimizer's place."""
+    assign_advantages(groups, trained.algorithm)
+    parameters = trained.optimizer.parameters
+    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
+    before = weights(trained.model)
+    mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
+    report = trained.update(groups, mixed)
+    assert report.metrics["policy/updates"] == 1
+    return before - weights(trained.model)
+
+
+def wanted(
+    term: str, groups: list[Group], demonstrations: list[Tokens]
+) -> list[tuple[Tokens, list[int]]]:
+    """Which tokens of which records a term is about, told apart by hand."""
+    members = [m for group in groups for m in group.trajectories if m.reward is not None]
+    if term == "observation_coefficient":
+        sources, records = (Source.TOOL, Source.ENVIRONMENT), [m.tokens for m in members]
+    elif term == "success_coefficient":
+        sources, records = (Source.MODEL,), [m.tokens for m in members if m.reward == 1.0]
+    else:
+        sources, records = (Source.MODEL,), demonstrations
+    return [(r, [t for t in range(1, len(r)) if r.source[t] in sources]) for r in records]
+
+
+def by_hand(model: Any, chosen: list[tuple[Tokens, list[int]]]) -> tuple[float, torch.Tensor]:
+    """Mean cross-entropy of those tokens, and its gradient, from full logits in float64."""
+    model = model.double()
+    losses = []
+    for tokens, places in chosen:
+        ids = torch.tensor(tokens.ids)
+        logprobs = torch.log_softmax(model(ids[None]).logits[0], -1)
+        losses += [-logprobs[t - 1, ids[t]] for t in places]
+    loss = torch.stack(losses).sum() / len(losses)
+    loss.backward()
+    return loss.item(), torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+@pytest.fixture
+def demonstrations(make_tokens: Callable[..., Tokens]) -> list[Tokens]:
+    generator = np.random.default_rng(5)
+    return [make_tokens(generator) for _ in range(3)]
+
+
+@pytest.mark.parametrize("term", COEFFICIENTS)
+@pytest.mark.parametrize("budget", [64, 100_000])
+def test_each_term_adds_its_own_mean_over_its_own_tokens(
+    load_model: LoadModel,
+    make_groups: MakeGroups,
+    demonstrations: list[Tokens],
+    term: str,
+    budget: int,
+) -> None:
+    """The gradient with the term less that without it, against float64; whatever the split."""
+    options = {"tokens_per_micro_batch": budget}
+    groups = make_groups(REWARDS)
+    with_term = learner(load_model, grpo(**{term: 0.3}), **options)
+    total = change(with_term, groups, demonstrations)
+    plain = change(learner(load_model, grpo(), **options), make_groups(REWARDS), demonstrations)
+    _, expected = by_hand(load_model(), wanted(term, groups, demonstrations))
+    difference = total - plain
+    assert expected.norm() > 1e-2
+    assert (difference - 0.3 * expected).norm() / (0.3 * expected).norm() < 1e-3
+
+
+def test_all_together_do_not_depend_on_the_micro_batches(
+    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
+) -> None:
+    algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
+    whole, split = (
+        change(
+            learner(load_model, algorithm, tokens_per_micro_batch=budget),
+            make_groups(REWARDS),
+            demonstrations,
+        )
+        for budget in (100_000, 64)
+    )
+    assert whole.norm() > 1e-3
+    assert (whole - split).norm() / whole.norm() < 1e-5
+
+
+def test_metrics_are_means_over_all_tokens_of_all_updates(
+    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
+) -> None:
+    """Two updates with a learning rate of nearly nothing, so that the model stays the same."""
+    algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
+    trained = learner(load_model, algorithm, updates_per_step=2, learning_rate=1e-30)
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, algorithm)
+    mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
+    metrics = trained.update(groups, mixed).metrics
+    assert metrics["policy/updates"] == 2
+    for term in COEFFICIENTS:
+        chosen = wanted(term, groups, demonstrations)
+        loss, _ = by_hand(load_model(), chosen)
+        name = term.removesuffix("_coefficient")
+        assert metrics[f"auxiliary/{name}_loss"] == pytest.approx(loss, rel=1e-5)
+        assert metrics[f"auxiliary/{name}_tokens"] == sum(len(places) for _, places in chosen)
+
+
+def test_they_are_off_unless_asked_for(
+    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
+) -> None:
+    groups = make_groups(REWARDS)
+    assign_advantages(groups, grpo())
+    mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
+    metrics = learner(load_model, grpo()).update(groups, mixed).metrics
+    assert not [name for name in metrics if name.startswith("auxiliary")]
+    assert make_algorithm("echo", {}).observation_coefficient == 0.1
+    assert make_algorithm("vapo", {}).success_coefficient == 0.1
+
+
+def worked_example() -> Tokens:
+    """P0 P1 A0 A1 T0 X0 A2 E0: a tool's answer with its template, then a correction."""
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment([10, 11], Source.USER)], 0)
+    tokens.extend_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
+    tokens.extend_segments([Segment([30], Source.TOOL), Segment([31], Source.TEMPLATE)], 0)
+    tokens.extend_sampled([22], [-0.3], version=8, turn=1)
+    tokens.extend_segments([Segment([40], Source.ENVIRONMENT)], 1)
+    return tokens
+
+
+def test_observations_are_what_tools_and_environment_wrote() -> None:
+    assert observed_tokens(worked_example()).astype(int).tolist() == [0, 0, 0, 0, 1, 0, 0, 1]
+    assert not observed_tokens(Tokens.empty()).any()
+
+
+def test_what_a_branch_shares_is_predicted_in_its_parent() -> None:
+    branch = worked_example()
+    branch.source[2:4] = Source.INHERITED
+    assert observed_tokens(branch).astype(int).tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_filtered_groups_failures_and_the_ungraded_are_in_no_term(make_groups: MakeGroups) -> None:
+    coefficients = {"observation_coefficient": 1.0, "success_coefficient": 1.0}
+    dapo = make_algorithm("dapo", coefficients)
+    observation, success = auxiliary_terms(make_groups(REWARDS), dapo)
+    assert [e.name for e in observation.examples] == [
+        "g0 episode 0",
+        "g0 episode 1",
+        "g1 episode 0",
+        "g1 episode 1",
+        "g1 episode 2",
+    ]
+    assert [e.name for e in success.examples] == ["g0 episode 0", "g1 episode 1"]
+    for term in (observation, success):
+        assert sum(e.weight * e.trained.sum() for e in term.examples) == pytest.approx(1.0)
+    failed = make_groups([[0.0, 0.0]])
+    assert [term.name for term in auxiliary_terms(failed, grpo(**coefficients))] == ["observation"]
+    assert auxiliary_terms(make_groups([[None]]), grpo(**coefficients)) == []
+
+
+def test_a_group_that_compares_nothing_still_predicts_its_observations(
+    load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
+) -> None:
+    """Demonstrations alone make no update: they accompany what was sampled."""
+    groups = make_groups([[1.0, 1.0], [0.5]])
+    mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
+    for term, updates in (("observation_coefficient", 1), ("demonstration_coefficient", 0)):
+        algorithm = grpo(**{term: 0.1})
+        assign_advantages(groups, algorithm)
+        metrics = learner(load_model, algorithm).update(groups, mixed).metrics
+        assert metrics["policy/updates"] == updates
+        assert metrics["policy/trained_tokens"] == 0
+        assert "policy/loss" not in metrics
+        assert ("auxiliary/observation_loss" in metrics) is bool(updates)
+
+
+def test_a_term_that_is_not_finite_is_skipped_and_named(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    algorithm = grpo(observation_coefficient=0.1)
+    trained = learner(load_model, algorithm)
+    groups = make_groups([[1.0, 1.0]])
+    assign_advantages(groups, algorithm)
+    with torch.no_grad():
+        trained.model.lm_head.weight.fill_(torch.nan)
+    report = trained.update(groups)
+    assert report.metrics["policy/updates"] == 0
+    assert report.problems[0].startswith("the loss is not finite in g0 episode")
+    assert all(p.grad is None for p in trained.model.parameters())
+
+
+def test_every_pass_mixes_in_each_demonstration_once(demonstrations: list[Tokens]) -> None:
+    names = [
+        e.name for step in range(3) for e in demonstrations_of_step(demonstrations, 2, step, 1)
+    ]
+    assert sorted(names[:3]) == sorted(names[3:]) == sorted(set(names))
+    again = demonstrations_of_step(demonstrations, 2, 2, 1)
+    assert names[4:] == [e.name for e in again]
+    assert demonstration_terms(again, grpo()) == []
+
+
+def recipe(**sections: Any) -> Recipe:
+    return check_recipe({"name": "x", "environment": {"name": "search"}, **sections}, "test")
+
+
+def test_terms_with_nothing_to_train_on_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"give sft\.behaviours"):
+        check_auxiliary(grpo(demonstration_coefficient=0.1), recipe())
+    check_auxiliary(
+        grpo(demonstration_coefficient=0.1), recipe(sft={"behaviours": {"faithful": 1}})
+    )
+    unmasked = recipe(learning={"mask_observations": False})
+    with pytest.raises(ConfigError, match="observation_coefficient to 0"):
+        check_auxiliary(make_algorithm("echo", {}), unmasked)
+    check_auxiliary(grpo(), unmasked)

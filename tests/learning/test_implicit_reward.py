@@ -1,0 +1,194 @@
+"""The implicit reward model: what its rewards are, that it learns, and that it resumes exactly."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import ImplicitRewardConfig, LearningConfig
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.policy import PolicyLearner
+from turnwise.types import Group, Trajectory
+
+PRIME = make_algorithm("prime", {})
+REWARDS = [[1.0, 0.0, None], [0.0, 1.0], [1.0, 1.0]]
+TEMPERATURE = 0.7
+
+MakeGroups = Callable[..., list[Group]]
+LoadModel = Callable[..., Any]
+
+
+def implicit(load_model: LoadModel, rate: float = 1e-3, **options: Any) -> ImplicitReward:
+    learning = LearningConfig(**options)
+    policy, reference = load_model("llama"), load_model("llama")
+    learner = PolicyLearner(policy, reference, learning, PRIME, TEMPERATURE)
+    config = ImplicitRewardConfig(learning_rate=rate, beta=0.5)
+    return ImplicitReward(policy, learner.reference_logprobs, config, learning, TEMPERATURE)
+
+
+def moved(made: ImplicitReward) -> ImplicitReward:
+    """With phi some way from the reference."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    return made
+
+
+def total_logprob(model: torch.nn.Module, member: Trajectory) -> torch.Tensor:
+    """[n]: from all logits, with gradient; 0 where nothing was sampled."""
+    ids = torch.tensor(member.tokens.ids)[None]
+    logits = model(input_ids=ids).logits[0].double() / TEMPERATURE
+    chosen = torch.log_softmax(logits, -1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
+    return torch.cat([torch.zeros(1), chosen]) * torch.tensor(member.tokens.mask)
+
+
+@pytest.mark.parametrize("budget", [64, 8192])
+def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
+    load_model: LoadModel, make_groups: MakeGroups, budget: int
+) -> None:
+    made = moved(implicit(load_model, tokens_per_micro_batch=budget))
+    groups = make_groups(REWARDS)
+    made.assess(groups)
+    twin, reference = copy.deepcopy(made.model), load_model("llama")
+    losses = []
+    for group in groups:
+        for member in group.graded:
+            rewards = 0.5 * (total_logprob(twin, member) - total_logprob(reference, member))
+            assert member.token_rewards is not None
+            np.testing.assert_allclose(member.token_rewards, rewards.detach().numpy(), atol=1e-5)
+            success = torch.tensor(float(member.reward == 1.0), dtype=torch.float64)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits
+            losses.append(loss(rewards.sum(), success))
+    torch.stack(losses).mean().backward()
+    assert groups[0].trajectories[2].token_rewards is None
+    gradients: list[torch.Tensor] = []
+    apply = made.optimizer.apply
+
+    def keep() -> float:
+        gradients.extend(p.grad.clone() for p in made.model.parameters() if p.grad is not None)
+        return apply()
+
+    made.optimizer.apply = keep  # type: ignore[method-assign]
+    metrics = made.update(groups)
+    assert metrics["implicit_reward/loss"] == pytest.approx(
+        torch.stack(losses).mean().item(), rel=1e-5
+    )
+    for found, parameter in zip(gradients, twin.parameters(), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(found, parameter.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_it_begins_as_the_reference_and_learns_what_succeeds(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    made = implicit(load_model)
+    before = copy.deepcopy(made.reference(make_groups(REWARDS)[0].graded))
+    found = []
+    for _ in range(25):
+        groups = make_groups(REWARDS)
+        made.assess(groups)
+        found.append(made.update(groups))
+    assert found[0]["implicit_reward/loss"] == pytest.approx(np.log(2), abs=1e-5)
+    assert found[0]["implicit_reward/mean"] == pytest.approx(0, abs=1e-5)
+    assert found[-1]["implicit_reward/loss"] < 0.3
+    assert found[-1]["implicit_reward/accuracy"] == 1
+    after = made.reference(make_groups(REWARDS)[0].graded)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    whole, stopped = implicit(load_model), implicit(load_model)
+    groups = make_groups(REWARDS)
+    for made in (whole, stopped):
+        made.assess(groups)
+        made.update(groups)
+    resumed = implicit(load_model)
+    resumed.load_state(copy.deepcopy(stopped.state()))
+    for made in (whole, resumed):
+        made.assess(groups)
+        made.update(groups)
+    for key, value in whole.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[key])
+
+
+def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    policy, learning = load_model("llama"), LearningConfig(learning_rate=1e-2)
+    learner = PolicyLearner(policy, load_model("llama"), learning, PRIME, TEMPERATURE)
+    config = ImplicitRewardConfig()
+    made = ImplicitReward(policy, learner.reference_logprobs, config, learning, TEMPERATURE)
+    moved(made)
+    groups = make_groups(REWARDS)
+    made.assess(groups)
+    assign_advantages(groups, PRIME)
+    member = groups[0].trajectories[0]
+    assert member.advantage is not None
+    assert len(set(member.advantage[member.tokens.mask].tolist())) == member.tokens.mask.sum()
+    weights = [p.detach().clone() for p in made.model.parameters()]
+    report = learner.update(groups)
+    assert report.metrics["policy/updates"] == 1
+    assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
+    for before, after in zip(weights, made.model.parameters(), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    made = implicit(load_model)
+    groups = make_groups([[None]])
+    silent = make_groups([[1.0]])[0].trajectories[0]
+    silent.tokens.source[:] = 0
+    groups.append(Group("silent", [silent]))
+    made.assess(groups)
+    assert silent.token_rewards is not None
+    assert not silent.token_rewards.any()
+    assert made.update(groups) == {}
+    assert made.optimizer.updates == 0
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    made = implicit(load_model)
+    groups = make_groups(REWARDS)
+    made.assess(groups)
+    made.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.inf)
+    before = copy.deepcopy(made.model.state_dict())
+    assert made.update(groups)["implicit_reward/skipped_updates"] == 1
+    assert all(torch.equal(before[key], value) for key, value in made.model.state_dict().items())
+    assert made.optimizer.updates == 0
+
+
+def test_of_a_policy_with_adapters_the_adapters_are_trained(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    peft = pytest.importorskip("peft")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = peft.LoraConfig(r=2, target_modules="all-linear")
+        policy = peft.get_peft_model(load_model("llama"), config)
+    learning = LearningConfig()
+    learner = PolicyLearner(policy, None, learning, PRIME, TEMPERATURE)
+    options = ImplicitRewardConfig(learning_rate=1e-2)
+    made = ImplicitReward(policy, learner.reference_logprobs, options, learning, TEMPERATURE)
+    before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
+    losses = []
+    for _ in range(3):
+        groups = make_groups(REWARDS)
+        made.assess(groups)
+        losses.append(made.update(groups)["implicit_reward/loss"])
+    assert losses[0] == pytest.approx(np.log(2), abs=1e-5)
+    assert losses[2] < losses[0]
+    after = made.model.named_parameters()
+    changed = {name for name, p in after if not torch.equal(p, before[name])}
+    assert changed
+    assert all("lora_" in name for name in changed)
+    for parameter, own in zip(policy.parameters(), before.values(), strict=True):
+        assert torch.equal(parameter, own)

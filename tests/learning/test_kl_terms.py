@@ -1,0 +1,216 @@
+"""The KL term in the reward, and its coefficient: numbers against the model's own logits, what the
+micro-batches must not change, and exact resumption."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.types import Group, Trajectory
+
+IN_REWARD = make_algorithm("dr_grpo", {"kl_reward_coefficient": 0.3})
+REWARDS = [[1.0, 0.0, None], [0.5, 1.0], [1.0, 1.0]]
+ADAPTED = {"kl_target": 0.5, "kl_horizon": 10}
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+
+
+def learner(load_model: LoadModel, algorithm: Algorithm, **options: Any) -> PolicyLearner:
+    reference = load_model("llama") if algorithm.has_reference else None
+    config = LearningConfig(**{"learning_rate": 1e-2, **options})
+    return PolicyLearner(load_model("llama"), reference, config, algorithm, temperature=0.7)
+
+
+def step(trained: PolicyLearner, groups: list[Group]) -> UpdateReport:
+    trained.assess(groups)
+    assign_advantages(groups, trained.algorithm)
+    return trained.update(groups)
+
+
+def own_logprobs(model: torch.nn.Module, member: Trajectory) -> np.ndarray:
+    """float64[n]: from all logits at temperature 0.7; 0 for the first token."""
+    ids = torch.tensor(member.tokens.ids)[None]
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits[0].double() / 0.7
+    chosen = torch.log_softmax(logits, -1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
+    return np.concatenate([[0.0], chosen.numpy()])
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
+
+
+@pytest.mark.parametrize("budget", [64, 8192])
+def test_the_penalty_is_the_log_ratio_of_each_sampled_token(
+    load_model: LoadModel, make_groups: MakeGroups, budget: int
+) -> None:
+    trained = learner(load_model, IN_REWARD, tokens_per_micro_batch=budget)
+    groups = make_groups(REWARDS)
+    report = step(trained, groups)
+    assert groups[0].trajectories[2].token_rewards is None
+    reference, drifts = load_model("llama"), []
+    for group in groups:
+        totals = []
+        for member in group.graded:
+            mask = member.tokens.mask
+            drift = np.where(mask, member.tokens.logprob - own_logprobs(reference, member), 0.0)
+            assert member.token_rewards is not None
+            np.testing.assert_allclose(member.token_rewards, -0.3 * drift, atol=1e-5)
+            assert member.verdict is not None
+            totals.append(member.verdict.reward - 0.3 * drift.sum())
+            drifts.append(drift[mask])
+        for member, total in zip(group.graded, totals, strict=True):
+            assert member.advantage is not None
+            expected = np.where(member.tokens.mask, total - np.mean(totals), 0.0)
+            np.testing.assert_allclose(member.advantage, expected, atol=1e-4)
+            assert member.reward == member.verdict.reward  # what the environment gave
+    measured = float(np.concatenate(drifts).mean())
+    assert report.metrics["policy/kl_reference"] == pytest.approx(measured, abs=1e-5)
+    assert report.metrics["policy/kl_coefficient"] == 0.3
+
+
+def test_without_a_term_nothing_is_done(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    trained = learner(load_model, make_algorithm("dr_grpo", {}))
+    groups = make_groups(REWARDS)
+    report = step(trained, groups)
+    assert all(m.token_rewards is None for group in groups for m in group.trajectories)
+    assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
+
+
+def test_degenerate_groups(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    """A group of one compares nothing, ungraded members are nowhere; the rewards of an all-equal
+    group differ by their penalties."""
+    trained = learner(load_model, IN_REWARD)
+    groups = make_groups([[1.0], [None, None], [1.0, 1.0]])
+    step(trained, groups)
+    advantages = [[m.advantage for m in group.trajectories] for group in groups]
+    assert advantages[0][0] is not None
+    assert not advantages[0][0].any()
+    assert advantages[1] == [None, None]
+    assert all(advantage is not None and advantage.any() for advantage in advantages[2])
+    nothing = learner(load_model, make_algorithm("dr_grpo", {"kl_reward_coefficient": 1}))
+    report = step(nothing, make_groups([[None]]))
+    assert report.metrics["policy/updates"] == 0
+    assert "policy/kl_reference" not in report.metrics
+
+
+def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    groups = make_groups([[1.0, 0.0, 0.5]])
+    masked = groups[0].trajectories[1]
+    masked.tokens.source[:] = 0
+    step(learner(load_model, IN_REWARD), groups)
+    assert masked.token_rewards is not None
+    assert not masked.token_rewards.any()
+    assert masked.advantage is not None
+    assert not masked.advantage.any()
+
+
+def test_a_log_probability_that_is_none_is_found_by_the_update(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    groups = make_groups(REWARDS)
+    broken = groups[1].trajectories[1].tokens
+    broken.logprob[np.flatnonzero(broken.mask)[1]] = np.nan
+    report = step(learner(load_model, IN_REWARD), groups)
+    assert report.problems == ["the loss is not finite in g1 episode 1"]
+    assert all(np.isfinite(value) for value in report.metrics.values())
+
+
+@pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
+@pytest.mark.parametrize("target", [1e-3, 1e3])
+def test_the_coefficient_is_adapted(
+    load_model: LoadModel, make_groups: MakeGroups, placement: str, target: float
+) -> None:
+    """By at most a fifth of 6 in 10: 6 of the 7 are graded."""
+    algorithm = make_algorithm("grpo", {placement: 0.2, "kl_target": target, "kl_horizon": 10})
+    trained = learner(load_model, algorithm)
+    expected, misses = 0.2, []
+    for seed in (0, 1, 2):
+        metrics = step(trained, make_groups(REWARDS, seed)).metrics
+        assert metrics["policy/kl_coefficient"] == pytest.approx(expected)
+        misses.append(min(max(metrics["policy/kl_reference"] / target - 1, -0.2), 0.2))
+        expected *= 1 + misses[-1] * 6 / 10
+    assert trained.kl_coefficient == pytest.approx(expected)
+    assert misses[-1] == (0.2 if target < 1 else -0.2)
+    if placement == "kl_coefficient":  # in the first update the policy is the reference
+        assert misses[0] == -0.2
+
+
+@pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
+def test_the_update_uses_the_coefficient_as_it_is_now(
+    load_model: LoadModel, make_groups: MakeGroups, placement: str
+) -> None:
+    """One that came to 0.5 does what one that began there does."""
+    ends = []
+    for begin in (0.1, 0.5):
+        trained = learner(load_model, make_algorithm("grpo", {placement: begin, **ADAPTED}))
+        trained.kl_coefficient = 0.5
+        for seed in (0, 1):
+            report = step(trained, make_groups(REWARDS, seed))
+        ends.append((weights(trained.model), report.metrics))
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert ends[0][1] == ends[1][1]
+    other = learner(load_model, make_algorithm("grpo", {placement: 0.1, **ADAPTED}))
+    for seed in (0, 1):
+        step(other, make_groups(REWARDS, seed))
+    assert not torch.equal(weights(other.model), ends[0][0])
+
+
+@pytest.mark.parametrize("placement", ["kl_coefficient", "kl_reward_coefficient"])
+def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups, placement: str) -> None:
+    algorithm = make_algorithm("grpo", {placement: 0.2, **ADAPTED})
+    whole, stopped, resumed = (learner(load_model, algorithm) for _ in range(3))
+    for trained in (whole, stopped):
+        for seed in (0, 1):
+            step(trained, make_groups(REWARDS, seed))
+    resumed.model.load_state_dict(stopped.model.state_dict())
+    resumed.load_state(copy.deepcopy(stopped.state()))
+    assert resumed.kl_coefficient not in (0.2, 0.0)
+    for seed in (2, 3):
+        reports = [step(trained, make_groups(REWARDS, seed)) for trained in (whole, resumed)]
+        assert reports[0].metrics == reports[1].metrics
+    assert torch.equal(weights(whole.model), weights(resumed.model))
+    torch.testing.assert_close(whole.state(), resumed.state(), rtol=0, atol=0)
+
+
+def test_a_skipped_update_in_the_loss_leaves_the_coefficient(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model, make_algorithm("grpo", {"kl_coefficient": 0.2, **ADAPTED}))
+    groups = make_groups([[1.0, 0.0]])
+    tokens = groups[0].trajectories[0].tokens
+    tokens.logprob[tokens.mask] = np.inf
+    assert step(trained, groups).problems
+    assert trained.kl_coefficient == 0.2
+
+
+def test_a_reference_is_needed_for_the_reward_too(load_model: LoadModel) -> None:
+    with pytest.raises(ConfigError, match="needs a reference"):
+        PolicyLearner(load_model(), None, LearningConfig(), IN_REWARD)
+
+
+def test_adapters_are_their_own_reference(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    peft = pytest.importorskip("peft")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = peft.LoraConfig(r=2, target_modules="all-linear")
+        model = peft.get_peft_model(load_model("llama"), config)
+    adapted = PolicyLearner(model, None, LearningConfig(learning_rate=1e-2), IN_REWARD, 0.7)
+    plain = learner(load_model, IN_REWARD)
+    for seed in (0, 1):
+        groups, others = make_groups(REWARDS, seed), make_groups(REWARDS, seed)
+        step(adapted, groups)
+        step(plain, others)
+        for member, other in zip(groups[0].graded, others[0].graded, strict=True):
+            np.testing.assert_allclose(member.token_rewards, other.token_rewards, atol=1e-5)

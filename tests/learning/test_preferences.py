@@ -1,0 +1,173 @@
+"""The preference stage: which pairs, the loss by hand, exact resumption."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.config import LearningConfig, PreferencesConfig, check_recipe
+from turnwise.errors import ConfigError, DataError
+from turnwise.learning.preferences import (
+    Pair,
+    PreferenceLearner,
+    best_and_worst,
+    check_preferences,
+    saved_pairs,
+)
+from turnwise.types import Group, Source, Tokens
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+CONFIG = PreferencesConfig(steps=6, batch_size=2, learning_rate=1e-3, beta=0.2)
+REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.7], [0.0, 1.0]]
+
+
+def learner(
+    model: Any, pairs: list[Pair], config: PreferencesConfig = CONFIG, **options: Any
+) -> PreferenceLearner:
+    return PreferenceLearner(model, pairs, config, LearningConfig(**options), 1.0, seed=3)
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
+
+
+def total(model: Any, tokens: Tokens) -> torch.Tensor:
+    """Log-probability of all sampled tokens, from full logits in float64."""
+    ids = torch.tensor(tokens.ids)
+    logprobs = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+    places = [t for t in range(1, len(ids)) if tokens.source[t] == Source.MODEL]
+    return torch.stack([logprobs[t - 1, ids[t]] for t in places]).sum()
+
+
+def test_pairs_are_the_best_and_the_worst_that_were_graded(make_groups: MakeGroups) -> None:
+    groups = make_groups([[0.5, 1.0, None, 0.0, 1.0, 0.0], [1.0, 1.0], [1.0], [None, 0.0], []])
+    ((better, worse),) = best_and_worst(groups)
+    members = groups[0].trajectories
+    assert better is members[1].tokens
+    assert worse is members[3].tokens
+
+
+def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: MakeGroups) -> None:
+    groups = make_groups([[1.0, 0.0, 0.5]])
+    groups[0].trajectories[1].tokens.source[:] = Source.INHERITED
+    ((_, worse),) = best_and_worst(groups)
+    assert worse is groups[0].trajectories[2].tokens
+
+
+@pytest.mark.parametrize("budget", [64, 100_000])
+def test_loss_and_gradient_match_a_second_computation(
+    load_model: LoadModel, make_groups: MakeGroups, budget: int
+) -> None:
+    """The second step, when policy and reference differ; whatever the micro-batches."""
+    pairs = best_and_worst(make_groups(REWARDS))
+    config = CONFIG.model_copy(update={"batch_size": 3})
+    trained = learner(load_model(), pairs, config, tokens_per_micro_batch=budget)
+    first = trained.step()
+    assert first["preferences/loss"] == pytest.approx(np.log(2), abs=1e-5)
+    policy, reference = copy.deepcopy(trained.model).double(), load_model().double()
+    losses = [
+        -torch.nn.functional.logsigmoid(
+            0.2
+            * (
+                (total(policy, better) - total(reference, better).detach())
+                - (total(policy, worse) - total(reference, worse).detach())
+            )
+        )
+        for better, worse in pairs
+    ]
+    expected = torch.stack(losses).mean()
+    expected.backward()
+    parameters = trained.optimizer.parameters
+    trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
+    before = weights(trained.model)
+    metrics = trained.step()
+    gradient = (before - weights(trained.model)).double()
+    by_hand = torch.cat([p.grad.flatten() for p in policy.parameters()])
+    assert metrics["preferences/loss"] == pytest.approx(expected.item(), rel=1e-4)
+    assert expected.item() < 0.68
+    assert by_hand.norm() > 1e-2
+    assert (gradient - by_hand).norm() / by_hand.norm() < 1e-3
+
+
+def test_masked_tokens_have_no_log_probability_in_it(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    clean, dirty = (best_and_worst(make_groups(REWARDS)) for _ in range(2))
+    for pair in dirty:
+        for tokens in pair:
+            tokens.logprob[~tokens.mask] = 123.0
+    first, second = learner(load_model(), clean), learner(load_model(), dirty)
+    for _ in range(2):
+        assert first.step() == second.step()
+    assert torch.equal(weights(first.model), weights(second.model))
+
+
+def test_it_comes_to_prefer_the_better_and_finishes(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    pairs = best_and_worst(make_groups(REWARDS))
+    config = CONFIG.model_copy(update={"steps": 20, "batch_size": 3})
+    model = load_model()
+    with torch.no_grad():
+        before = [[total(model, tokens).item() for tokens in pair] for pair in pairs]
+    trained = learner(model, pairs, config)
+    while not trained.finished:
+        metrics = trained.step()
+    assert trained.steps_done == 20
+    assert metrics["preferences/accuracy"] == 1
+    assert metrics["preferences/margin"] > 0.5
+    with torch.no_grad():
+        after = [[total(model, tokens).item() for tokens in pair] for pair in pairs]
+    for old, new in zip(before, after, strict=True):
+        assert new[0] - new[1] > old[0] - old[1] + 1
+
+
+def test_resuming_is_exact_through_a_file(
+    load_model: LoadModel, make_groups: MakeGroups, tmp_path: Path
+) -> None:
+    """The pairs and the reference come out of the state, not from what is at hand."""
+    pairs = best_and_worst(make_groups(REWARDS))
+    through, first = learner(load_model(), pairs), learner(load_model(), pairs)
+    while not through.finished:
+        through.step()
+    for _ in range(3):
+        first.step()
+    torch.save(first.state(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    second = learner(first.model, saved_pairs(state))
+    second.load_state(state)
+    while not second.finished:
+        second.step()
+    assert torch.equal(weights(through.model), weights(second.model))
+    torch.testing.assert_close(through.state(), second.state(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    trained = learner(load_model(), best_and_worst(make_groups(REWARDS)))
+    trained.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.nan)
+    before = weights(trained.model)
+    assert trained.step()["preferences/skipped_updates"] == 1
+    assert torch.equal(before, weights(trained.model))
+
+
+def test_a_stage_that_could_not_compare_is_refused(load_model: LoadModel) -> None:
+    with pytest.raises(DataError, match="no pair"):
+        learner(load_model(), [])
+    base: dict[str, Any] = {"name": "x", "environment": {"name": "search"}}
+    stage = {**base, "preferences": {"steps": 1}}
+    check_preferences(check_recipe(stage, "test"))
+    check_preferences(check_recipe({**base, "train": {"group_size": 1}}, "test"))
+    for section, message in (
+        ({"train": {"group_size": 1}}, "group_size"),
+        ({"rollout": {"temperature": 0}}, "temperature"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            check_preferences(check_recipe({**stage, **section}, "test"))

@@ -1,0 +1,133 @@
+"""The teacher: its log-probabilities in float64, and that a policy comes to do what it does."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig, Recipe, check_recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.teacher import Teacher, check_teacher, check_vocabulary
+from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+DISTILLATION = make_algorithm("distillation", {})
+PROMPT = [3, 7]
+
+
+@pytest.mark.parametrize("budget", [64, 100_000])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_it_scores_what_was_sampled(
+    load_model: LoadModel, make_groups: MakeGroups, budget: int, temperature: float
+) -> None:
+    groups = make_groups([[1.0, None, 0.0], [0.3]])
+    config = LearningConfig(tokens_per_micro_batch=budget)
+    metrics = Teacher(load_model("llama"), config, temperature).assess(groups)
+    model, gaps = load_model("llama").double(), []
+    for member in (m for group in groups for m in group.graded):
+        ids = torch.tensor(member.tokens.ids)
+        with torch.no_grad():
+            logits = model(ids[None]).logits[0] / (temperature or 1.0)
+        logprobs = torch.log_softmax(logits, -1)
+        assert member.teacher_logprobs is not None
+        for t in range(len(ids)):
+            if member.tokens.source[t] != Source.MODEL:
+                assert np.isnan(member.teacher_logprobs[t])
+                continue
+            expected = logprobs[t - 1, ids[t]].item()
+            assert member.teacher_logprobs[t] == pytest.approx(expected, abs=1e-4)
+            gaps.append(member.tokens.logprob[t] - expected)
+    assert metrics == {"teacher/reverse_kl": pytest.approx(np.mean(gaps), abs=1e-4)}
+    assert groups[0].trajectories[1].teacher_logprobs is None
+
+
+def test_nothing_sampled_is_nothing_to_say(load_model: LoadModel, make_groups: MakeGroups) -> None:
+    groups = make_groups([[1.0, None]])
+    groups[0].trajectories[0].tokens.source[:] = Source.INHERITED
+    assert Teacher(load_model(), LearningConfig(), 1.0).assess(groups) == {}
+    assert Teacher(load_model(), LearningConfig(), 1.0).assess([]) == {}
+
+
+def next_logprobs(model: Any, ids: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([ids])).logits[0, -1].double(), -1)
+
+
+def sampled_groups(model: Any, generator: np.random.Generator, count: int) -> list[Group]:
+    """One token after the prompt, drawn from the model; one group for each."""
+    logprobs = next_logprobs(model, PROMPT).numpy()
+    groups = []
+    for index in range(count):
+        token = int(generator.choice(len(logprobs), p=np.exp(logprobs) / np.exp(logprobs).sum()))
+        tokens = Tokens.empty()
+        tokens.extend_segments([Segment(PROMPT, Source.USER)], 0)
+        tokens.extend_sampled([token], [logprobs[token]], version=0, turn=0)
+        member = Trajectory(
+            Task("t", "q"),
+            str(index),
+            0,
+            0,
+            tokens,
+            outcome=Outcome.FAILURE,
+            verdict=Verdict(0.0, False),
+        )
+        groups.append(Group(str(index), [member]))
+    return groups
+
+
+def test_a_policy_comes_to_do_what_its_teacher_does(load_model: LoadModel) -> None:
+    """On its own samples, without any reward; the teacher stays as it is."""
+    policy, model = load_model(), load_model("llama")
+    teacher = Teacher(model, LearningConfig(), 1.0)
+    before = copy.deepcopy(model.state_dict())
+    learner = PolicyLearner(policy, None, LearningConfig(learning_rate=1e-2), DISTILLATION)
+    generator = np.random.default_rng(0)
+    divergences = []
+    for _ in range(30):
+        own, theirs = next_logprobs(policy, PROMPT), next_logprobs(model, PROMPT)
+        divergences.append((own.exp() * (own - theirs)).sum().item())
+        groups = sampled_groups(policy, generator, 64)
+        teacher.assess(groups)
+        assign_advantages(groups, DISTILLATION)
+        assert learner.update(groups).problems == []
+    assert divergences[0] > 0.5
+    assert divergences[-1] < 0.2 * divergences[0]
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def recipe(**sections: Any) -> Recipe:
+    return check_recipe({"name": "x", "environment": {"name": "search"}, **sections}, "test")
+
+
+def test_teacher_and_algorithm_go_together() -> None:
+    given = recipe(teacher={"model": "some/model"})
+    check_teacher(DISTILLATION, given)
+    check_teacher(make_algorithm("grpo", {}), recipe())
+    with pytest.raises(ConfigError, match=r"set teacher\.model"):
+        check_teacher(DISTILLATION, recipe())
+    with pytest.raises(ConfigError, match="asks no teacher"):
+        check_teacher(make_algorithm("grpo", {}), given)
+
+
+def test_a_teacher_that_reads_other_tokens_is_refused(
+    model_folders: dict[str, Path], tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    check_vocabulary(recipe(), tokenizer)
+    for name in ("same", "other"):
+        tokenizer.save_pretrained(tmp_path / name)
+        config = (model_folders["llama"] / "config.json").read_text()
+        (tmp_path / name / "config.json").write_text(config)
+    check_vocabulary(recipe(teacher={"model": str(tmp_path / "same")}), tokenizer)
+    tokenizer_file = tmp_path / "other" / "tokenizer.json"
+    tokenizer_file.write_text(tokenizer_file.read_text().replace('"w7"', '"seven"'))
+    with pytest.raises(ConfigError, match="another vocabulary"):
+        check_vocabulary(recipe(teacher={"model": str(tmp_path / "other")}), tokenizer)

@@ -1,0 +1,203 @@
+"""What is done about an Echo Trap, in real runs that fall into one and are killed."""
+
+import asyncio
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from tests.fakes import save_small_model
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import MonitorConfig, Recipe, check_recipe
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.learning import checkpoint
+from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.reactions import REACTIONS, best_step, check_reaction
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+
+SEEN_AT, STEPS = 23, 28
+"""The step at which the runs here have fallen into the trap, and their length."""
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing is saved."""
+
+
+class Listener(SilentDisplay):
+    """Keeps what is said; kills the run during a step."""
+
+    def __init__(self, killed_at: int = 0) -> None:
+        self.said: list[str] = []
+        self.killed_at, self.steps = killed_at, 0
+
+    def advance(self, text: str = "") -> None:
+        self.steps += 1
+        if self.steps == self.killed_at:
+            raise Killed
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def trapped_recipe(model: Path, reaction: str) -> Recipe:
+    """A learning rate so high that the policy soon writes the same letters, whatever is asked."""
+    fakes = Path(__file__).parents[1] / "fakes.py"
+    values = {
+        "name": "trapped",
+        "threads": 1,
+        "model": {"name": str(model), "device": "cpu"},
+        "environment": {"name": f"{fakes}:Letters"},
+        "scaffold": {"options": {"instructions": ""}},
+        "engine": {"slots": 8},
+        "rollout": {"max_turns": 1, "max_turn_tokens": 8, "max_tokens": 200},
+        "learning": {"learning_rate": 2e-2},
+        "train": {
+            "steps": STEPS,
+            "tasks_per_step": 2,
+            "group_size": 4,
+            "checkpoint_every": 3,
+            "keep_checkpoints": 1,
+        },
+        "evaluation": {"tasks": 0},
+        "monitor": {"echo_trap": reaction, "highest_reward": 5.0},
+    }
+    return check_recipe(values, "test")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_model(tmp_path_factory.mktemp("trapped") / "model")
+
+
+def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
+    """Until its end or until it is killed in a step; returns what was said."""
+    listener = Listener(killed_at)
+    trainer = Trainer(recipe, folder, listener)
+    if killed_at:
+        with pytest.raises(Killed):
+            asyncio.run(trainer.run())
+    else:
+        asyncio.run(trainer.run())
+    return listener.said
+
+
+@pytest.mark.parametrize("reaction", ["lower_learning_rate", "filter", "roll_back"])
+def test_a_run_that_was_killed_ends_like_one_that_was_not(
+    model: Path, tmp_path: Path, reaction: str
+) -> None:
+    """Killed as it reacts, so that it has to react again, and some steps later."""
+    recipe = trapped_recipe(model, reaction)
+    whole, killed = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "killed")
+    said = run(recipe, whole)
+    assert len(said) == 2  # seen once, and what was done
+    assert said[0].startswith(f"Echo Trap: at step {SEEN_AT}")
+    lines = whole.lines("metrics.jsonl")
+    rates = [line["policy/learning_rate"] for line in lines]
+    after = 2e-2 if reaction == "filter" else 1e-2
+    assert rates == [2e-2] * SEEN_AT + [after] * (STEPS - SEEN_AT)
+    words = {
+        "lower_learning_rate": "The learning rate is 0.5 times what it was: now 0.01",
+        "filter": "From now on the 25% of a step's groups whose rewards differ most",
+        "roll_back": "Weights and optimizer are again those of step",
+    }
+    assert said[1].startswith(words[reaction])
+    run(recipe, killed, SEEN_AT)
+    run(recipe, RunFolder.open(killed.path), STEPS - 1)
+    assert run(recipe, RunFolder.open(killed.path)) == []
+    files = [folder.path / "metrics.jsonl" for folder in (whole, killed)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    name = f"step-{STEPS:06d}/model.safetensors"
+    weights = [load_file(folder.checkpoints / name) for folder in (whole, killed)]
+    assert all(np.array_equal(weights[0][key], weights[1][key]) for key in weights[0])
+
+
+def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
+    model: Path, tmp_path: Path
+) -> None:
+    """The rewards of a history make step 3 the best; its checkpoint is not among the newest."""
+    recipe = trapped_recipe(model, "roll_back")
+    folder = RunFolder.new(tmp_path / "run")
+    trainer = Trainer(recipe, folder, Listener())
+    learner = trainer._learner()
+    signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
+    best = {}
+    for step in range(1, 21):
+        line = {"step": step, **signs}
+        if step <= 5:
+            line |= {"reward/group_std": 0.4, "policy/entropy": 1.0, "reward/mean": 0.9}
+        trainer._history.append(line)
+        trainer.steps_done = step
+        next(learner.model.parameters()).data.fill_(step)
+        if step % 3 == 0:
+            trainer._save("rl", step, trainer._state(learner, None))
+        if step == 3:
+            best = {key: value.clone() for key, value in learner.model.state_dict().items()}
+    assert sorted(path.name for path in folder.checkpoints.iterdir()) == [
+        "step-000003",
+        "step-000018",
+    ]
+    trainer._watch(learner, None)
+    assert "again those of step 3" in trainer.display.said[-1]
+    assert all((value == best[key]).all() for key, value in learner.model.state_dict().items())
+    assert (trainer.steps_done, learner.optimizer.learning_rate_factor) == (20, 0.5)
+    trainer._watch(learner, None)
+    assert len(trainer.display.said) == 2  # not at every step
+    trainer.steps_done = 30
+    trainer._watch(learner, None)
+    assert learner.optimizer.learning_rate_factor == 0.25  # lower than the first time
+
+
+def test_stopping_says_why_and_a_resumed_run_goes_on(model: Path, tmp_path: Path) -> None:
+    recipe, folder = trapped_recipe(model, "stop"), RunFolder.new(tmp_path / "run")
+    with pytest.raises(RunStoppedError, match=rf"at step {SEEN_AT} .* or lower learning_rate"):
+        run(recipe, folder)
+    assert checkpoint.latest(folder.checkpoints) == folder.checkpoints / f"step-{SEEN_AT:06d}"
+    run(recipe, RunFolder.open(folder.path))
+    assert len(folder.lines("metrics.jsonl")) == STEPS
+
+
+@given(st.lists(st.floats(-1, 1), max_size=40), st.integers(1, 9))
+def test_the_best_step_has_the_highest_average(rewards: list[float], every: int) -> None:
+    history = [{"step": n + 1, "reward/mean": reward} for n, reward in enumerate(rewards)]
+    found, best = None, -np.inf
+    for step in range(1, len(rewards) + 1):
+        average = sum(rewards[max(0, step - 5) : step]) / min(step, 5)
+        if step % every == 0 and average > best + 1e-9:
+            found, best = step, average
+    chosen = best_step(history, every)
+    if found is None:
+        assert chosen is None
+    else:
+        assert chosen is not None
+        assert chosen % every == 0
+        last = rewards[max(0, chosen - 5) : chosen]
+        assert sum(last) / len(last) == pytest.approx(best, abs=1e-6)
+
+
+def test_of_equals_the_earliest_is_the_best() -> None:
+    history = [{"step": step, "reward/mean": 0.5} for step in range(1, 31)]
+    assert best_step(history, 5) == 5
+    assert best_step(history[:4], 5) is None
+
+
+def test_the_names_are_those_of_the_recipe() -> None:
+    names = get_args(MonitorConfig.model_fields["echo_trap"].annotation)
+    assert set(names) == {"off", *REACTIONS}
+
+
+def test_reactions_that_could_do_nothing_are_refused(model: Path) -> None:
+    recipe = trapped_recipe(model, "filter")
+    check_reaction(recipe, make_algorithm("grpo", {}))
+    with pytest.raises(ConfigError, match="has from the beginning"):
+        check_reaction(recipe, make_algorithm("starpo_s", {}))
+    seldom = trapped_recipe(model, "roll_back")
+    check_reaction(seldom, make_algorithm("grpo", {}))
+    train = seldom.train.model_copy(update={"checkpoint_every": 10})
+    seldom = seldom.model_copy(update={"train": train})
+    with pytest.raises(ConfigError, match=r"train\.checkpoint_every below"):
+        check_reaction(seldom, make_algorithm("grpo", {}))

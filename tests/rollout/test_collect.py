@@ -1,0 +1,120 @@
+"""What is played beside the groups: a greedy episode, and replays of every turn."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.rollout.test_trees import PULLS, Strict, roller
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.engines.base import Completion, Sampling
+from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY
+from turnwise.errors import RunStoppedError
+from turnwise.learning.batch import assign_advantages
+from turnwise.monitor.metrics import rollout_metrics
+from turnwise.rollout.collect import ROLLOUTS
+from turnwise.rollout.groups import Roller
+from turnwise.types import Group
+
+
+def collect(name: str, made: Roller, size: int = 4, **numbers: float) -> list[Group]:
+    tasks = made.environment.tasks("train")
+    return asyncio.run(ROLLOUTS[name](made, tasks, size, 0, "test", **numbers))
+
+
+def watch(made: Roller) -> list[Sampling]:
+    """All that the engine is asked for from now on."""
+    seen: list[Sampling] = []
+    generate = made.engine.generate
+
+    async def noted(prompt: list[int], sampling: Sampling, *, session: str) -> Completion:
+        seen.append(sampling)
+        return await generate(prompt, sampling, session=session)
+
+    made.engine.generate = noted  # type: ignore[method-assign, assignment]
+    return seen
+
+
+def test_one_greedy_episode_beside_each_group() -> None:
+    made = roller()
+    seen = watch(made)
+    groups = collect("greedy", made)
+    assert [sampling.temperature for sampling in seen].count(0.0) == len(groups) * PULLS
+    assert {sampling.temperature for sampling in seen[: len(groups) * 4 * PULLS]} == {1.0}
+    for group in groups:
+        (beside,) = group.beside
+        assert len(group.trajectories) == 4
+        assert beside not in group.trajectories
+        assert [m.baseline for m in group.trajectories] == [beside.reward] * 4
+
+
+def test_the_other_episodes_are_those_without_it() -> None:
+    """And none is played where nothing asks for it."""
+    plain, greedy = collect("independent", roller()), collect("greedy", roller())
+    assert not any(group.beside for group in plain)
+    for group, other in zip(plain, greedy, strict=True):
+        assert group.id == other.id
+        for member, twin in zip(group.trajectories, other.trajectories, strict=True):
+            np.testing.assert_array_equal(member.tokens.ids, twin.tokens.ids)
+            assert member.baseline is None
+
+
+def test_the_greedy_episode_is_in_no_statistic() -> None:
+    groups = collect("greedy", roller())
+    assign_advantages(groups, make_algorithm("remax", {}))
+    found = rollout_metrics(groups)
+    bare = [Group(group.id, group.trajectories) for group in groups]
+    assert rollout_metrics(bare).items() <= found.items()
+    assert found["beside/episodes"] == len(groups)
+    assert found["beside/tokens_sampled"] > 0
+    for group in groups:
+        assert group.beside[0].advantage is None
+        for member in group.trajectories:
+            assert member.reward is not None
+            assert member.advantage is not None
+            assert group.beside[0].reward is not None
+            sampled = member.advantage[member.tokens.mask]
+            np.testing.assert_allclose(sampled, member.reward - group.beside[0].reward, rtol=1e-6)
+
+
+def test_a_greedy_episode_without_a_grade() -> None:
+    groups = collect("greedy", roller(kind=Strict))
+    baselines = [group.beside[0].reward for group in groups]
+    assert None in baselines
+    for group, baseline in zip(groups, baselines, strict=True):
+        expected = np.nan if baseline is None else baseline
+        for member in group.trajectories:
+            np.testing.assert_equal(member.baseline, expected)
+    strict = roller(kind=Strict)
+    strict = replace(strict, limits=strict.limits.model_copy(update={"max_ungraded_share": 0.01}))
+    with pytest.raises(RunStoppedError, match="of 20 episodes"):
+        collect("greedy", strict)
+
+
+def test_replays_give_every_turn_its_value() -> None:
+    """A pull is worth 0.2 on average, whatever was pulled before."""
+    groups = collect("turn_replays", roller(), 2, replays=12)
+    mean = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
+    for group in groups:
+        assert len(group.beside) == 2 * PULLS * 12
+        assert {child.parent for child in group.beside} == {0, 1}
+        for member in group.trajectories:
+            paid = np.cumsum([0.0, *(turn.step.reward for turn in member.turns if turn.step)])
+            expected = paid + mean * np.arange(PULLS, -1, -1)
+            assert member.turn_values is not None
+            np.testing.assert_allclose(member.turn_values, expected, atol=0.9)
+            assert member.turn_values[-1] == member.reward
+    everything = [m.turn_values for g in groups for m in g.trajectories]
+    assert abs(np.mean([values[0] for values in everything if values is not None]) - 0.6) < 0.25
+
+
+def test_ungraded_episodes_are_not_replayed() -> None:
+    groups = collect("turn_replays", roller(kind=Strict), 4, replays=1)
+    ungraded = [m for g in groups for m in g.trajectories if m.reward is None]
+    assert ungraded
+    assert all(member.turn_values is None for member in ungraded)
+    assign_advantages(groups, make_algorithm("counterfactual", {}))
+    for member in (m for g in groups for m in g.graded):
+        assert member.advantage is not None
+        assert np.isfinite(member.advantage).all()

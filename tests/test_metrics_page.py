@@ -1,0 +1,89 @@
+"""docs/metrics.md has the names that a run writes: all of them, and no others."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import save_small_model
+from turnwise.config import check_recipe
+from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+from turnwise.types import Outcome
+
+PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+
+FAITHFUL = {"faithful": 1}
+FAKES = Path(__file__).with_name("fakes.py")
+MEASURED: dict[str, dict[str, Any]] = {
+    "critic": {
+        "environment": {"name": f"{FAKES}:Levels"},
+        "algorithm": {
+            "name": "ppo",
+            "overrides": {
+                "correction": "truncated",
+                "token_filter": "clip_cov",
+                "trajectory_filter": "overlong",
+                "reward_shaping": "overlong",
+                "kl_coefficient": 0.01,
+                "kl_target": 0.1,
+                "observation_coefficient": 0.1,
+                "demonstration_coefficient": 0.1,
+                "success_coefficient": 0.1,
+            },
+        },
+        "curriculum": {"tasks": "by_success"},
+        "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
+    },
+    "process rewards": {"algorithm": {"name": "prime", "overrides": {"group_filter": "none"}}},
+    "teacher": {"algorithm": {"name": "distillation"}},
+    "greedy episodes": {
+        "algorithm": {"name": "remax"},
+        "monitor": {"mutual_information_every": 2},
+    },
+}
+"""What is measured together; what cannot be has a run of its own."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
+    """Short runs in which everything that can be measured is."""
+    path = tmp_path_factory.mktemp("page")
+    model = str(save_small_model(path / "model"))
+    found = []
+    for name, sections in MEASURED.items():
+        values: dict[str, Any] = {
+            "name": "page",
+            "threads": 1,
+            "model": {"name": model, "device": "cpu"},
+            "environment": {"name": f"{FAKES}:Letters"},
+            "scaffold": {"options": {"instructions": ""}},
+            "rollout": {"max_turns": 2, "max_turn_tokens": 8, "max_tokens": 200},
+            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": FAITHFUL},
+            "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
+            "evaluation": {"tasks": 0},
+        }
+        if name == "teacher":
+            values["teacher"] = {"model": model}
+        folder = RunFolder.new(path / name)
+        recipe = check_recipe(values | sections, "test")
+        asyncio.run(Trainer(recipe, folder, SilentDisplay()).run())
+        found.append(folder)
+    return found
+
+
+@pytest.mark.parametrize(
+    "file", ["metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "preferences.jsonl"]
+)
+def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file: str) -> None:
+    section = PAGE.read_text().partition(f"## {file}\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
+    assert len(named) == len(set(named))
+    written = {name for folder in folders for line in folder.lines(file) for name in line}
+    outcomes = {name for name in written if name.startswith("outcome/")}
+    assert outcomes <= {f"outcome/{outcome}" for outcome in Outcome}
+    assert {name for name in named if name != "outcome/NAME"} == written - outcomes

@@ -1,0 +1,147 @@
+"""Runs with preferences, mixed-in demonstrations and a teacher go on exactly from any checkpoint.
+
+A killed run is a copy of a whole one without what was written after some checkpoint.
+"""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.fakes import save_small_model
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
+from turnwise.monitor.display import TerminalDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+
+RECIPE = """
+name = "capitals"
+threads = 1
+[model]
+name = "{model}"
+[environment]
+name = "{fakes}:Letters"
+[scaffold]
+options = {{ instructions = "" }}
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 200
+[sft]
+demonstrations = 4
+batch_size = 2
+behaviours = {{ faithful = 1 }}
+[learning]
+learning_rate = 1e-3
+[train]
+steps = 3
+tasks_per_step = 2
+group_size = 2
+checkpoint_every = 1
+keep_checkpoints = 9
+[evaluation]
+tasks = 2
+"""
+PREFERENCES = (
+    *("train.steps=1", "preferences.steps=3", "preferences.pairs=3"),
+    *("preferences.batch_size=2", "preferences.learning_rate=1e-3"),
+)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipe")
+    fakes = Path(__file__).with_name("fakes.py")
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
+    return path
+
+
+def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
+    loaded = load_recipe(str(recipe), overrides)
+    return go_on(Trainer(loaded, RunFolder.new(run), TerminalDisplay(Console(stderr=True))))
+
+
+def resume(run: Path) -> RunFolder:
+    folder = RunFolder.open(run)
+    return go_on(Trainer(folder.recipe(), folder, TerminalDisplay(Console(stderr=True))))
+
+
+def go_on(trainer: Trainer) -> RunFolder:
+    asyncio.run(trainer.run())
+    return trainer.folder
+
+
+def killed(whole: RunFolder, run: Path, *lost: str) -> Path:
+    """A copy without some of the checkpoints, and without what comes after training."""
+    shutil.copytree(whole.path, run)
+    for name in lost:
+        shutil.rmtree(run / "checkpoints" / name)
+    (run / "report.json").unlink()
+    (run / "evaluations" / "trained.json").unlink()
+    return run
+
+
+def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
+    for name in ("metrics.jsonl", "preferences.jsonl", f"checkpoints/{last}/model.safetensors"):
+        files = [folder.path / name for folder in (whole, other)]
+        assert files[0].exists() is files[1].exists()
+        assert not files[0].exists() or files[0].read_bytes() == files[1].read_bytes()
+    trained = [folder.evaluation("trained") for folder in (whole, other)]
+    assert trained[0] == trained[1]
+
+
+def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    whole = train(recipe, tmp_path / "whole", *PREFERENCES)
+    lines = whole.lines("preferences.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert lines[0]["preferences/loss"] != lines[2]["preferences/loss"]
+    evaluation = whole.evaluation("trained")
+    assert evaluation is not None
+    assert evaluation["step"] == 1 + 3
+    steps = [f"preferences/step-00000{step}" for step in range(4)]
+    after = killed(whole, tmp_path / "late", *steps[2:])
+    assert_same(whole, resume(after), steps[3])
+    before = killed(whole, tmp_path / "early", "preferences")
+    assert_same(whole, resume(before), steps[3])
+    finished = killed(whole, tmp_path / "finished")
+    assert_same(whole, resume(finished), steps[3])
+
+
+def test_groups_that_are_all_equal_give_no_preferences(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said, not passed over in silence; the rest of the run is as without them."""
+    capitals = f"environment.name={Path(__file__).with_name('fakes.py')}:Capitals"
+    run = train(recipe, tmp_path / "run", *PREFERENCES, capitals)
+    assert "no preferences" in " ".join(capsys.readouterr().err.split())
+    assert run.lines("preferences.jsonl") == []
+    assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
+
+
+def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    other = save_small_model(tmp_path / "teacher", seed=1)
+    options = ("algorithm.name=distillation", f"teacher.model={other}")
+    mixed = "algorithm.overrides.demonstration_coefficient=0.1"
+    whole = train(recipe, tmp_path / "whole", *options, mixed)
+    for line in whole.lines("metrics.jsonl"):
+        assert line["auxiliary/demonstration_tokens"] > 0
+        assert line["teacher/reverse_kl"] != 0
+    lost = [f"step-00000{step}" for step in (2, 3)]
+    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+
+
+def test_contradictions_are_refused_before_a_run_is_written(recipe: Path, tmp_path: Path) -> None:
+    for override, message in (
+        ("algorithm.name=distillation", "needs a teacher"),
+        ("teacher.model=somewhere", "asks no teacher"),
+        ("preferences.steps=1 train.group_size=1 train.steps=0", "group_size"),
+        ("algorithm.name=echo learning.mask_observations=false", "mask_observations"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(recipe, tmp_path / "run", *override.split())
+    assert not (tmp_path / "run" / "config.toml").exists()
