@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,8 @@ from hypothesis import strategies as st
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox import calls
 from turnwise.sandbox.grading import Case, Grade, grade_function, same, select
-from turnwise.sandbox.result import Result
-from turnwise.sandbox.runs import run_job
+from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.worker import Job
 
 CASES = [Case((2, 3), 5), Case((1, 1), 2), Case((), 7, {"left": 3, "right": 4})]
 plain = st.recursive(
@@ -115,16 +114,11 @@ def test_expected_values_stay_outside(grader: Sandbox) -> None:
 
 
 class Broken(Sandbox):
-    """Its launcher dies before every run."""
+    """Fails itself, whatever the code did."""
 
     def run_python(self, source: str, **given: Any) -> Result:
-        worker = self._new_worker(self.tier, None)
-        worker.launch.process.kill()
-        worker.launch.process.wait(5)
-        job = Job(source=source, files=given["files"], stdin=given["stdin"])
-        result = run_job(worker, job, self.tier, self.settings.limits, 0.0)
-        worker.close()
-        return result
+        result = super().run_python(source, **given)
+        return replace(result, status=Status.INFRASTRUCTURE, error="the sandbox died")
 
 
 def test_no_grade_without_a_sandbox(grader: Sandbox) -> None:
