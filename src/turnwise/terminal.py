@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from tokenizers import Tokenizer
 
+from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
@@ -130,31 +131,30 @@ def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
 
 
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Every algorithm's choices; what is as in the first row is a dot, so that differences show."""
-    choices = ("estimator", "objective", "ratio_level", "aggregation", "group_filter")
-    table = Table("name", *choices, "other", "source", title="algorithms")
+    """What every algorithm is made of: the first row whole, of the others what differs from it."""
+    first = Column("name", no_wrap=True)
+    table = Table(first, f"made of (else as {rows[0]['name']})", "source", title="algorithms")
     for row in rows:
-        cells = ["·" if row is not rows[0] and row[c] == rows[0][c] else row[c] for c in choices]
-        numbers = [f"{key} {value:g}" for key, value in row["numbers"].items()]
-        numbers += [
-            f"{key} {row[key]:g}" for key in row if key.endswith("coefficient") and row[key]
-        ]
-        other = [row[c] for c in ("trajectory_filter", "reward_shaping") if row[c] != "none"]
-        other += ["whitening"] * row["whitening"] + numbers + [f"needs {n}" for n in row["needs"]]
-        table.add_row(row["name"], *cells, ", ".join(other), row["source"])
+        made = [f"{c} {row[c]}" for c in PARTS if row is rows[0] or row[c] != rows[0][c]]
+        made += ["whitening"] * row["whitening"]
+        made += [f"{key} {value:g}" for key, value in row["numbers"].items()]
+        made += [f"{key} {row[key]:g}" for key in COEFFICIENTS if row[key] != rows[0][key]]
+        made += [f"needs {need}" for need in row["needs"]]
+        table.add_row(row["name"], ", ".join(made), row["source"])
     return table
 
 
 def algorithm_table(description: Mapping[str, Any]) -> Table:
     """What one algorithm is made of."""
     title = f"{description['name']} ({description['source']})"
-    table = Table("choice", "part", "what it does", "numbers", title=title)
+    choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
+    table = Table(choices, "part", "what it does", numbers, title=title)
     for choice, part in description["parts"].items():
-        numbers = ", ".join(
+        taken = ", ".join(
             f"{key} = {'none' if value is None else format(value, 'g')}"
             for key, value in part["numbers"].items()
         )
-        table.add_row(choice, part["part"], part["description"], numbers)
+        table.add_row(choice, part["part"], part["description"], taken)
     for key in ("whitening", *COEFFICIENTS):
         table.add_row(key, "", "", str(description[key]))
     table.add_row("needs", ", ".join(description["needs"]) or "rewards alone")
