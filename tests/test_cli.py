@@ -96,7 +96,7 @@ def test_algorithms(shell: Shell) -> None:
     dapo = shell("algorithms", "dapo", "--json")
     assert "Infinity" not in dapo.out
     assert dapo.json["parts"]["objective"]["numbers"]["dual_clip"] is None
-    assert "dual_clip = none" in " ".join(shell("algorithms", "dapo").out.split())
+    assert "dual_clip=none" in " ".join(shell("algorithms", "dapo").out.split())
     assert "did you mean 'gigpo'" in shell("algorithms", "gigop", code=2).err
 
 

@@ -151,7 +151,7 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
     table = Table(choices, "part", "what it does", numbers, title=title)
     for choice, part in description["parts"].items():
         taken = ", ".join(
-            f"{key} = {'none' if value is None else format(value, 'g')}"
+            f"{key}={'none' if value is None else format(value, 'g')}"
             for key, value in part["numbers"].items()
         )
         table.add_row(choice, part["part"], part["description"], taken)
