@@ -303,7 +303,7 @@ def test_an_environment_that_returns_nothing_is_ungraded() -> None:
 
 def test_a_hung_tool_is_infrastructure_and_its_neighbours_go_on() -> None:
     class Hung(Capitals):
-        tool_deadline = 0.1
+        tool_deadline = 0.6
 
         @tool
         def lookup(self, country: str) -> str:
