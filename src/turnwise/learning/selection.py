@@ -40,6 +40,8 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
 def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
     """The graded members that the algorithm's trajectory filter keeps in the loss; the others stay
     in the baseline, and a critic learns from them all the same."""
+    if algorithm.trajectory_filter == "none":
+        return group.graded  # without asking for facts, which take a look at every result
     keep = TRAJECTORY_FILTERS[algorithm.trajectory_filter]
     numbers = algorithm.numbers_of("trajectory_filter")
     return [member for member in group.graded if keep(facts(member), **numbers)]

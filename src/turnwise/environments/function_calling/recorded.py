@@ -15,9 +15,9 @@ from typing import Any
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.function_calling.environment import calls_of, toolrl_form
 from turnwise.environments.records import read_records
+from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.rewards.tool_calls import BEST, read_calls, toolrl_correctness, write_calls
-from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
 
@@ -107,12 +107,7 @@ def read_tasks(path: Path, heldout_share: float, without_calls: bool) -> dict[Sp
     tasks = {task.id: task for task in found if task.secret["calls"] or without_calls}
     if not tasks:
         raise DataError(f"{path}: there are no records with tool calls in it")
-    ordered = sorted(tasks.values(), key=lambda task: derive("task order", task.id))
-    border = heldout_share * 2**63
-    return {
-        "train": [task for task in ordered if derive("split", task.id) >= border],
-        "heldout": [task for task in ordered if derive("split", task.id) < border],
-    }
+    return shuffled_split(tasks.values(), heldout_share)
 
 
 def _task(record: Mapping[str, Any], where: str) -> Task:

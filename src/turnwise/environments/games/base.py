@@ -6,7 +6,6 @@ against them. Not here: the games (one file each).
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,12 +90,3 @@ class Game(Environment):
     def _chance(self) -> float:
         """A number of [0, 1) for the move that is being made."""
         return derive(self._play.seed, "move", self._play.moves) / 2**63
-
-
-def shuffled_split(tasks: Sequence[Task], heldout_share: float) -> dict[str, list[Task]]:
-    """Tasks by split, decided by each one's id, which is a hash of its content."""
-    ordered = sorted(tasks, key=lambda task: derive("task order", task.id))
-    return {
-        "train": [t for t in ordered if derive("split", t.id) >= heldout_share * 2**63],
-        "heldout": [t for t in ordered if derive("split", t.id) < heldout_share * 2**63],
-    }

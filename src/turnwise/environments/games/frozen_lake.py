@@ -11,7 +11,8 @@ from itertools import accumulate
 from typing import Any
 
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.games.base import DIRECTIONS, Game, shuffled_split
+from turnwise.environments.games.base import DIRECTIONS, Game
+from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.games.base import Game, shuffled_split
+from turnwise.environments.games.base import Game
+from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool

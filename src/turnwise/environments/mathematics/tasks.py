@@ -13,6 +13,7 @@ from typing import Any
 from turnwise.environments.base import Split
 from turnwise.environments.mathematics.problems import problems
 from turnwise.environments.records import read_records
+from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.seeds import derive
@@ -63,12 +64,7 @@ def read_questions(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
             raise DataError(f"{where}: the question was there before, with another answer")
     if not tasks:
         raise DataError(f"{path}: there are no questions in it")
-    ordered = sorted(tasks.values(), key=lambda task: derive("task order", task.id))
-    border = heldout_share * 2**63
-    return {
-        "train": [task for task in ordered if derive("split", task.id) >= border],
-        "heldout": [task for task in ordered if derive("split", task.id) < border],
-    }
+    return shuffled_split(tasks.values(), heldout_share)
 
 
 def _task(record: Mapping[str, Any], where: str) -> Task:
