@@ -199,7 +199,7 @@ def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
 ) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (an hour)."""
+    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (1.5 hours)."""
     from turnwise.threads import configure_threads
 
     configure_threads(2)

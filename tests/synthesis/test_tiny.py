@@ -1,4 +1,4 @@
-"""What the base checkpoint's second stage is fed with; the build itself takes an hour."""
+"""What the base checkpoint's second stage is fed with; the build itself takes 1.5 hours."""
 
 import random
 from collections import Counter

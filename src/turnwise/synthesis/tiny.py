@@ -1,6 +1,6 @@
 """Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, made-up libraries.
 
-    turnwise build-tiny FOLDER      (two cores, about an hour)
+    turnwise build-tiny FOLDER      (two cores, an hour and a half)
 
 The first stage, with few pieces of text, goes from copying to looking up among one, two, three and
 four cards; a level is left when it is mastered. The second adds the other pieces, looks up again,
