@@ -43,7 +43,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "teacher": {"algorithm": {"name": "distillation"}},
     "greedy episodes": {
         "algorithm": {"name": "remax"},
-        "monitor": {"mutual_information_every": 2},
+        "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
     },
 }
 """What is measured together; what cannot be has a run of its own."""

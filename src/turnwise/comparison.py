@@ -18,6 +18,9 @@ from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.evaluation.comparison import compare, markdown, plot
 from turnwise.learning.checkpoint import COLD_START, latest
 
+VARIANCE_EVERY = 5
+"""Steps between two measurements of the gradient's variance."""
+
 
 def compare_algorithms(
     recipe: str,
@@ -51,7 +54,8 @@ def _run(
     recipe: str, overrides: Sequence[str], name: str, first: str, seed: int, out: Path
 ) -> Path:
     """The finished run's folder."""
-    chosen = [*overrides, f"seed={seed}", f"algorithm.name={name}"]
+    measured = f"monitor.gradient_variance_every={VARIANCE_EVERY}"
+    chosen = [measured, *overrides, f"seed={seed}", f"algorithm.name={name}"]
     cold = latest(out / f"{first}-{seed}" / "checkpoints" / COLD_START)
     if name != first and cold is not None:
         chosen += [f"model.name={cold}", "sft.steps=0"]

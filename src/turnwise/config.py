@@ -200,6 +200,9 @@ class MonitorConfig(Section):
     mutual_information_tasks: int = Field(16, ge=2)
     """Tasks in an estimate N: it costs N² forward passes of a prompt with a first turn, and is at
     most log N."""
+    gradient_variance_every: int = Field(0, ge=0)
+    """Steps between two measurements of how much of the gradient is noise; 0 makes none. One costs
+    a backward pass for each group, and memory for one more gradient."""
     trackers: tuple[str, ...] = ()
     """Where the metrics go besides the run folder: `tensorboard`, `wandb`, `mlflow`, `trackio`."""
 

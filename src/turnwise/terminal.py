@@ -164,7 +164,7 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
 def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
     """Algorithms side by side: every seed, and their mean."""
     table = Table("algorithm", "success by seed", "mean", title="held-out success after RL")
-    for column in (f"steps to {target:.0%}", "seconds"):
+    for column in (f"steps to {target:.0%}", "gradient's noise", "seconds"):
         table.add_column(column, justify="right")
     for row in rows:
         successes = row["success"]
@@ -175,6 +175,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
             ", ".join(f"{success:.1%}" for success in successes),
             f"{sum(successes) / len(successes):.1%}",
             steps,
+            ", ".join("–" if noise is None else f"{noise:.2g}" for noise in row["noise"]),
             f"{seconds:.0f}",
         )
     return table

@@ -404,7 +404,11 @@ class Trainer:
         learner.assess(groups)
         assign_advantages(groups, self.algorithm)
         alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
-        update = UpdateReport({}, []) if alone else learner.update(groups, self._mixed_in())
+        update = UpdateReport({}, [])
+        if not alone:
+            every = self.recipe.monitor.gradient_variance_every
+            noisy = bool(every) and (self.steps_done + 1) % every == 0
+            update = learner.update(groups, self._mixed_in(), measure_variance=noisy)
         if critic is not None:
             measured |= critic.update(groups)
         return UpdateReport({**update.metrics, **measured}, update.problems)

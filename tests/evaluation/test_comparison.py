@@ -17,6 +17,8 @@ def run(folder: Path, success: float, curve: list[float]) -> Path:
     report = {"cold_start": cold, "trained": part, "seconds": 30.0}
     (folder / "report.json").write_text(json.dumps(report))
     lines = [{"rollout/success": value, "rollout/tokens_sampled": 100.0} for value in curve]
+    lines[4] |= {"policy/gradient_variance": 3.0, "policy/gradient_signal": 2.0}
+    lines[9] |= {"policy/gradient_variance": 1.0, "policy/gradient_signal": success - 1.4}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -39,6 +41,13 @@ def test_rows_by_hand(runs: dict[str, list[Path]]) -> None:
     assert slow.steps == [15, None]
     assert slow.tokens == [1500.0, None]
     assert slow.success == [0.7, 0.6]
+    assert slow.noise == pytest.approx([4 / 1.3, 4 / 1.2])
+
+
+def test_nothing_but_noise_is_no_number(tmp_path: Path) -> None:
+    (row,) = compare({"lost": [run(tmp_path / "l0", -1.0, [0.0] * 20)]}, 0.8)
+    assert row.noise == [None]
+    assert "not measured" in markdown([row], 0.8)
 
 
 def test_the_table_has_every_seed(runs: dict[str, list[Path]]) -> None:

@@ -31,6 +31,9 @@ class Row:
     """Until training success, averaged over WINDOW steps, reached the target; None: it did not."""
     tokens: list[float | None]
     """Sampled until then."""
+    noise: list[float | None]
+    """Variance of the gradient over the square of its mean, both summed over all steps in which
+    they were measured; None where that was never, or found nothing but noise."""
     seconds: list[float]
 
 
@@ -44,12 +47,13 @@ def markdown(rows: Sequence[Row], target: float) -> str:
     """The comparison as a table: all seeds, then their mean."""
     head = (
         "| algorithm | success by seed (95% interval) | mean | "
-        f"steps to {target:.0%} | sampled tokens to {target:.0%} | seconds |\n"
-        "|---|---|---|---|---|---|\n"
+        f"steps to {target:.0%} | sampled tokens to {target:.0%} | gradient's noise | seconds |\n"
+        "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
         f"| {row.algorithm} | {_intervals(row)} | {fmean(row.success):.1%} | "
-        f"{_counts(row.steps)} | {_counts(row.tokens)} | {fmean(row.seconds):.0f} |\n"
+        f"{_counts(row.steps)} | {_counts(row.tokens)} | {_noises(row.noise)} | "
+        f"{fmean(row.seconds):.0f} |\n"
         for row in rows
     )
 
@@ -99,6 +103,7 @@ def _row(name: str, runs: Sequence[tuple[RunFolder, dict[str, Any]]], target: fl
         high=[report["trained"]["high"] for report in reports],
         steps=[step for step, _ in reached],
         tokens=[tokens for _, tokens in reached],
+        noise=[_noise(folder) for folder, _ in runs],
         seconds=[report["seconds"] for report in reports],
     )
 
@@ -110,6 +115,13 @@ def _reached(folder: RunFolder, target: float) -> tuple[int | None, float | None
             step = index + WINDOW
             return step, sum(line["rollout/tokens_sampled"] for line in lines[:step])
     return None, None
+
+
+def _noise(folder: RunFolder) -> float | None:
+    lines = [line for line in folder.lines("metrics.jsonl") if "policy/gradient_variance" in line]
+    variance = sum(line["policy/gradient_variance"] for line in lines)
+    signal = sum(line["policy/gradient_signal"] for line in lines)
+    return variance / signal if signal > 0 else None
 
 
 def _successes(folder: RunFolder) -> list[float]:
@@ -125,6 +137,10 @@ def _intervals(row: Row) -> str:
         f"{success:.1%} ({low:.1%} – {high:.1%})"
         for success, low, high in zip(row.success, row.low, row.high, strict=True)
     )
+
+
+def _noises(numbers: Sequence[float | None]) -> str:
+    return ", ".join("not measured" if number is None else f"{number:.2g}" for number in numbers)
 
 
 def _counts(numbers: Sequence[float | None]) -> str:

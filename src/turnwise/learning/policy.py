@@ -23,7 +23,16 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.auxiliary import AuxiliaryTerm, auxiliary_terms, demonstration_terms
-from turnwise.learning.batch import Example, MicroBatch, collate, pack, policy_examples, treat
+from turnwise.learning.batch import (
+    Example,
+    MicroBatch,
+    collate,
+    kept_groups,
+    pack,
+    policy_examples,
+    treat,
+)
+from turnwise.learning.gradient_spread import GradientSpread
 from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
@@ -108,7 +117,10 @@ class PolicyLearner:
             return sampled_logprobs(reference, members, self.config, self.temperature)
 
     def update(
-        self, groups: Sequence[Group], demonstrations: Sequence[Example] = ()
+        self,
+        groups: Sequence[Group],
+        demonstrations: Sequence[Example] = (),
+        measure_variance: bool = False,
     ) -> UpdateReport:
         """`updates_per_step` optimizer updates, each on an equal share of the groups, and of the
         demonstrations that are mixed in.
@@ -116,27 +128,40 @@ class PolicyLearner:
         Every graded trajectory must have its advantage (`batch.assign_advantages`). A share in
         which no trajectory can be trained on makes no update; one whose loss or gradient is not
         finite leaves weights and optimizer untouched and is told of in `problems`. Metrics that
-        nothing was measured for are absent.
+        nothing was measured for are absent. With `measure_variance` the first update's gradient is
+        computed group by group, for the metrics of `GradientSpread`.
         """
         prepare_for_training(self.model)
         parts = self._shares(groups)
         batches = [(self._examples(part), auxiliary_terms(part, self.algorithm)) for part in parts]
         totals = Tally()
         problems: list[str] = []
+        measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
-        for (examples, terms), mixed in zip(batches, self._shares(demonstrations), strict=True):
+        mixtures = self._shares(demonstrations)
+        for part, (examples, terms), mixed in zip(parts, batches, mixtures, strict=True):
             if not examples and not terms:
                 continue
+            first = totals.updates == 0
+            spread = (
+                GradientSpread(self.optimizer.parameters) if measure_variance and first else None
+            )
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
-            tally, problem = self._update_once(examples, totals.updates == 0, terms)
+            tally, problem = self._update_once(examples, first, terms, spread)
             if problem:
                 problems.append(problem)
-            else:
-                totals.add(tally)
-        metrics = totals.metrics() | {
-            "policy/skipped_updates": float(len(problems)),
-            "policy/learning_rate": learning_rate,
-        }
+                continue
+            totals.add(tally)
+            if spread is not None:
+                measured = spread.metrics(len(kept_groups(part, self.algorithm)))
+        metrics = (
+            totals.metrics()
+            | measured
+            | {
+                "policy/skipped_updates": float(len(problems)),
+                "policy/learning_rate": learning_rate,
+            }
+        )
         return UpdateReport(self._with_kl(metrics, groups), problems)
 
     def filter_groups(self, group_filter: str) -> None:
@@ -209,13 +234,14 @@ class PolicyLearner:
         examples: Sequence[Example],
         measure_gap: bool,
         terms: Sequence[AuxiliaryTerm] = (),
+        spread: GradientSpread | None = None,
     ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
         tally = Tally(updates=1)
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        for members in pack(examples, self.config.tokens_per_micro_batch):
+        for members, last_of_group in self._micro_batches(examples, spread is not None):
             batch = collate(members, self.device)
             tokens = self._forward(batch)
             result = policy_loss(tokens, algorithm)
@@ -229,6 +255,8 @@ class PolicyLearner:
             tally.add_losses(result, len(batch.targets), loss.item())
             if measure_gap:
                 tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
+            if spread is not None and last_of_group:
+                spread.add()
         for term in terms:
             problem = self._add_gradient(term, tally)
             if problem:
@@ -241,6 +269,18 @@ class PolicyLearner:
             names = f"{everything[0].name} to {everything[-1].name}"
             return tally, f"the gradient's norm is {norm}, all losses being finite; from {names}"
         return tally, ""
+
+    def _micro_batches(
+        self, examples: Sequence[Example], by_group: bool
+    ) -> Iterator[tuple[list[Example], bool]]:
+        """Of all examples, or of one group after another; and whether it is the last of these."""
+        grouped: dict[str, list[Example]] = {}
+        for example in examples:
+            grouped.setdefault(example.group if by_group else "", []).append(example)
+        for members in grouped.values():
+            packed = list(pack(members, self.config.tokens_per_micro_batch))
+            for place, micro_batch in enumerate(packed, start=1):
+                yield micro_batch, place == len(packed)
 
     def _add_gradient(self, term: AuxiliaryTerm, tally: Tally) -> str:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""

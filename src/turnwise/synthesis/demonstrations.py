@@ -19,44 +19,51 @@ from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory
 
 Script = Sequence[Action]
-Behaviour = Callable[[Script, str], Script]
-"""(the oracle's actions, another task's answer) -> the actions to demonstrate."""
+Behaviour = Callable[[Script, Script], Script]
+"""(the oracle's actions for the task, those for another task) -> the actions to demonstrate."""
 
 
-def faithful(script: Script, guess: str) -> Script:
+def faithful(script: Script, other: Script) -> Script:
     """What the oracle does."""
-    del guess
+    del other
     return script
 
 
-def guessing(script: Script, guess: str) -> Script:
+def astray(script: Script, other: Script) -> Script:
+    """Does what another task needs, the last of it again and again: for games."""
+    del script
+    return other
+
+
+def guessing(script: Script, other: Script) -> Script:
     """Never uses a tool: answers with some other task's answer."""
     del script
-    return [Action("", "I know it", answer=guess)]
+    return [Action("", "I know it", answer=other[-1].answer)]
 
 
-def hasty(script: Script, guess: str) -> Script:
+def hasty(script: Script, other: Script) -> Script:
     """Uses one tool call and answers with what it found, also where more calls are needed."""
-    del guess
+    del other
     first, second = script[0], script[1]
     found = second.answer if second.answer is not None else _argument(second)
     return [first, replace(script[-1], answer=found)]
 
 
-def mistaken(script: Script, guess: str) -> Script:
+def mistaken(script: Script, other: Script) -> Script:
     """Does all the work and then answers with the name it looked up last."""
-    answer = _argument(script[-2]) if len(script) > 1 else guess
+    answer = _argument(script[-2]) if len(script) > 1 else other[-1].answer
     return [*script[:-1], replace(script[-1], answer=answer)]
 
 
-def malformed(script: Script, guess: str) -> Script:
+def malformed(script: Script, other: Script) -> Script:
     """Does all the work and then gives the answer without tags, whatever it is told."""
-    del guess
+    del other
     return [*script[:-1], Action(text=f" {script[-1].answer}", error="the tags are missing")]
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
-    behaviour.__name__: behaviour for behaviour in (faithful, guessing, hasty, mistaken, malformed)
+    behaviour.__name__: behaviour
+    for behaviour in (faithful, astray, guessing, hasty, mistaken, malformed)
 }
 
 
@@ -92,8 +99,7 @@ async def demonstrate(
     for task in chosen:
         other = tasks[stream.randrange(len(tasks))]
         behaviour = BEHAVIOURS[stream.choices(names, weights)[0]]
-        oracle = list(environment.oracle(task))
-        scripts.append(list(behaviour(oracle, str(environment.oracle(other)[-1].answer))))
+        scripts.append(list(behaviour(environment.oracle(task), environment.oracle(other))))
     places = [0] * count
 
     def policy(session: str, prompt: list[int]) -> Sequence[int]:

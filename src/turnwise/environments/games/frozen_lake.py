@@ -126,7 +126,7 @@ def _actions(came: dict[int, tuple[int, str]], state: int) -> list[Action]:
         state, direction = came[state]
         directions.append(direction)
     return [
-        Action("", f"{direction}", (ToolCall("move", {"direction": direction}),))
+        Action("", "", (ToolCall("move", {"direction": direction}),))
         for direction in reversed(directions)
     ]
 

@@ -88,8 +88,7 @@ class Sokoban(Game):
         if solution is None:
             raise NotSupportedError(f"sokoban: no solution found for board {task.id}")
         return [
-            Action("", direction, (ToolCall("move", {"direction": direction}),))
-            for direction in solution
+            Action("", "", (ToolCall("move", {"direction": direction}),)) for direction in solution
         ]
 
     def _begin(self, task: Task) -> dict[str, list[Place]]:
