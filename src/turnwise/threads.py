@@ -1,22 +1,31 @@
-"""The one place where thread counts and the wait policy of the numerical library are set.
+"""The one place where threads, wait policy and memory of the numerical library are set.
 
 Idle OpenMP threads spin for long by default; on shared cores that slows every neighbour down,
 tenfold when two processes with two threads each share two cores. Not to spin at all costs a small
 model half its speed, because it waits often and shortly. So threads spin shortly, then sleep.
+
+Sequences come in all lengths. The library keeps a compiled kernel for each shape, megabytes of it,
+and the C library keeps what was freed, in pieces: a long run would grow by gigabytes.
 """
 
+import ctypes
 import os
 
 SPINS = "20000"
 """Turns of the waiting loop before an idle thread sleeps: some tens of microseconds."""
 
+KERNELS = "64"
+"""Compiled kernels that are kept; few shapes come again before so many others."""
+
 
 def configure_threads(count: int) -> None:
     """Use `count` threads in this process, and let idle ones sleep soon.
 
-    The wait policy is read when torch is loaded for the first time, so call this before.
+    Wait policy and number of kernels are read when torch is loaded for the first time, so call this
+    before.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import torch
@@ -24,3 +33,10 @@ def configure_threads(count: int) -> None:
 
     logging.disable_progress_bar()
     torch.set_num_threads(count)
+
+
+def release_memory() -> None:
+    """Give what was freed back to the system, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

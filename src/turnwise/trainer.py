@@ -51,6 +51,7 @@ from turnwise.rollout.groups import Roller
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
 from turnwise.synthesis.demonstrations import demonstrate
+from turnwise.threads import release_memory
 from turnwise.types import Group, Task, Tokens
 
 MAX_SKIPPED_STEPS = 3
@@ -518,4 +519,5 @@ class Trainer:
         checkpoint.save(root, step, self.parts.model, self.parts.tokenizer, state, learner)
         best = self._best_step(self._history) if phase == RL else None
         checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
+        release_memory()
         self._unsaved = False
