@@ -41,6 +41,10 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "process rewards": {"algorithm": {"name": "prime", "overrides": {"group_filter": "none"}}},
     "teacher": {"algorithm": {"name": "distillation"}},
+    "self-teacher": {
+        "environment": {"name": f"{FAKES}:Levels"},
+        "algorithm": {"name": "sdpo"},
+    },
     "greedy episodes": {
         "algorithm": {"name": "remax"},
         "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},

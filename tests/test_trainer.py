@@ -17,10 +17,8 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.fakes import save_small_model
-from turnwise.algorithms.registry import make_algorithm
-from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
@@ -223,44 +221,6 @@ def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
     assert process.returncode == -signal.SIGKILL
     train("--resume", killed)
     assert_same(whole, killed)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["curriculum.window=8"], "set it to 'by_success'"),
-        (["curriculum.tasks=by_success", "curriculum.lowest=0.9"], "no task lies between"),
-    ],
-)
-def test_a_curriculum_that_contradicts_itself_is_refused(
-    recipe: Path, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_recipe_and_algorithm(load_recipe(str(recipe), overrides), make_algorithm("grpo", {}))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["algorithm.name=kl_cov"], "needs learning.updates_per_step of 2 or more"),
-        (
-            [
-                "algorithm.name=starpo",
-                "algorithm.overrides.kl_target=0.1",
-                "algorithm.overrides.kl_horizon=1",
-            ],
-            "kl_horizon is 1, but a step may have 8 trajectories",
-        ),
-        (["implicit_reward.beta=0.1"], "algorithm grpo has no process rewards"),
-    ],
-)
-def test_kl_settings_that_do_nothing_or_too_much_are_refused(
-    recipe: Path, tmp_path: Path, overrides: list[str], message: str
-) -> None:
-    loaded = load_recipe(str(recipe), overrides)
-    folder = RunFolder.new(tmp_path / "run")
-    with pytest.raises(ConfigError, match=message):
-        Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
 
 
 def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:

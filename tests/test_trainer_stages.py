@@ -13,7 +13,6 @@ from rich.console import Console
 
 from tests.fakes import save_small_model
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.trainer import Trainer
@@ -135,13 +134,30 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
     assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
 
 
-def test_contradictions_are_refused_before_a_run_is_written(recipe: Path, tmp_path: Path) -> None:
-    for override, message in (
-        ("algorithm.name=distillation", "needs a teacher"),
-        ("teacher.model=somewhere", "asks no teacher"),
-        ("preferences.steps=1 train.group_size=1 train.steps=0", "group_size"),
-        ("algorithm.name=echo learning.mask_observations=false", "mask_observations"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            train(recipe, tmp_path / "run", *override.split())
-    assert not (tmp_path / "run" / "config.toml").exists()
+def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    """From the step in which it was trained alone, too, and with value gradients in the body."""
+    options = ("algorithm.name=ppo", "critic.kind=head", "critic.pretraining_steps=1")
+    whole = train(recipe, tmp_path / "whole", *options)
+    lines = whole.lines("metrics.jsonl")
+    assert ["policy/updates" in line for line in lines] == [False, True, True]
+    assert all("critic/explained_variance" in line for line in lines)
+    detached = train(recipe, tmp_path / "detached", *options, "critic.body_coefficient=0")
+    names = [f"checkpoints/step-00000{step}/model.safetensors" for step in (1, 3)]
+    same = [
+        (whole.path / name).read_bytes() == (detached.path / name).read_bytes() for name in names
+    ]
+    assert same == [True, False]
+    lost = ["step-000002", "step-000003"]
+    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+
+
+def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    """The teacher's average is neither the policy nor what the run began with."""
+    levels = f"environment.name={Path(__file__).with_name('fakes.py')}:Levels"
+    whole = train(recipe, tmp_path / "whole", levels, "algorithm.name=sdpo", "train.group_size=4")
+    lines = whole.lines("metrics.jsonl")
+    assert any(line["policy/updates"] for line in lines)
+    assert lines[-1]["self_teacher/taught"] > 0
+    assert lines[-1]["self_teacher/divergence"] > 0
+    lost = ["step-000002", "step-000003"]
+    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])

@@ -14,7 +14,9 @@ from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.hindsight import check_context
 from turnwise.learning.preferences import check_preferences
+from turnwise.learning.self_teacher import check_room, check_self_teacher
 from turnwise.learning.teacher import check_teacher, check_vocabulary
+from turnwise.learning.value_head import check_critic
 from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.trees import check_tree_size
@@ -37,6 +39,8 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
         check_behaviours(recipe.sft.behaviours)
     check_preferences(recipe)
     check_teacher(algorithm, recipe)
+    check_self_teacher(recipe, algorithm)
+    check_critic(recipe, algorithm)
     check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
 
@@ -49,8 +53,10 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
+    context = getattr(parts.model.config, "max_position_embeddings", None)
+    if algorithm.self_teacher_coefficient:
+        check_room(parts.scaffold, recipe.rollout.max_tokens, context)
     if "hindsight" in algorithm.needs:
-        context = getattr(parts.model.config, "max_position_embeddings", None)
         check_context(parts.scaffold, recipe.rollout.max_tokens, context)
 
 
@@ -93,10 +99,6 @@ def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
         raise ConfigError(
             f"train.refills samples in place of groups that are dropped, but algorithm "
             f"{algorithm.name} drops none: give it a group_filter"
-        )
-    if recipe.critic.pretraining_steps and "critic" not in algorithm.needs:
-        raise ConfigError(
-            f"critic.pretraining_steps is set, but algorithm {algorithm.name} has no critic"
         )
     unused = recipe.implicit_reward != ImplicitRewardConfig()
     if unused and "process_rewards" not in algorithm.needs:

@@ -106,6 +106,10 @@ class LearningConfig(Section):
 class CriticConfig(Section):
     """The model of values, for algorithms that need one. Other settings are those of `learning`."""
 
+    kind: Literal["separate", "head"] = "separate"
+    """A model of its own, a copy of the policy's body; or a head on that body itself."""
+    body_coefficient: float = Field(0.1, ge=0)
+    """Of the value loss in the updates of the policy's body, for `head`; 0 keeps it from them."""
     learning_rate: float = Field(1e-3, gt=0)
     pretraining_steps: int = Field(0, ge=0)
     """Steps at the beginning in which the critic alone is trained."""
@@ -141,6 +145,17 @@ class TeacherConfig(Section):
 
     model: str = ""
     """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
+
+
+class SelfTeacherConfig(Section):
+    """The policy's average as a teacher, for algorithms with a self_teacher_coefficient."""
+
+    rate: float = Field(0.05, gt=0, le=1)
+    """How much of it is replaced by the policy in each step."""
+    alpha: float = Field(0.5, gt=0, lt=1)
+    """Weight of the teacher in the Jensen-Shannon divergence."""
+    cap: float = Field(2.0, gt=0)
+    """Of a token's importance weight."""
 
 
 class PreferencesConfig(Section):
@@ -235,6 +250,7 @@ class Recipe(Section):
     implicit_reward: ImplicitRewardConfig = ImplicitRewardConfig()
     sft: SftConfig = SftConfig()
     teacher: TeacherConfig = TeacherConfig()
+    self_teacher: SelfTeacherConfig = SelfTeacherConfig()
     train: TrainConfig = TrainConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     preferences: PreferencesConfig = PreferencesConfig()

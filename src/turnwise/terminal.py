@@ -108,6 +108,8 @@ def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
     """What RL did: every evaluation, then each label's values before and after."""
     parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
+    if not parts:
+        return []
     tables = [_rates(f"{report['name']}: {next(iter(parts.values()))['n']} held-out tasks", parts)]
     labels = {label for part in parts.values() for label in part["breakdown"]}
     for label in sorted(labels):
@@ -119,7 +121,7 @@ def report_tables(report: Mapping[str, Any]) -> list[Table]:
             cells = [part["breakdown"][label].get(value) for part in parts.values()]
             table.add_row(value, *(_short(cell) for cell in cells))
         tables.append(table)
-    return tables if parts else []
+    return tables
 
 
 def summary_table(name: str, summary: Mapping[str, Any]) -> Table:

@@ -34,9 +34,12 @@ from turnwise.learning.preferences import (
     best_and_worst,
     saved_pairs,
 )
+from turnwise.learning.scoring import assess_score_norms
 from turnwise.learning.selection import assign_penalties, selection_metrics
+from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.teacher import Teacher, load_teacher
+from turnwise.learning.value_head import ValueHead, make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
@@ -57,7 +60,7 @@ from turnwise.types import Group, Task, Tokens
 MAX_SKIPPED_STEPS = 3
 """Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
 
-Assessor = Critic | ImplicitReward
+Assessor = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
 
@@ -363,16 +366,24 @@ class Trainer:
         return curriculum
 
     def _critic(self, learner: PolicyLearner) -> Assessor | None:
-        """The critic, or the model of process rewards, where the newest checkpoint left it; None
-        where the algorithm has neither."""
+        """The critic, the model of process rewards or the self-teacher where the newest checkpoint
+        left it; None where the algorithm has none of them."""
         recipe, model = self.recipe, self.parts.model
         critic: Assessor
         if "critic" in self.algorithm.needs:
-            critic = Critic(model, recipe.critic, recipe.learning)
+            critic = make_critic(model, recipe.critic, recipe.learning)
         elif "process_rewards" in self.algorithm.needs:
             reference, config = learner.reference_logprobs, recipe.implicit_reward
             critic = ImplicitReward(
                 model, reference, config, recipe.learning, recipe.rollout.temperature
+            )
+        elif self.algorithm.self_teacher_coefficient:
+            critic = SelfTeacher(
+                model,
+                self.parts.scaffold,
+                recipe.self_teacher,
+                recipe.learning,
+                recipe.rollout.temperature,
             )
         else:
             return None
@@ -400,16 +411,19 @@ class Trainer:
                 learner.temperature,
                 self.recipe.learning,
             )
+        if "score_norms" in self.algorithm.needs:
+            assess_score_norms(groups, self.parts.model, self.recipe.learning, learner.temperature)
         if teacher is not None:
             measured |= teacher.assess(groups)
         learner.assess(groups)
         assign_advantages(groups, self.algorithm)
         alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
+        companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
         update = UpdateReport({}, [])
         if not alone:
             every = self.recipe.monitor.gradient_variance_every
             noisy = bool(every) and (self.steps_done + 1) % every == 0
-            update = learner.update(groups, self._mixed_in(), measure_variance=noisy)
+            update = learner.update(groups, self._mixed_in(), companion, measure_variance=noisy)
         if critic is not None:
             measured |= critic.update(groups)
         return UpdateReport({**update.metrics, **measured}, update.problems)

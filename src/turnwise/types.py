@@ -325,6 +325,9 @@ class Trajectory:
     was played."""
     hindsight_logprobs: np.ndarray | None = None
     """float32[n], of each sampled token once the reward was told; else NaN."""
+    score_norms: np.ndarray | None = None
+    """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
+    to the logits; else NaN."""
     turn_values: np.ndarray | None = None
     """float64[turns+1], the mean reward of episodes that were played on from before each turn, NaN
     where none has a grade; last, the own reward."""

@@ -25,6 +25,7 @@ def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12)
         turn_values=generator.normal(size=turns + 1),
         logprobs=-generator.exponential(size=len(turn)),
         hindsight_logprobs=-generator.exponential(size=len(turn)),
+        score_norms=2 * generator.random(len(turn)),
     )
 
 

@@ -55,6 +55,7 @@ def test_a_masked_token_more_changes_nothing(
         assert episode.logprobs is not None
         assert episode.teacher_logprobs is not None
         assert episode.hindsight_logprobs is not None
+        assert episode.score_norms is not None
         return replace(
             episode,
             turn=np.insert(episode.turn, at, episode.turn[at]),
@@ -63,6 +64,7 @@ def test_a_masked_token_more_changes_nothing(
             logprobs=np.insert(episode.logprobs, at, np.nan),
             teacher_logprobs=np.insert(episode.teacher_logprobs, at, 99.0),
             hindsight_logprobs=np.insert(episode.hindsight_logprobs, at, np.nan),
+            score_norms=np.insert(episode.score_norms, at, 99.0),
         )
 
     plain = estimate(name, batch)
@@ -141,6 +143,7 @@ def test_nothing_sampled_is_no_advantage(name: str) -> None:
         logprobs=np.full(2, np.nan),
         teacher_logprobs=np.zeros(2),
         hindsight_logprobs=np.full(2, np.nan),
+        score_norms=np.full(2, np.nan),
     )
     for advantages in estimate(name, [[silent, silent]])[0]:
         np.testing.assert_array_equal(advantages, [0, 0])

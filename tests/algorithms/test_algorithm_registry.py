@@ -144,6 +144,11 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("starpo", {"kl_target": 0.1, "kl_horizon": 0}, "a number of 1 or more"),
         ("counterfactual", {"reward_shaping": "overlong"}, "cannot have the penalties of"),
         ("arpo", {"kl_reward_coefficient": 0.1}, "arpo cannot have a KL penalty"),
+        ("grpo", {"estimator": "none"}, "nothing would be learned: set one of observation_coeff"),
+        ("sdpo", {"self_teacher_coefficient": 0}, "nothing would be learned"),
+        ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
+        ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
+        ("sdpo", {"reward_shaping": "overlong"}, "none cannot have the penalties"),
         ("grpo", {"name": "mine"}, "unknown algorithm option 'name'"),
     ],
 )

@@ -27,7 +27,7 @@ UNBIASED = ("reinforce", "rloo", "turn_rloo", "reinforce_baseline", "returns", "
 UNBIASED += ("remax", "counterfactual")
 SCALED = ("dr_grpo",)
 """Right but for the factor 1 - 1/n, since the mean holds the trajectory's own reward."""
-BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo", "hca")
+BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo", "otb", "hca")
 
 
 def probabilities(logits: np.ndarray, state: str) -> np.ndarray:
@@ -82,6 +82,13 @@ def episode(trajectory: tuple[int, ...], shaped: bool) -> Episode:
         turn_values=turn_values(trajectory, shaped),
         logprobs=np.insert(log_probabilities(trajectory), 1, 0)[: len(mask)],
         hindsight_logprobs=np.insert(in_hindsight(trajectory, shaped), 1, 0)[: len(mask)],
+        score_norms=np.insert(score_norms(trajectory), 1, 9.0)[: len(mask)],
+    )
+
+
+def score_norms(trajectory: tuple[int, ...]) -> np.ndarray:
+    return np.array(
+        [score(state, action) @ score(state, action) for state, action in steps(trajectory)]
     )
 
 
@@ -166,6 +173,16 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 def test_biased_estimators_point_elsewhere(name: str) -> None:
     """Not even their direction is that of the gradient; mt_grpo is measured as it was published."""
     assert cosine(mean_gradient(name, True, 3), exact_gradient(True)) < 0.9999
+
+
+def test_the_bias_of_the_token_baseline_falls_with_the_size_of_the_group() -> None:
+    """By direction and length, as docs/algorithms.md has it."""
+    exact = exact_gradient(True)
+    means = [mean_gradient("otb", True, size) for size in (2, 3, 4)]
+    cosines = [cosine(mean, exact) for mean in means]
+    assert cosines == pytest.approx([0.973, 0.985, 0.991], abs=1e-3)
+    lengths = [np.linalg.norm(mean) / np.linalg.norm(exact) for mean in means]
+    assert lengths == pytest.approx([0.477, 0.640, 0.725], abs=1e-3)
 
 
 def test_with_any_critic_full_returns_are_unbiased() -> None:

@@ -18,7 +18,7 @@ from turnwise.learning.auxiliary import (
     demonstrations_of_step,
     observed_tokens,
 )
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.batch import assign_advantages, kept_groups
 from turnwise.learning.policy import PolicyLearner
 from turnwise.types import Group, Segment, Source, Tokens
 
@@ -181,7 +181,7 @@ def test_what_a_branch_shares_is_predicted_in_its_parent() -> None:
 def test_filtered_groups_failures_and_the_ungraded_are_in_no_term(make_groups: MakeGroups) -> None:
     coefficients = {"observation_coefficient": 1.0, "success_coefficient": 1.0}
     dapo = make_algorithm("dapo", coefficients)
-    observation, success = auxiliary_terms(make_groups(REWARDS), dapo)
+    observation, success = auxiliary_terms(kept_groups(make_groups(REWARDS), dapo), dapo)
     assert [e.name for e in observation.examples] == [
         "g0 episode 0",
         "g0 episode 1",

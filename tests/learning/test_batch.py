@@ -15,6 +15,7 @@ from turnwise.learning.batch import (
     Example,
     assign_advantages,
     collate,
+    kept_groups,
     loss_mask,
     pack,
     policy_examples,
@@ -140,7 +141,7 @@ def test_all_equal_groups_stay_in_denominators_unless_filtered(
     assign_advantages(groups, GRPO)
     kept = policy_examples(groups, GRPO, mask_observations=True)
     dapo = make_algorithm("dapo", {})
-    filtered = policy_examples(groups, dapo, mask_observations=True)
+    filtered = policy_examples(kept_groups(groups, dapo), dapo, mask_observations=True)
     assert len(kept) == 4
     assert len(filtered) == 2
     assert kept[0].weight * kept[0].trained.sum() == pytest.approx(1 / 4)

@@ -51,6 +51,20 @@ def test_nothing_to_learn_makes_no_update(
     assert torch.equal(before, weights(trained.model))
 
 
+def test_a_filter_looks_at_all_groups_of_a_step_whatever_the_number_of_updates(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """Of four groups the two with the largest spread are in the first half; each is an update."""
+    algorithm = make_algorithm("starpo_s", {"share": 0.5, "entropy_coefficient": 0.0})
+    trained = learner(load_model, algorithm, updates_per_step=2)
+    groups = make_groups([[1.0, 0.0], [0.9, 0.0], [0.2, 0.0], [0.1, 0.0]])
+    assign_advantages(groups, algorithm)
+    report = trained.update(groups)
+    kept = [member for group in groups[:2] for member in group.graded]
+    assert report.metrics["policy/updates"] == 2
+    assert report.metrics["policy/trained_tokens"] == sum(m.tokens.mask.sum() for m in kept)
+
+
 def test_updates_raise_the_probability_of_what_was_rewarded(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
@@ -230,11 +244,12 @@ def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
 def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
     load_model: LoadModel, make_groups: MakeGroups, name: str
 ) -> None:
-    """And those that need what these groups have not say so."""
+    """And those that need what these groups have not say so; without an estimator there is no
+    policy loss to make one."""
     algorithm = make_algorithm(name, {"k": 1} if name == "pass_at_k" else {})
     groups = make_groups([[1.0, 0.0, 1.0], [0.0, 1.0]])
     if algorithm.needs:
-        needs = "critic|reward per t|same state|teacher|episode|played on|hindsight"
+        needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score"
         with pytest.raises(ValueError, match=needs):
             assign_advantages(groups, algorithm)
         return
@@ -242,5 +257,6 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
     trained = learner(load_model, algorithm)
     before = weights(trained.model)
     report = trained.update(groups)
-    assert report.metrics["policy/updates"] == 1
-    assert not torch.equal(before, weights(trained.model))
+    updated = algorithm.estimator != "none"
+    assert report.metrics["policy/updates"] == updated
+    assert torch.equal(before, weights(trained.model)) is not updated

@@ -13,6 +13,7 @@ import numpy as np
 from turnwise.algorithms import hindsight, outcomes, playouts, process, trees, turns, values
 from turnwise.algorithms.distillation import distillation
 from turnwise.algorithms.episodes import Episode, Floats, Groups
+from turnwise.algorithms.token_baselines import otb
 
 WHITENING_FLOOR = 1e-8
 """Added to the variance."""
@@ -105,6 +106,11 @@ def _of_teacher(function: Callable[[Episode], Floats]) -> Estimator:
     return estimate
 
 
+def none(groups: Groups) -> list[list[Credit]]:
+    """0 everywhere."""
+    return [[Credit(np.zeros(len(episode.mask))) for episode in group] for group in groups]
+
+
 def reinforce(groups: Groups) -> list[list[Credit]]:
     """The trajectory's reward itself; it compares with nothing."""
     return [_spread(group, _totals(group)) for group in groups]
@@ -176,6 +182,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "max_rl": _of_outcomes(outcomes.max_rl),
     "pass_at_k": _of_outcomes(outcomes.pass_at_k),
     "opo": opo,
+    "otb": _of_tokens(otb),
     "gdpo": gdpo,
     "returns": returns,
     "returns_baseline": returns_baseline,
@@ -195,6 +202,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "turn_gae": _of_values(values.turn_gae),
     "bilevel_gae": _of_values(values.bilevel_gae),
     "length_adaptive_gae": _of_values(values.length_adaptive_gae),
+    "none": none,
     "distillation": _of_teacher(distillation),
 }
 

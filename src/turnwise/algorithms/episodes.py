@@ -55,6 +55,10 @@ class Episode:
     """float64[n], of the same tokens under a teacher; NaN where it scored none."""
     hindsight_logprobs: Floats | None = None
     """float64[n], the same once the outcome was told; None where nobody did."""
+    score_norms: Floats | None = None
+    """float64[n], squared norm of the gradient of each token's log-probability with respect to the
+    logits, 1 - 2 pi + sum_v pi_v^2; read at sampled tokens, NaN counts as 0. None where nobody
+    measured it."""
     turn_values: Floats | None = None
     """float64[K+1] or more: the mean reward of episodes played on from before each turn, NaN where
     none has a grade; last, the own reward. None where nothing was played on."""

@@ -45,8 +45,8 @@ class Part:
     """Passed to the function by name."""
     needs: frozenset[str] = frozenset()
     """Of `critic`, `turn_rewards`, `process_rewards`, `states`, `teacher`, `hindsight`,
-    `restorable` (an environment whose episodes can go on from a snapshot), and what a rollout
-    `gives`: what has to be there."""
+    `score_norms`, `restorable` (an environment whose episodes can go on from a snapshot), and what
+    a rollout `gives`: what has to be there."""
     gives: frozenset[str] = frozenset()
     """Of a rollout: what the estimator gets by it. One of them has to need it."""
 
@@ -60,6 +60,7 @@ GREEDY = frozenset({"greedy"})
 BRANCHES = frozenset({"branches"})
 TURN_VALUES = frozenset({"turn_values"})
 HINDSIGHT = frozenset({"hindsight"})
+SCORE_NORMS = frozenset({"score_norms"})
 RESTORABLE = frozenset({"restorable"})
 _SHARE = Number(1.0, 0.0, 1.0)
 _DISCOUNT = {"discount": _SHARE}
@@ -75,6 +76,10 @@ ESTIMATOR = {
     "max_rl": Part("(R - mean) / mean (arXiv 2602.02710)"),
     "pass_at_k": Part("best of k of the group (arXiv 2508.10751)", {"k": Number(4, 1, whole=True)}),
     "opo": Part("less the length-weighted mean of the group (arXiv 2505.23585)"),
+    "otb": Part(
+        "less the mean at each token, weighted by summed score norms (arXiv 2602.07078)",
+        needs=SCORE_NORMS,
+    ),
     "gdpo": Part("each part of the reward z-scored in the group (arXiv 2601.05242)"),
     "returns": Part("discounted return from each token on (arXiv 2501.03262)", _DISCOUNT),
     "returns_baseline": Part("the same less the group's mean (arXiv 2501.03262)", _DISCOUNT),
@@ -144,13 +149,14 @@ ESTIMATOR = {
         {"discount": _SHARE, "alpha": Number(0.05, 1e-6)},
         CRITIC,
     ),
+    "none": Part("0: no policy loss, the terms beside it alone"),
     "distillation": Part(
         "log teacher - log policy of each token (arXiv 2306.13649)", needs=TEACHER
     ),
 }
-NO_SHAPING = frozenset({"max_rl", "pass_at_k", "counterfactual", "distillation"})
+NO_SHAPING = frozenset({"max_rl", "pass_at_k", "counterfactual", "distillation", "none"})
 """Estimators that a penalty among the rewards makes no sense for: those for rewards of 0 and 1, and
-those that would not see it, since they compare replays or ask a teacher."""
+those that would not see it, since they compare replays, ask a teacher, or estimate nothing."""
 NO_PENALTY = NO_SHAPING | {"gdpo", "process_rloo", "tree_grpo", "arpo", "arpo_soft"}
 """Those that a KL penalty makes no sense for: these, the one that brings every part of the reward
 to the same scale, the one whose rewards per token are something else, and those on trees, where

@@ -20,6 +20,7 @@ COEFFICIENTS = {
     "observation_coefficient": Number(0.0),
     "demonstration_coefficient": Number(0.0),
     "success_coefficient": Number(0.0),
+    "self_teacher_coefficient": Number(0.0),
 }
 """Numbers that belong to no part."""
 
@@ -73,6 +74,9 @@ class Algorithm:
     """Of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
     success_coefficient: float = 0.0
     """Of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
+    self_teacher_coefficient: float = 0.0
+    """Of the divergence from the policy's own average that was shown a success (SDPO, arXiv
+    2601.20802)."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Those of the chosen parts that are not at their defaults, by name."""
 
@@ -171,6 +175,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("max_rl", "arXiv 2602.02710", estimator="max_rl", aggregation="token_mean"),
         Algorithm("pass_at_k", "arXiv 2508.10751", estimator="pass_at_k"),
         Algorithm("opo", "arXiv 2505.23585", estimator="opo", aggregation=PLAIN_SUM),
+        Algorithm("otb", "arXiv 2602.07078", estimator="otb", aggregation=PLAIN_SUM),
         Algorithm("gmpo", "arXiv 2507.20673", objective="gmpo"),
         Algorithm(
             "clip_cov", "arXiv 2505.22617", token_filter="clip_cov", aggregation="token_mean"
@@ -204,6 +209,13 @@ ALGORITHMS: dict[str, Algorithm] = {
             estimator="distillation",
             objective="policy_gradient",
             aggregation="token_mean",
+        ),
+        Algorithm(
+            "sdpo",
+            "arXiv 2601.20802",
+            estimator="none",
+            aggregation="token_mean",
+            self_teacher_coefficient=1.0,
         ),
         Algorithm("turn_rloo", "RLOO over turns", estimator="turn_rloo", aggregation=PLAIN_SUM),
         Algorithm("mt_grpo", "arXiv 2505.11821v1", estimator="mt_grpo"),
@@ -311,6 +323,7 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     _check_rollout(algorithm)
     _check_penalties(algorithm)
     _check_kl(algorithm)
+    _check_terms(algorithm, row, given)
     taken = {
         key: number for choice in PARTS for key, number in algorithm.part(choice).numbers.items()
     }
@@ -413,6 +426,27 @@ def _check_kl(algorithm: Algorithm) -> None:
         )
     if not algorithm.kl_target and algorithm.kl_horizon != COEFFICIENTS["kl_horizon"].default:
         raise ConfigError(f"algorithm {name}: kl_horizon goes with kl_target, which is 0")
+
+
+def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError where there is no policy loss, and no term that trains by itself or a
+    change of what is not there."""
+    if algorithm.estimator != "none":
+        return
+    terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")
+    if not any(getattr(algorithm, term) for term in terms):
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator none has no policy loss, so nothing would be "
+            f"learned: set one of {', '.join(terms)}"
+        )
+    choices = ("objective", "ratio_level", "whitening")
+    changed = [key for key in choices if getattr(algorithm, key) != getattr(row, key)]
+    changed += [key for key in given if key in algorithm.part("objective").numbers]
+    if changed:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: {changed[0]} is of the policy loss, and estimator none "
+            "has none: leave it out, or choose another estimator"
+        )
 
 
 def _choice(key: str, value: Any) -> str:

@@ -18,7 +18,6 @@ from turnwise.errors import ConfigError
 from turnwise.learning.batch import (
     OBSERVATIONS,
     Example,
-    kept_groups,
     supervised_example,
     weigh,
 )
@@ -38,12 +37,12 @@ class AuxiliaryTerm:
 
 
 def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:
-    """Those on the batch's own trajectories: graded, and of groups that the filter keeps.
+    """Those on the graded trajectories of the batch's own groups, the ones that were kept.
 
     Observations: ECHO. Successes: VAPO (arXiv 2504.05118), whose coefficient is 0.1. A term without
     a token is left out.
     """
-    members = [member for group in kept_groups(groups, algorithm) for member in group.graded]
+    members = [member for group in groups for member in group.graded]
     observed = [(member, observed_tokens(member.tokens)) for member in members]
     succeeded = [(m, m.tokens.mask) for m in members if m.verdict and m.verdict.success]
     return [

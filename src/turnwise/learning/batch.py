@@ -130,6 +130,7 @@ def _episode(member: Trajectory, parent: int | None) -> Episode:
             logprobs=_float64(member.tokens.logprob),
             teacher_logprobs=_float64(member.teacher_logprobs),
             hindsight_logprobs=_float64(member.hindsight_logprobs),
+            score_norms=_float64(member.score_norms),
             turn_values=member.turn_values,
         )
     except ValueError as error:
@@ -161,14 +162,15 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 def policy_examples(
     groups: Sequence[Group], algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
-    """The weighted examples of one optimizer batch; ungraded trajectories are in nothing, and those
-    that the algorithm's filters leave out are in no denominator.
+    """The weighted examples of one optimizer batch, from groups that were kept (`kept_groups`, of
+    the whole step); ungraded trajectories are in nothing, and those that the algorithm's trajectory
+    filter leaves out are in no denominator.
 
     Raises ValueError for a graded trajectory whose advantage was not set.
     """
     examples = [
         _policy_example(member, mask_observations)
-        for group in kept_groups(groups, algorithm)
+        for group in groups
         for member in kept_members(group, algorithm)
     ]
     numbers = algorithm.numbers_of("aggregation")

@@ -1,7 +1,8 @@
 """The critic: what is to be expected from here on, for every token that the policy samples.
 
 It is a model of its own: a copy of the policy's body, as it was when the run began, with one number
-in place of the vocabulary. Not here: what is made of its values (`algorithms/values.py`).
+in place of the vocabulary. Not here: a critic on the policy's own body (`value_head`), and what is
+made of values (`algorithms/values.py`).
 """
 
 import copy
@@ -32,7 +33,7 @@ class Critic(nn.Module):
 
     def __init__(self, policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> None:
         super().__init__()
-        self.body = copy.deepcopy(base_model(policy).get_decoder()).requires_grad_(True)
+        self._share(policy)
         width = base_model(policy).get_input_embeddings().weight.shape[1]
         device = next(policy.parameters()).device
         self.head = nn.Linear(width, 1, device=device)
@@ -49,9 +50,13 @@ class Critic(nn.Module):
             learning.max_gradient_norm,
         )
 
+    def _share(self, policy: nn.Module) -> None:
+        """Take what the critic needs of the policy."""
+        self.body = copy.deepcopy(base_model(policy).get_decoder()).requires_grad_(True)
+
     def assess(self, groups: Sequence[Group]) -> None:
         """Set `values` of every graded trajectory: float32[n], NaN where nothing was sampled."""
-        for members in self._micro_batches(_graded(groups)):
+        for members in self._micro_batches(graded(groups)):
             with torch.no_grad():
                 values = self._values(members).cpu().numpy()
             place = 0
@@ -68,7 +73,7 @@ class Critic(nn.Module):
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
         arXiv 1707.06347). A loss or gradient that is not finite changes nothing.
         """
-        members = [m for m in _graded(groups) if m.value_targets is not None]
+        members = [m for m in graded(groups) if m.value_targets is not None]
         targets = np.concatenate([np.zeros(0), *(_at_targets(m, m.value_targets) for m in members)])
         if not len(targets):
             return {}
@@ -95,25 +100,32 @@ class Critic(nn.Module):
         self.optimizer.load_state(state["optimizer"])
 
     def _backward(self, members: Sequence[Trajectory], count: int) -> float:
-        values = self._values(members)
+        loss = self._losses(self._values(members), members).sum() / count
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+    def _losses(self, values: Tensor, members: Sequence[Trajectory]) -> Tensor:
+        """float32[M], of the tokens that have a target; `values` as `_values` gives them."""
         targets = self._flat(members, [member.value_targets for member in members])
         old = self._flat(members, [member.values for member in members])
         trained = ~torch.isnan(targets)
         values, targets, old = values[trained], targets[trained], old[trained]
         clipped = old + (values - old).clamp(-self.config.clip, self.config.clip)
-        losses = 0.5 * torch.maximum((values - targets) ** 2, (clipped - targets) ** 2)
-        loss = losses.sum() / count
-        torch.autograd.backward(loss)
-        return float(loss.detach())
+        return 0.5 * torch.maximum((values - targets) ** 2, (clipped - targets) ** 2)
 
     def _values(self, members: Sequence[Trajectory]) -> Tensor:
         """float32[N]: in the order of the members, of each sampled token but a first one."""
+        values: Tensor = self.head(self._hidden(members).float())[:, 0]
+        return values
+
+    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
+        """[N, width]: what the body says before each of those tokens."""
         inputs, selected = shifted([(m.tokens.ids, _wanted(m)) for m in members])
         autocast = self.learning.autocast
         with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
             hidden = self.body(input_ids=inputs.to(self.device), use_cache=False).last_hidden_state
-        values: Tensor = self.head(hidden[selected.to(self.device)].float())[:, 0]
-        return values
+        chosen: Tensor = hidden[selected.to(self.device)]
+        return chosen
 
     def _flat(self, members: Sequence[Trajectory], arrays: Sequence[Any]) -> Tensor:
         pieces = [array[_wanted(m)] for m, array in zip(members, arrays, strict=True)]
@@ -126,8 +138,14 @@ class Critic(nn.Module):
             yield [members[place] for place in places]
 
 
-def _graded(groups: Sequence[Group]) -> list[Trajectory]:
+def graded(groups: Sequence[Group]) -> list[Trajectory]:
+    """Graded trajectories in which something was sampled after a first token."""
     return [m for group in groups for m in group.graded if _wanted(m).any()]
+
+
+def target_count(members: Sequence[Trajectory]) -> int:
+    """How many tokens of the trajectories the critic is trained at."""
+    return sum(len(_at_targets(member, member.value_targets)) for member in members)
 
 
 def _wanted(member: Trajectory) -> np.ndarray:

@@ -1,9 +1,11 @@
-"""Log-probabilities and entropies of given tokens under a causal language model.
+"""Log-probabilities, entropies and score norms of given tokens under a causal language model.
 
 The output layer is applied at the asked positions only, in chunks, so that memory does not grow
 with vocabulary x length. Not here: which positions, and what they are for.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,21 +44,84 @@ def token_logprobs(
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
-    base = base_model(model)
+    hidden = hidden_states(model, inputs, selected, autocast)
+    layer = OutputLayer.of(model, temperature)
+    score = partial(_score, layer, entropy_gradient)
+    logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
+    return logprobs, entropies
+
+
+def score_norms(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
+    temperature: float,
+    autocast: bool,
+    *,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> Tensor:
+    """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
+    gradient of a token's log-probability with respect to the logits over the temperature.
+
+    Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
+    makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
+    """
+    hidden = hidden_states(model, inputs, selected, autocast)
+    layer = OutputLayer.of(model, temperature)
+    (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
+    return norms
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """From hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V].
+
+    Example: OutputLayer.of(model, 1.0)(hidden).
+    """
+
+    head: Any
+    temperature: float
+    cap: float | None
+    """Gemma's bound on logits."""
+
+    @classmethod
+    def of(cls, model: nn.Module, temperature: float) -> "OutputLayer":
+        """The model's own, at that temperature, above 0."""
+        base = base_model(model)
+        return cls(base.get_output_embeddings(), temperature, softcapping(base))
+
+    def rows(self, logits_per_chunk: int) -> int:
+        """How many positions make up so many logits; at least one."""
+        return max(1, logits_per_chunk // int(self.head.weight.shape[0]))
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        logits = self.head(hidden.to(self.head.weight.dtype)).float()
+        if self.cap is not None:
+            logits = self.cap * torch.tanh(logits / self.cap)
+        if self.temperature != 1:
+            logits = logits / self.temperature
+        return torch.log_softmax(logits, dim=-1)
+
+
+def hidden_states(model: nn.Module, inputs: Tensor, selected: Tensor, autocast: bool) -> Tensor:
+    """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast):
-        hidden = base.get_decoder()(input_ids=inputs, use_cache=False).last_hidden_state
-    hidden = hidden[selected]
-    head = base.get_output_embeddings()
-    score = partial(_score, head, temperature, softcapping(base), entropy_gradient)
-    size = max(1, logits_per_chunk // head.weight.shape[0])
-    if len(targets) <= size:
-        return score(hidden, targets)
-    chunks = [
-        checkpoint(score, *chunk, use_reentrant=False)
-        for chunk in zip(torch.split(hidden, size), torch.split(targets, size), strict=True)
-    ]
-    logprobs, entropies = zip(*chunks, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
+        body = base_model(model).get_decoder()
+        hidden: Tensor = body(input_ids=inputs, use_cache=False).last_hidden_state
+    return hidden[selected]
+
+
+def in_chunks(
+    function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    """A function of rows, on so many of them at once; differentiated, a chunk is computed again in
+    place of being kept."""
+    if len(tensors[0]) <= rows:
+        return function(*tensors)
+    pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+    found = [checkpoint(function, *piece, use_reentrant=False) for piece in pieces]
+    return tuple(torch.cat(column) for column in zip(*found, strict=True))
 
 
 def base_model(model: nn.Module) -> Any:
@@ -93,20 +158,16 @@ def check_supported(model: nn.Module) -> None:
 
 
 def _score(
-    head: Any,
-    temperature: float,
-    cap: float | None,
-    entropy_gradient: bool,
-    hidden: Tensor,
-    targets: Tensor,
+    layer: OutputLayer, entropy_gradient: bool, hidden: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     """hidden [n, width], targets int64[n] -> log-probabilities and entropies, float32[n] each."""
-    logits = head(hidden.to(head.weight.dtype)).float()
-    if cap is not None:
-        logits = cap * torch.tanh(logits / cap)
-    if temperature != 1:
-        logits = logits / temperature
-    logprobs = torch.log_softmax(logits, dim=-1)
+    logprobs = layer(hidden)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
+
+
+def _norms(layer: OutputLayer, hidden: Tensor, targets: Tensor) -> tuple[Tensor]:
+    differences = layer(hidden).exp()
+    ones = torch.ones_like(targets, dtype=differences.dtype)[:, None]
+    return (differences.scatter_add(1, targets[:, None], -ones).square().sum(dim=-1),)

@@ -6,10 +6,11 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -46,6 +47,18 @@ class UpdateReport:
 
     metrics: dict[str, float]
     problems: list[str]
+
+
+class Companion(Protocol):
+    """Another loss on the policy's weights, whose gradient goes into the same updates."""
+
+    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+        """Whether it makes an update of the groups where the policy loss makes none."""
+        ...
+
+    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+        """Adds its gradient on the groups of one update; returns the problem, "" if none."""
+        ...
 
 
 class PolicyLearner:
@@ -120,10 +133,12 @@ class PolicyLearner:
         self,
         groups: Sequence[Group],
         demonstrations: Sequence[Example] = (),
+        companion: Companion | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
-        """`updates_per_step` optimizer updates, each on an equal share of the groups, and of the
-        demonstrations that are mixed in.
+        """`updates_per_step` optimizer updates, each on an equal share of the groups that the
+        algorithm's filter keeps, and of the demonstrations that are mixed in; with the companion's
+        gradient, if there is one.
 
         Every graded trajectory must have its advantage (`batch.assign_advantages`). A share in
         which no trajectory can be trained on makes no update; one whose loss or gradient is not
@@ -132,36 +147,35 @@ class PolicyLearner:
         computed group by group, for the metrics of `GradientSpread`.
         """
         prepare_for_training(self.model)
-        parts = self._shares(groups)
+        parts = self._shares(kept_groups(groups, self.algorithm))
         batches = [(self._examples(part), auxiliary_terms(part, self.algorithm)) for part in parts]
         totals = Tally()
         problems: list[str] = []
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
-        mixtures = self._shares(demonstrations)
-        for part, (examples, terms), mixed in zip(parts, batches, mixtures, strict=True):
-            if not examples and not terms:
+        shares = zip(parts, batches, self._shares(demonstrations), strict=True)
+        for part, (examples, terms), mixed in shares:
+            alone = companion is not None and companion.has_update(part, self.algorithm)
+            if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
             spread = (
                 GradientSpread(self.optimizer.parameters) if measure_variance and first else None
             )
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
-            tally, problem = self._update_once(examples, first, terms, spread)
+            beside = partial(companion.add_gradient, part, self.algorithm) if companion else None
+            tally, problem = self._update_once(examples, first, terms, beside, spread)
             if problem:
                 problems.append(problem)
                 continue
             totals.add(tally)
             if spread is not None:
-                measured = spread.metrics(len(kept_groups(part, self.algorithm)))
-        metrics = (
-            totals.metrics()
-            | measured
-            | {
-                "policy/skipped_updates": float(len(problems)),
-                "policy/learning_rate": learning_rate,
-            }
-        )
+                measured = spread.metrics(len(part))
+        told = {
+            "policy/skipped_updates": float(len(problems)),
+            "policy/learning_rate": learning_rate,
+        }
+        metrics = totals.metrics() | measured | told
         return UpdateReport(self._with_kl(metrics, groups), problems)
 
     def filter_groups(self, group_filter: str) -> None:
@@ -234,6 +248,7 @@ class PolicyLearner:
         examples: Sequence[Example],
         measure_gap: bool,
         terms: Sequence[AuxiliaryTerm] = (),
+        beside: Callable[[], str] | None = None,
         spread: GradientSpread | None = None,
     ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
@@ -262,12 +277,16 @@ class PolicyLearner:
             if problem:
                 self.optimizer.clear()
                 return tally, problem
+        problem = beside() if beside is not None else ""
+        if problem:
+            self.optimizer.clear()
+            return tally, problem
         norm = self.optimizer.apply()
         tally.gradient_norm = norm
         if not math.isfinite(norm):
             everything = [*examples, *(example for term in terms for example in term.examples)]
-            names = f"{everything[0].name} to {everything[-1].name}"
-            return tally, f"the gradient's norm is {norm}, all losses being finite; from {names}"
+            names = f"; from {everything[0].name} to {everything[-1].name}" if everything else ""
+            return tally, f"the gradient's norm is {norm}, all losses being finite{names}"
         return tally, ""
 
     def _micro_batches(

@@ -1,29 +1,41 @@
-"""What a model makes of tokens that are given: log-probabilities without a gradient.
+"""What a model makes of tokens that are given: log-probabilities or score norms, no gradient.
 
 Not here: training; log-probabilities inside an update come from `logprobs` directly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
 from turnwise.learning.batch import by_length, shifted
-from turnwise.learning.logprobs import token_logprobs
-from turnwise.types import Trajectory
+from turnwise.learning.logprobs import score_norms, token_logprobs
+from turnwise.types import Group, Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Ids and which of them are wanted, [n] each."""
 
+Measure = Callable[[nn.Module, Tensor, Tensor, Tensor, float, bool], Tensor]
+"""The arguments of `token_logprobs` -> float32[N]."""
+
+
+def _logprobs(*arguments: Any) -> Tensor:
+    return token_logprobs(*arguments)[0]
+
 
 def score(
-    model: nn.Module, sequences: Sequence[Sequenced], config: LearningConfig, temperature: float
+    model: nn.Module,
+    sequences: Sequence[Sequenced],
+    config: LearningConfig,
+    temperature: float,
+    measure: Measure = _logprobs,
 ) -> list[NDArray[np.float32]]:
-    """For each sequence a float32[n]: log-probabilities of its wanted tokens, else NaN; as for a
-    first token, which nothing predicts.
+    """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
+    measured, else NaN; as for a first token, which nothing predicts.
 
     `temperature` divides the logits, as when sampling; above 0.
     """
@@ -36,7 +48,7 @@ def score(
         inputs, selected = shifted(cut)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
         with torch.no_grad():
-            logprobs, _ = token_logprobs(
+            measured = measure(
                 model,
                 inputs.to(device),
                 selected.to(device),
@@ -45,7 +57,7 @@ def score(
                 config.autocast,
             )
         counts = [len(wanted[i]) for i in batch]
-        for i, own in zip(batch, torch.split(logprobs.cpu(), counts), strict=True):
+        for i, own in zip(batch, torch.split(measured.cpu(), counts), strict=True):
             found[i][wanted[i]] = own.numpy()
     return found
 
@@ -59,3 +71,15 @@ def sampled_logprobs(
     """As `score`, float64[n], of the tokens that the policy sampled in each trajectory."""
     sequences = [(member.tokens.ids, member.tokens.mask) for member in members]
     return [row.astype(np.float64) for row in score(model, sequences, config, temperature)]
+
+
+def assess_score_norms(
+    groups: Sequence[Group], model: nn.Module, config: LearningConfig, temperature: float
+) -> None:
+    """Set `score_norms` of every graded trajectory: float32[n], NaN where nothing was sampled, and
+    at a first token. `temperature` is that of sampling, above 0."""
+    members = [member for group in groups for member in group.graded]
+    sequences = [(member.tokens.ids, member.tokens.mask) for member in members]
+    norms = score(model, sequences, config, temperature, score_norms)
+    for member, own in zip(members, norms, strict=True):
+        member.score_norms = own

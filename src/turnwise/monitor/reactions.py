@@ -16,6 +16,7 @@ from turnwise.learning import checkpoint
 from turnwise.learning.critic import Critic
 from turnwise.learning.implicit_reward import ImplicitReward
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 
@@ -30,7 +31,7 @@ class Situation:
 
     trap: EchoTrap
     learner: PolicyLearner
-    critic: Critic | ImplicitReward | None
+    critic: Critic | ImplicitReward | SelfTeacher | None
     model: ModelConfig
     best: Path | None
     """The checkpoint with the best rewards; None where none is kept."""

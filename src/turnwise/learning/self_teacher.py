@@ -1,0 +1,267 @@
+"""Self-distillation: the teacher is the policy's own average, shown a success at the same task.
+
+A trajectory with a successful sibling in its group is scored twice at the tokens that it sampled:
+by the policy as it was sampled, and by a moving average of the policy that has read the sibling
+first. The policy is drawn towards that average by the Jensen-Shannon divergence of the two next-
+token distributions, weighted by min(policy / sampling policy, cap). Source: SDPO (arXiv
+2601.20802), with its defaults; from notes.
+
+Other than there: the divergence is over the whole vocabulary, not over 100 tokens and a rest; the
+average moves once a step; a sibling is shown whole and as it was sampled, thoughts and tool results
+included; and no feedback is shown, since what a verifier says may hold the task's secret. Not here:
+a teacher that is another model (`teacher`), advantages from one (`algorithms/distillation.py`).
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from turnwise.algorithms.divergences import jensen_shannon
+from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import by_length, shifted
+from turnwise.learning.logprobs import (
+    LOGITS_PER_CHUNK,
+    OutputLayer,
+    hidden_states,
+    in_chunks,
+)
+from turnwise.learning.scoring import Sequenced
+from turnwise.learning.selection import kept_members
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Group, Observation, Source, Trajectory
+
+BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
+BEGUN = (Source.MODEL, Source.INHERITED)
+
+
+class Lesson(NamedTuple):
+    """A trajectory, and the successful one of its group that its teacher has read."""
+
+    member: Trajectory
+    sibling: Trajectory
+
+
+class SelfTeacher:
+    """The average of the policy, and its gradient on the policy.
+
+    Args:
+        policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
+            the parameters that are trained follow it. Averages are kept in float32.
+        scaffold: renders the words around a sibling's tokens.
+        config: rate, alpha and cap.
+        learning: micro-batches, autocast.
+        temperature: of sampling; both distributions are at it. 0 means 1.
+    """
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        scaffold: Scaffold,
+        config: SelfTeacherConfig,
+        learning: LearningConfig,
+        temperature: float = 1.0,
+    ) -> None:
+        self.policy, self.scaffold = policy, scaffold
+        self.config, self.learning = config, learning
+        self.temperature = temperature or 1.0
+        self.model = copy.deepcopy(policy).requires_grad_(False).eval()
+        self.device = next(policy.parameters()).device
+        own = dict(self.model.named_parameters())
+        self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}
+        self._average = {name: mine.detach().float() for name, (_, mine) in self._pairs.items()}
+        self._taught = self._divergence = self._tokens = 0.0
+
+    def assess(self, groups: Sequence[Group]) -> None:
+        """Count the trajectories that can be taught."""
+        graded = sum(len(group.graded) for group in groups)
+        self._taught = len(lessons(groups)) / graded if graded else 0.0
+        self._divergence = self._tokens = 0.0
+
+    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+        """Whether anything is taught in these groups, which were kept."""
+        return bool(_kept(groups, algorithm))
+
+    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+        """Adds that of the algorithm's self_teacher_coefficient times the mean over all taught
+        tokens of the groups of weight times divergence. Returns the problem, if any."""
+        taught = _kept(groups, algorithm)
+        count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
+        for batch in self._micro_batches(taught):
+            divergences, weights = self._divergences(batch)
+            total = (divergences * weights).sum()
+            if not math.isfinite(total.item()):
+                return f"the self-teacher's loss is {total.item()}"
+            torch.autograd.backward(algorithm.self_teacher_coefficient * total / count)
+            self._divergence += divergences.sum().item()
+            self._tokens += len(divergences)
+        return ""
+
+    def update(self, groups: Sequence[Group]) -> dict[str, float]:
+        """Moves the average towards the policy: rate of it new, the rest as it was. Returns what
+        was measured since `assess`; `groups` are not looked at again."""
+        with torch.no_grad():
+            for name, (theirs, mine) in self._pairs.items():
+                self._average[name].lerp_(theirs.float(), self.config.rate)
+                mine.copy_(self._average[name])
+        metrics = {"self_teacher/taught": self._taught}
+        if self._tokens:
+            metrics["self_teacher/divergence"] = self._divergence / self._tokens
+            metrics["self_teacher/tokens"] = self._tokens
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """The averages."""
+        return {"average": self._average}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        with torch.no_grad():
+            for name, (_, mine) in self._pairs.items():
+                self._average[name].copy_(state["average"][name])
+                mine.copy_(self._average[name])
+
+    def _divergences(self, batch: Sequence[Lesson]) -> tuple[Tensor, Tensor]:
+        """float32[N] each, of the taught tokens: divergences with their gradient, and weights."""
+        own = [(lesson.member.tokens.ids, _wanted(lesson.member)) for lesson in batch]
+        shown = [with_demonstration(lesson, self.scaffold) for lesson in batch]
+        hidden = self._read(self.policy, own)
+        with torch.no_grad():
+            told = self._read(self.model, shown)
+        ids = np.concatenate([row[wanted] for row, wanted in own])
+        sampled = [lesson.member.tokens.logprob[_wanted(lesson.member)] for lesson in batch]
+        layer = OutputLayer.of(self.policy, self.temperature)
+        shown_layer = OutputLayer.of(self.model, self.temperature)
+        function = partial(_compared, layer, shown_layer, self.config.alpha)
+        rows = layer.rows(LOGITS_PER_CHUNK // 2)
+        targets = torch.from_numpy(ids).to(self.device)
+        divergences, logprobs = in_chunks(function, rows, hidden, told, targets)
+        drift = logprobs - torch.from_numpy(np.concatenate(sampled)).to(self.device)
+        ratios = drift.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+        return divergences, ratios.clamp(max=self.config.cap)
+
+    def _read(self, model: nn.Module, sequences: Sequence[Sequenced]) -> Tensor:
+        inputs, selected = shifted(sequences)
+        places = inputs.to(self.device), selected.to(self.device)
+        return hidden_states(model, *places, self.learning.autocast)
+
+    def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
+        """By the length that the teacher reads, of at most `tokens_per_micro_batch` of them."""
+        lengths = [len(with_demonstration(lesson, self.scaffold)[0]) for lesson in taught]
+        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
+            yield [taught[place] for place in places]
+
+
+def lessons(groups: Sequence[Group]) -> list[Lesson]:
+    """Of each graded trajectory that has another one of its group that is a success; of several
+    that of the lowest episode, so that the order of a group does not matter. A trajectory in which
+    nothing was sampled neither learns nor teaches."""
+    found = []
+    for group in groups:
+        members = [member for member in group.graded if _wanted(member).any()]
+        successes = sorted(
+            (m for m in members if m.verdict is not None and m.verdict.success),
+            key=lambda member: member.episode,
+        )
+        for member in members:
+            others = [sibling for sibling in successes if sibling is not member]
+            if others:
+                found.append(Lesson(member, others[0]))
+    return found
+
+
+def _kept(groups: Sequence[Group], algorithm: Algorithm) -> list[Lesson]:
+    """Of the trajectories that the algorithm's filter keeps; who is left out of the loss may still
+    teach."""
+    kept = {id(member) for group in groups for member in kept_members(group, algorithm)}
+    return [lesson for lesson in lessons(groups) if id(lesson.member) in kept]
+
+
+def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:
+    """What the teacher reads, and which of it is taught: the prompt, the sibling's tokens after its
+    prompt with a message before and after them, and the trajectory after its prompt."""
+    ids, start = lesson.member.tokens.ids, _start(lesson.member)
+    words = [_message(scaffold, text) for text in (BEFORE, AFTER)]
+    shown = lesson.sibling.tokens.ids[_start(lesson.sibling) :]
+    wanted = _wanted(lesson.member)
+    between = np.concatenate([words[0], shown, words[1]])
+    return (
+        np.concatenate([ids[:start], between, ids[start:]]),
+        np.concatenate([wanted[:start], np.zeros(len(between), np.bool_), wanted[start:]]),
+    )
+
+
+def check_self_teacher(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for settings that would do nothing, or that there is no place for."""
+    coefficient = algorithm.self_teacher_coefficient
+    if recipe.self_teacher != SelfTeacherConfig() and not coefficient:
+        raise ConfigError(
+            f"self_teacher is set, but algorithm {algorithm.name} has no "
+            "self_teacher_coefficient: give it one, or leave self_teacher out"
+        )
+    judged = sorted(algorithm.needs & {"critic", "process_rewards"})
+    if coefficient and judged:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: self_teacher_coefficient does not go with an "
+            f"estimator that needs a {judged[0].replace('_', ' ').removesuffix('s')} model: choose "
+            "another estimator"
+        )
+    if algorithm.estimator == "none" and not recipe.learning.mask_observations:
+        raise ConfigError(
+            "learning.mask_observations=false trains on observations in the policy loss, and "
+            "estimator none has no policy loss: leave it out"
+        )
+
+
+def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
+    """Raise ConfigError when two episodes of `max_tokens` and the words between them are longer
+    than the model's context; None is no limit."""
+    words = sum(len(_message(scaffold, text)) for text in (BEFORE, AFTER))
+    if context is not None and 2 * max_tokens + words > context:
+        raise ConfigError(
+            f"rollout.max_tokens is {max_tokens}, but a self-teacher reads two episodes and "
+            f"{words} tokens more: the model's context is {context}, lower rollout.max_tokens "
+            f"to {(context - words) // 2}"
+        )
+
+
+def _compared(
+    own: OutputLayer,
+    shown: OutputLayer,
+    alpha: float,
+    hidden: Tensor,
+    told: Tensor,
+    targets: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Divergences, and the policy's log-probabilities without a gradient, float32[n] each."""
+    policy = own(hidden)
+    with torch.no_grad():
+        teacher = shown(told)
+    logprobs = policy.detach().gather(1, targets[:, None])[:, 0]
+    return jensen_shannon(policy, teacher, alpha), logprobs
+
+
+def _wanted(member: Trajectory) -> np.ndarray:
+    """Sampled tokens that something stands before."""
+    wanted = member.tokens.mask.copy()
+    wanted[:1] = False
+    return wanted
+
+
+def _start(member: Trajectory) -> int:
+    """Where the prompt ends: the first token that a policy sampled, or the end without one."""
+    begun = np.isin(member.tokens.source, BEGUN)
+    return int(np.argmax(begun)) if begun.any() else len(begun)
+
+
+def _message(scaffold: Scaffold, text: str) -> np.ndarray:
+    segments = scaffold.extend(Observation(text, Source.USER))
+    return np.array([token for segment in segments for token in segment.tokens], np.int64)

@@ -1,0 +1,82 @@
+"""A critic that is a head on the policy's own body: no second model, one number beside the logits.
+
+The head is trained like the separate critic, by an optimizer of its own, on what the body says when
+the policy has been updated. Beside each policy update the gradient of the value loss reaches the
+body as well, times `critic.body_coefficient`; while the critic is trained alone it does not, since
+that would move the policy. Not here: a critic with a body of its own (`critic`), and what is made
+of values (`algorithms/values.py`).
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import CriticConfig, LearningConfig, Recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.critic import Critic, graded, target_count
+from turnwise.learning.logprobs import base_model
+from turnwise.types import Group, Trajectory
+
+
+class ValueHead(Critic):
+    """As `Critic`; weights and optimizer are the head's alone, in float32 whatever the body's type.
+
+    Args:
+        policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
+    """
+
+    def _share(self, policy: nn.Module) -> None:
+        body = base_model(policy).get_decoder()
+        object.__setattr__(self, "body", body)  # not registered: it is no part of this module
+
+    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+        """False: a policy that learns nothing from the groups is not moved for the values' sake."""
+        return False
+
+    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+        """Adds to the body's gradient that of body_coefficient times the value loss, the mean over
+        all tokens of the groups with a target; the head gets none. Returns the problem, if any."""
+        members = [m for m in graded(groups) if m.value_targets is not None]
+        count = target_count(members)
+        if not self.config.body_coefficient or not count:
+            return ""
+        head = self.head.weight.detach(), self.head.bias.detach()
+        for batch in self._micro_batches(members):
+            values = functional.linear(super()._hidden(batch).float(), *head)[:, 0]
+            loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
+            if not math.isfinite(loss.item()):
+                return f"the value loss is {loss.item()}"
+            torch.autograd.backward(loss)
+        return ""
+
+    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
+        """Without a gradient: here the head alone is trained."""
+        with torch.no_grad():
+            return super()._hidden(members)
+
+
+def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:
+    """The critic that a recipe asks for."""
+    kind = ValueHead if config.kind == "head" else Critic
+    return kind(policy, config, learning)
+
+
+def check_critic(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for settings of a critic that the run does not have."""
+    config = recipe.critic
+    given = [
+        key
+        for key in ("kind", "pretraining_steps", "body_coefficient")
+        if getattr(config, key) != getattr(CriticConfig(), key)
+    ]
+    if given and "critic" not in algorithm.needs:
+        raise ConfigError(f"critic.{given[0]} is set, but algorithm {algorithm.name} has no critic")
+    if "body_coefficient" in given and config.kind != "head":
+        raise ConfigError(
+            "critic.body_coefficient is for a critic on the policy's body, but critic.kind is "
+            f"{config.kind!r}: set it to 'head'"
+        )

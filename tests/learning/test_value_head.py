@@ -1,0 +1,217 @@
+"""The value head: what reaches the policy's body, against float64, and what must not."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import CriticConfig, LearningConfig, Recipe, check_recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.critic import Critic
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.value_head import ValueHead, check_critic, make_critic
+from turnwise.types import Group
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+PPO = make_algorithm("ppo", {})
+REWARDS = [[1.0, 0.0, None], [0.5, 1.0]]
+
+
+def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, ValueHead]:
+    """A learner that descends plainly, so that its gradient can be read off, and a head that is not
+    0 to begin with."""
+    learning = LearningConfig(tokens_per_micro_batch=micro, autocast=False)
+    learner = PolicyLearner(model, None, learning, PPO)
+    parameters = learner.optimizer.parameters
+    learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
+    learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
+    config = CriticConfig(**{"kind": "head", "learning_rate": 1e-2, **options})
+    head = make_critic(model, config, learning)
+    assert isinstance(head, ValueHead)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        torch.nn.init.normal_(head.head.weight)
+    return learner, head
+
+
+def prepared(head: Critic, make_groups: MakeGroups) -> list[Group]:
+    groups = make_groups(REWARDS)
+    head.assess(groups)
+    assign_advantages(groups, PPO)
+    return groups
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).double()
+
+
+def change(model: Any, make_groups: MakeGroups, **options: Any) -> torch.Tensor:
+    """The gradient of one update."""
+    learner, head = made(model, **options)
+    groups, before = prepared(head, make_groups), weights(model)
+    learner.update(groups, companion=head)
+    assert head.head.weight.grad is None
+    return before - weights(model)
+
+
+def value_gradient(model: Any, head: ValueHead, groups: list[Group]) -> torch.Tensor:
+    """Of the mean of (V - T)^2 / 2 over all sampled tokens, with respect to the policy, float64."""
+    model = copy.deepcopy(model).double()
+    layer = copy.deepcopy(head.head).double()
+    losses = []
+    for member in (m for group in groups for m in group.graded):
+        ids = torch.from_numpy(member.tokens.ids)
+        hidden = model.get_decoder()(input_ids=ids[None]).last_hidden_state[0]
+        assert member.value_targets is not None
+        for place in np.flatnonzero(member.tokens.mask):
+            target = float(member.value_targets[place])
+            losses.append(0.5 * (layer(hidden[place - 1])[0] - target) ** 2)
+    torch.stack(losses).mean().backward()
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+@pytest.mark.parametrize("micro", [64, 8192])
+def test_value_gradients_reach_the_body(
+    load_model: LoadModel, make_groups: MakeGroups, micro: int
+) -> None:
+    """By the coefficient, beside the policy's gradient, whatever the micro-batches."""
+    _, head = made(load_model())
+    expected = value_gradient(load_model(), head, prepared(head, make_groups))
+    found = change(load_model(), make_groups, micro=micro, body_coefficient=0.3)
+    alone = change(load_model(), make_groups, micro=micro, body_coefficient=0.0)
+    assert expected.norm() > 1e-3
+    torch.testing.assert_close((found - alone) / 0.3, expected, rtol=1e-3, atol=2e-5)
+
+
+def test_with_coefficient_zero_the_policy_is_updated_as_without_a_head(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = load_model()
+    learner, head = made(model)
+    groups = prepared(head, make_groups)
+    learner.update(groups)
+    with_head = load_model()
+    change(with_head, make_groups, body_coefficient=0.0)
+    assert torch.equal(weights(model), weights(with_head))
+
+
+def test_it_learns_alone_and_leaves_the_body_where_it_is(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """As in pre-training: returns are explained, and not a bit of the policy has moved."""
+    model = load_model()
+    _, head = made(model, clip=10.0, learning_rate=3e-2)
+    torch.nn.init.zeros_(head.head.weight)
+    before = weights(model)
+    first = head.update(prepared(head, make_groups))
+    for _ in range(80):
+        last = head.update(prepared(head, make_groups))
+    assert first["critic/explained_variance"] == 0
+    assert last["critic/explained_variance"] > 0.5
+    assert last["critic/loss"] < first["critic/loss"] / 2
+    assert torch.equal(weights(model), before)
+
+
+def test_values_are_read_off_the_policy_as_it_is(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = load_model()
+    _, head = made(model)
+    torch.nn.init.zeros_(model.get_decoder().norm.weight)
+    groups = prepared(head, make_groups)
+    assert groups[0].trajectories[2].values is None
+    for member in (m for group in groups for m in group.graded):
+        assert member.values is not None
+        np.testing.assert_array_equal(np.isnan(member.values), ~member.tokens.mask)
+        assert not member.values[member.tokens.mask].any()
+
+
+def test_what_it_saves_is_the_head_and_it_resumes_exactly(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    heads = []
+    for _ in range(2):
+        _, head = made(load_model())
+        head.update(prepared(head, make_groups))
+        heads.append(head)
+    whole, stopped = heads
+    assert set(whole.state()["weights"]) == {"head.weight", "head.bias"}
+    _, resumed = made(load_model())
+    resumed.load_state(copy.deepcopy(stopped.state()))
+    for head in (whole, resumed):
+        head.update(prepared(head, make_groups))
+    assert torch.equal(whole.head.weight, resumed.head.weight)
+    assert torch.equal(whole.head.bias, resumed.head.bias)
+
+
+def test_of_an_adapted_model_the_adapters_alone_get_gradients(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    adapters = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(load_model(), adapters)
+    learner, head = made(model)
+    names = {name for name, p in model.named_parameters() if p.requires_grad}
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    assert head.add_gradient(prepared(head, make_groups), PPO) == ""
+    assert {name for name, p in model.named_parameters() if p.grad is not None} == names
+    learner.optimizer.apply()
+    moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+    assert moved
+    assert moved <= names
+
+
+def test_of_a_bfloat16_body_the_head_is_float32(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = load_model().to(torch.bfloat16)
+    learner, head = made(model)
+    groups = prepared(head, make_groups)
+    assert head.head.weight.dtype == torch.float32
+    assert learner.update(groups, companion=head).problems == []
+    assert np.isfinite(head.update(groups)["critic/loss"])
+
+
+def test_a_value_that_is_no_number_changes_nothing(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = load_model()
+    learner, head = made(model)
+    groups, before = prepared(head, make_groups), weights(model)
+    torch.nn.init.constant_(head.head.bias, float("nan"))
+    (problem,) = learner.update(groups, companion=head).problems
+    assert problem == "the value loss is nan"
+    assert torch.equal(weights(model), before)
+
+
+def test_values_alone_make_no_update_of_the_policy(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = load_model()
+    learner, head = made(model)
+    groups, before = prepared(head, make_groups), weights(model)
+    for member in (m for group in groups for m in group.graded):
+        assert member.advantage is not None
+        member.advantage[:] = 0
+    assert learner.update(groups, companion=head).metrics["policy/updates"] == 0
+    assert torch.equal(weights(model), before)
+
+
+def recipe(**critic: Any) -> Recipe:
+    return check_recipe({"name": "r", "environment": {"name": "e"}, "critic": critic}, "test")
+
+
+def test_settings_of_a_critic_that_is_not_there_are_refused() -> None:
+    check_critic(recipe(kind="head", body_coefficient=0.5, pretraining_steps=2), PPO)
+    check_critic(recipe(learning_rate=0.1), make_algorithm("grpo", {}))
+    with pytest.raises(ConfigError, match=r"critic\.kind is set, but algorithm grpo has no critic"):
+        check_critic(recipe(kind="head"), make_algorithm("grpo", {}))
+    with pytest.raises(ConfigError, match="set it to 'head'"):
+        check_critic(recipe(body_coefficient=0.5), PPO)

@@ -1,0 +1,201 @@
+"""What contradicts itself is an error of one line, before anything is loaded: every case there is.
+
+What `make_algorithm` refuses stands in algorithms/test_algorithm_registry.py.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fakes import Capitals, Restorable, save_small_model
+from turnwise import checks
+from turnwise.algorithms import Algorithm, make_algorithm
+from turnwise.assembly import Assembly
+from turnwise.checks import check_parts, check_recipe_and_algorithm
+from turnwise.config import Recipe, load_recipe
+from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError
+from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+from turnwise.types import Observation, Segment, Source
+
+RECIPE = """
+name = "nothing there"
+threads = 1
+[model]
+name = "/nowhere/model"
+[environment]
+name = "/nowhere/environment.py:Nothing"
+[train]
+steps = 1
+tasks_per_step = 2
+group_size = 4
+checkpoint_every = 1
+[rollout]
+max_tokens = 200
+"""
+
+CONTRADICTIONS: list[tuple[str, str]] = [
+    ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
+    ("train.group_size=1", "compared within their group, give at least 2"),
+    ("rollout.temperature=0", "all trajectories of a group would be the same"),
+    ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
+    ("curriculum.window=8", "curriculum.tasks is 'all': set it to 'by_success'"),
+    ("curriculum.tasks=by_success curriculum.lowest=0.9", "no task lies between them"),
+    ("train.refills=1", "grpo drops none: give it a group_filter"),
+    ("implicit_reward.beta=0.1", "grpo has no process rewards"),
+    ("algorithm.name=kl_cov", "needs learning.updates_per_step of 2 or more"),
+    (
+        "algorithm.name=starpo algorithm.overrides.kl_target=1 algorithm.overrides.kl_horizon=1",
+        "the KL coefficient could become 0 at once; raise it",
+    ),
+    (
+        "monitor.mutual_information_every=1 train.tasks_per_step=1",
+        "give train.tasks_per_step at least 2",
+    ),
+    ("algorithm.overrides.demonstration_coefficient=0.1", "give sft.behaviours"),
+    ("algorithm.name=echo learning.mask_observations=false", "set observation_coefficient to 0"),
+    ("sft.steps=1 sft.behaviours={faithfull=1}", "did you mean 'faithful'"),
+    ("sft.steps=1", "give at least one behaviour a positive share"),
+    ("preferences.steps=1 train.steps=0 train.group_size=1", "give train.group_size >= 2"),
+    ("preferences.steps=1 train.steps=0 rollout.temperature=0", "there is nothing to prefer"),
+    ("algorithm.name=distillation", "needs a teacher: set teacher.model"),
+    ("teacher.model=somewhere", "asks no teacher: leave it out"),
+    ("self_teacher.rate=0.1", "or leave self_teacher out"),
+    (
+        "algorithm.name=ppo algorithm.overrides.self_teacher_coefficient=1",
+        "needs a critic model: choose another estimator",
+    ),
+    ("algorithm.name=sdpo learning.mask_observations=false", "no policy loss: leave it out"),
+    ("critic.kind=head", "critic.kind is set, but algorithm grpo has no critic"),
+    ("critic.pretraining_steps=1", "critic.pretraining_steps is set, but algorithm grpo has no"),
+    ("algorithm.name=ppo critic.body_coefficient=1", "set it to 'head'"),
+    ("algorithm.name=starpo_s monitor.echo_trap=filter", "choose another reaction"),
+    ("monitor.echo_trap=roll_back train.checkpoint_every=99", "train.checkpoint_every below that"),
+    ('monitor.trackers=["tensorbord"]', "did you mean 'tensorboard'"),
+]
+"""Overrides of a recipe, and what its one line ends with or has at its heart."""
+
+
+class Wordy:
+    """A scaffold whose messages are of ten tokens."""
+
+    def extend(self, observation: Observation) -> Sequence[Segment]:
+        return [Segment([1] * 10, Source.USER)]
+
+
+class Speechless(Capitals):
+    """Without an oracle."""
+
+    oracle = Environment.oracle
+
+
+LACKS: list[tuple[str, type[Environment], str]] = [
+    ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
+    ("algorithm.name=mt_grpo", Capitals, "gives none; see `turnwise algorithms`"),
+    ("sft.steps=1 sft.behaviours={faithful=1}", Speechless, "Set sft.steps=0, or give"),
+    ("algorithm.name=distillation teacher.model={model}", Capitals, "of the same family"),
+    ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),
+    ("algorithm.name=hca rollout.max_tokens=503", Capitals, "lower rollout.max_tokens to 502"),
+]
+"""And an environment: what is found once the parts are there, in a model of context 512."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Recipe, Algorithm]]:
+    """A recipe with overrides, and its algorithm; "{model}" in them is a model on disk."""
+    folder = tmp_path_factory.mktemp("checks")
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE)
+    model = save_small_model(folder / "model")
+
+    def make(overrides: str) -> tuple[Recipe, Algorithm]:
+        given = overrides.replace("{model}", str(model)).split()
+        recipe = load_recipe(str(path), given)
+        return recipe, make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+
+    return make
+
+
+def parts(recipe: Recipe, environment: type[Environment]) -> Assembly:
+    """What the checks look at, and nothing else."""
+    model: Any = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=512))
+    tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
+    scaffold: Any = Wordy()
+    engine: Any = None
+    return Assembly(recipe, environment(), model, tokenizer, scaffold, engine)
+
+
+Made = Callable[[str], tuple[Recipe, Algorithm]]
+
+
+@pytest.mark.parametrize(("overrides", "message"), CONTRADICTIONS)
+def test_a_contradiction_is_one_line_before_anything_is_loaded(
+    made: Made, tmp_path: Path, overrides: str, message: str
+) -> None:
+    """Neither environment nor model exist, so that loading either would fail otherwise."""
+    recipe, _ = made(overrides)
+    with pytest.raises(ConfigError, match=message) as caught:
+        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> None:
+    recipe, _ = made("")
+    with pytest.raises(ConfigError, match=r"/nowhere/environment\.py: there is no such file"):
+        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+
+
+@pytest.mark.parametrize(("overrides", "environment", "message"), LACKS)
+def test_what_the_parts_lack_is_one_line(
+    made: Made, overrides: str, environment: type[Environment], message: str
+) -> None:
+    recipe, algorithm = made(overrides)
+    check_recipe_and_algorithm(recipe, algorithm)
+    with pytest.raises(ConfigError, match=message) as caught:
+        check_parts(parts(recipe, environment), algorithm, Capitals().tasks("train"))
+    assert "\n" not in str(caught.value)
+
+
+def test_parts_that_lack_nothing_pass(made: Made) -> None:
+    for overrides in ("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"):
+        recipe, algorithm = made(overrides)
+        check_parts(parts(recipe, Restorable), algorithm, Capitals().tasks("train"))
+
+
+def test_no_check_is_without_a_case(made: Made) -> None:
+    """Every place in `checks`, and in the checks that it calls, where an error is raised."""
+    found = {raised(check_recipe_and_algorithm, *made(case)) for case, _ in CONTRADICTIONS}
+    for overrides, environment, _ in LACKS:
+        recipe, algorithm = made(overrides)
+        tasks = Capitals().tasks("train")
+        found.add(raised(check_parts, parts(recipe, environment), algorithm, tasks))
+    expected = set(places())
+    assert len(expected) > 25
+    assert expected - found == set()
+
+
+def raised(function: Callable[..., None], *arguments: Any) -> tuple[str, int]:
+    """File and line of the statement that raised."""
+    with pytest.raises(ConfigError) as caught:
+        function(*arguments)
+    last = caught.traceback[-1]
+    return Path(last.path).name, last.lineno + 1
+
+
+def places() -> Iterator[tuple[str, int]]:
+    """File and line of every `raise` of a ConfigError."""
+    for _, function in inspect.getmembers(checks, inspect.isfunction):
+        lines, first = inspect.getsourcelines(function)
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                name = ast.unparse(node.exc.func)
+                if name in ("ConfigError", "unknown_name"):
+                    yield Path(inspect.getfile(function)).name, first + node.lineno - 1
