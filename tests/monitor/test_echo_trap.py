@@ -47,10 +47,17 @@ def test_an_agent_that_learns_is_no_alarm(seed: int) -> None:
     assert first_warning(history(spread, entropy, reward)) is None
 
 
-def test_one_sign_alone_is_no_alarm() -> None:
+def test_a_policy_that_is_only_more_certain_is_no_alarm() -> None:
     flat, reward = np.full(STEPS, 0.4), np.full(STEPS, 0.5)
-    assert first_warning(history(fall(15, 10, 0.4, 0.05), flat, reward)) is None
     assert first_warning(history(flat, fall(15, 10, 1.0, 0.1), reward)) is None
+
+
+def test_the_entropy_is_told_and_need_not_fall() -> None:
+    flat, reward = np.full(STEPS, 0.4), np.full(STEPS, 0.5)
+    lines = history(fall(15, 10, 0.4, 0.05), flat, reward)
+    warned = first_warning(lines)
+    assert warned is not None
+    assert "entropy is 0.400 (at most: 0.400)" in str(look(lines[:warned], 1.0, Thresholds()))
 
 
 def test_steps_without_an_update_keep_the_last_entropy() -> None:

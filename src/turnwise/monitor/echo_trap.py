@@ -1,8 +1,9 @@
 """Early warning of the Echo Trap: an agent that repeats what once paid, before its reward falls.
 
-The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within groups and the
-entropy of the policy fall while the reward no longer rises. An agent that has learned its task
-looks alike in the first two, and differs in the third: its spread falls because it always succeeds.
+The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within groups falls while
+the reward no longer rises. An agent that has learned its task looks alike in the first and differs
+in the second: its spread falls because it always succeeds. There the entropy falls as well; it is
+told, and is no condition, since it also rises when what an agent repeats is no longer trained on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,8 @@ class Thresholds:
 
     window: int = 5
     """Steps that are averaged."""
-    spread: float = 0.25
-    """To what share of its highest average the spread has fallen. Runs that had learned most of the
-    demo went down to 0.34."""
-    entropy: float = 0.5
-    """The same of the entropy."""
+    spread: float = 0.45
+    """To what share of its highest average the spread has fallen."""
     gain: float = 0.02
     """The reward counts as rising when its average is so much above that of the window before."""
     solved: float = 0.75
@@ -49,9 +47,9 @@ class EchoTrap:
     def __str__(self) -> str:
         return (
             f"Echo Trap: at step {self.step} the spread of rewards within groups has fallen from "
-            f"{self.spread[0]:.3f} to {self.spread[1]:.3f} and the policy's entropy from "
-            f"{self.entropy[0]:.3f} to {self.entropy[1]:.3f}, while the reward stays at "
-            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}): the agent repeats itself"
+            f"{self.spread[0]:.3f} to {self.spread[1]:.3f}, while the reward stays at "
+            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}); the policy's entropy is "
+            f"{self.entropy[1]:.3f} (at most: {self.entropy[0]:.3f}): the agent repeats itself"
         )
 
 
@@ -68,9 +66,7 @@ def look(
     spreads = _averages([line[SPREAD] for line in history], window)
     entropies = _averages(_carried([line.get(ENTROPY) for line in history]), window)
     rewards = _averages([line[REWARD] for line in history], window)
-    fallen = spreads[-1] <= thresholds.spread * max(spreads) and entropies[
-        -1
-    ] <= thresholds.entropy * max(entropies)
+    fallen = spreads[-1] <= thresholds.spread * max(spreads)
     rising = rewards[-1] > rewards[-1 - window] + thresholds.gain * abs(highest_reward)
     if not fallen or rising or rewards[-1] >= thresholds.solved * highest_reward:
         return None

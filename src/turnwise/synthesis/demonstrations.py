@@ -36,9 +36,9 @@ def astray(script: Script, other: Script) -> Script:
 
 
 def guessing(script: Script, other: Script) -> Script:
-    """Never uses a tool: answers with some other task's answer."""
+    """Never uses a tool: answers with some other task's answer; in a game it gives up."""
     del script
-    return [Action("", "I know it", answer=other[-1].answer)]
+    return [Action("", "I know it", answer=other[-1].answer or "nothing")]
 
 
 def hasty(script: Script, other: Script) -> Script:

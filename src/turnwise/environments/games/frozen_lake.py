@@ -23,7 +23,7 @@ Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
 class FrozenLake(Game):
-    """One tool, `move`; reward 1 at the goal, 0 otherwise."""
+    """One tool, `move`; reward 1 at the goal, 0 otherwise; besides, what a move is worth."""
 
     def __init__(
         self,
@@ -32,14 +32,16 @@ class FrozenLake(Game):
         maps: int = 1000,
         frozen_share: float = 0.8,
         heldout_share: float = 0.5,
+        move_reward: float = 0.0,
     ) -> None:
-        """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0.
+        """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0. With a
+        `move_reward` below 0 moves cost, and to give up does not.
 
         Raises ConfigError for options that make no sense, or without gymnasium.
         """
         if size < 2 or maps < 0 or not 0 < frozen_share <= 1 or not 0 <= heldout_share <= 1:
             raise ConfigError("frozen_lake: size of 2 or more, maps of 0 or more, shares of 0 to 1")
-        self.slippery = slippery
+        self.slippery, self.move_reward = slippery, move_reward
         self._tables: dict[tuple[str, ...], Table] = {}
         drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]
         rules = RULES + SLIPPERY * slippery
@@ -54,7 +56,7 @@ class FrozenLake(Game):
         rows = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(rows).encode()).hexdigest()
         floors = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("frozen_lake", "1", digest, floors)
+        return EnvironmentSpec("frozen_lake", "1", digest, floors, bool(self.move_reward))
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One for each map; train and held-out share none, except the standard map."""
@@ -83,6 +85,7 @@ class FrozenLake(Game):
         _, state, reward, over = next(reached, chances[-1])
         play.scene, play.over = int(state), bool(over)
         play.moves += 1
+        play.reward += self.move_reward
         play.won = play.over and reward > 0
         return self._look()
 
