@@ -60,6 +60,11 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "give train.tasks_per_step at least 2",
     ),
     ("algorithm.overrides.demonstration_coefficient=0.1", "give sft.behaviours"),
+    (
+        "learning.share_prefixes=true model.gradient_checkpointing=true",
+        "exclude each other: set one of them to false",
+    ),
+    ("rollout.top_p=0.9", "bypass"),
     ("algorithm.name=echo learning.mask_observations=false", "set observation_coefficient to 0"),
     ("sft.steps=1 sft.behaviours={faithfull=1}", "did you mean 'faithful'"),
     ("sft.steps=1", "give at least one behaviour a positive share"),
@@ -103,8 +108,10 @@ LACKS: list[tuple[str, type[Environment], str]] = [
     ("algorithm.name=distillation teacher.model={model}", Capitals, "of the same family"),
     ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),
     ("algorithm.name=hca rollout.max_tokens=503", Capitals, "lower rollout.max_tokens to 502"),
+    ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
 ]
-"""And an environment: what is found once the parts are there, in a model of context 512."""
+"""And an environment: what is found once the parts are there, in a model of context 512 with a
+sliding window."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +132,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reci
 
 def parts(recipe: Recipe, environment: type[Environment]) -> Assembly:
     """What the checks look at, and nothing else."""
-    model: Any = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=512))
+    config = SimpleNamespace(
+        max_position_embeddings=512,
+        layer_types=["sliding_attention"],
+        _attn_implementation="sdpa",
+        get_text_config=lambda: config,
+    )
+    model: Any = SimpleNamespace(config=config)
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None

@@ -6,6 +6,7 @@ Every check raises a ConfigError that says what to do. Not here: whether a recip
 
 from collections.abc import Sequence
 
+from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.assembly import Assembly
 from turnwise.config import CurriculumConfig, ImplicitRewardConfig, Recipe
@@ -14,6 +15,7 @@ from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.hindsight import check_context
 from turnwise.learning.preferences import check_preferences
+from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.self_teacher import check_room, check_self_teacher
 from turnwise.learning.teacher import check_teacher, check_vocabulary
 from turnwise.learning.value_head import check_critic
@@ -29,6 +31,12 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_groups(recipe, algorithm)
     _check_curriculum(recipe)
     _check_unused(recipe, algorithm)
+    _check_truncation(recipe, algorithm)
+    if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
+        raise ConfigError(
+            "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
+            "set one of them to false"
+        )
     _check_kl(recipe, algorithm)
     if recipe.monitor.mutual_information_every and recipe.train.tasks_per_step < 2:
         raise ConfigError(
@@ -53,6 +61,8 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
+    if recipe.learning.share_prefixes:
+        check_sharing(parts.model)
     context = getattr(parts.model.config, "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
@@ -104,6 +114,18 @@ def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
     if unused and "process_rewards" not in algorithm.needs:
         raise ConfigError(
             f"implicit_reward is set, but algorithm {algorithm.name} has no process rewards"
+        )
+
+
+def _check_truncation(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Ratios to a distribution that some tokens are left out of."""
+    limits = recipe.rollout
+    left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
+    if recipe.train.steps and left_out and algorithm.correction == BYPASS:
+        raise ConfigError(
+            "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
+            f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
+            'algorithm.overrides.correction to "none" or "truncated"'
         )
 
 

@@ -64,6 +64,12 @@ class RolloutConfig(Section):
     """Budgets of one episode. Whatever reaches a budget is truncated, graded and flagged."""
 
     temperature: float = Field(1.0, ge=0)
+    top_k: int = Field(0, ge=0)
+    """Sample among that many most likely tokens; 0 is all."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Of these, among the fewest that have this share of the probability."""
+    min_p: float = Field(0.0, ge=0, le=1)
+    """Of these, among those at least this many times as likely as the most likely one."""
     max_turns: int = Field(6, ge=1)
     max_turn_tokens: int = Field(64, ge=1)
     """Tokens sampled in one turn."""
@@ -97,6 +103,9 @@ class LearningConfig(Section):
     """Optimizer updates on one step's trajectories, each on an equal share of its groups."""
     tokens_per_micro_batch: int = Field(8192, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
+    share_prefixes: bool = False
+    """In the policy update, compute what the trajectories of a group have in common once, where
+    that is less work. The gradient is the same; the model must have full attention."""
     autocast: bool = False
     """Run matrix multiplications in bfloat16 with float32 weights."""
     mask_observations: bool = True

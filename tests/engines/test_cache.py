@@ -46,23 +46,32 @@ def test_decoding_reads_a_view_and_not_a_copy() -> None:
 
 def test_scattered_rows_are_gathered_and_others_left_alone() -> None:
     cache = filled()
-    before = cache.layers[0].keys[:, :, :TOKENS].clone()
+    before = cache.layers[0].keys[:, :TOKENS].clone()
     positions = np.array([[PADDING, 1], [0, 1]])
     cache.place([1, 3], positions, "cpu")
     keys, _ = cache.update(numbered(2, 2, 51), numbered(2, 2), 0)
     assert keys[:, 0, :, 0].tolist() == [[7, 52], [53, 54]]
-    after = cache.layers[0].keys[:, :, :TOKENS]
+    after = cache.layers[0].keys[:, :TOKENS]
     assert torch.equal(after[[0, 2]], before[[0, 2]])
-    assert torch.equal(after[[1, 3], :, 2:], before[[1, 3], :, 2:])
+    assert torch.equal(after[[1, 3], 2:], before[[1, 3], 2:])
 
 
 def test_swap_exchanges_rows_up_to_a_length() -> None:
     cache = filled()
     cache.swap(0, 3, 4)
-    stored = cache.layers[0].values[:, 1, :TOKENS, 0]
+    stored = cache.layers[0].values[:, :TOKENS, 1, 0]
     assert stored[0].tolist() == [-19, -20, -21, -22, -5, -6]
     assert stored[3].tolist() == [-1, -2, -3, -4, -23, -24]
     assert stored[1].tolist() == [-7, -8, -9, -10, -11, -12]
+
+
+def test_copy_gives_rows_columns_of_another() -> None:
+    cache = filled()
+    cache.copy(1, [0, 3], slice(1, 4))
+    stored = cache.layers[0].keys[:, :TOKENS, 0, 2]
+    assert stored[0].tolist() == [1, 8, 9, 10, 5, 6]
+    assert stored[3].tolist() == [19, 8, 9, 10, 23, 24]
+    assert stored[1:3].tolist() == [[7, 8, 9, 10, 11, 12], [13, 14, 15, 16, 17, 18]]
 
 
 def test_a_cache_without_placement_refuses() -> None:

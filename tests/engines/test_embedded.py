@@ -69,6 +69,24 @@ def test_a_turn_computes_only_what_is_new(tokenizer: Any) -> None:
     run(model, tokenizer, body)
 
 
+def test_sampling_among_the_most_likely(tokenizer: Any) -> None:
+    model = tiny_model("llama")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        sampling = Sampling(max_tokens=20, top_k=2, seed=3)
+        completion = await once(engine, PROMPT, sampling)
+        history = list(PROMPT)
+        for token, logprob in zip(completion.tokens, completion.logprobs, strict=True):
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([history])).logits[0, -1]
+            best = logits.topk(2)
+            place = best.indices.tolist().index(token)
+            assert logprob == pytest.approx(best.values.log_softmax(-1)[place].item(), abs=1e-4)
+            history.append(token)
+
+    run(model, tokenizer, body)
+
+
 def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
     model = tiny_model("gemma3")
 
@@ -82,6 +100,44 @@ def test_a_changed_history_keeps_only_the_common_prefix(tokenizer: Any) -> None:
         assert_logprobs(model, changed, completion)
 
     run(model, tokenizer, body)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])
+def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, family: str) -> None:
+    model = tiny_model(family)
+    prompts = [PROMPT, PROMPT[:7], PROMPT, PROMPT, PROMPT[:7], [9, *PROMPT]]
+    seeds = [0, 1, 2, 3, 1, 5]
+    """Two sessions say the same in their first turn."""
+    alone: list[list[int]] = []
+
+    async def by_itself(engine: EmbeddedEngine) -> None:
+        for index, prompt in enumerate(prompts):
+            completion = await once(engine, prompt, Sampling(max_tokens=5, seed=seeds[index]))
+            alone.append(list(completion.tokens))
+
+    async def together(engine: EmbeddedEngine) -> None:
+        async def episode(index: int) -> list[int]:
+            first = await turn(index, prompts[index], seed=seeds[index])
+            history = [*prompts[index], *first, 7, 8, 9]
+            second = await turn(index, history, seed=50 + index)
+            await turn(index, [*history, *second, 7], seed=70 + index)
+            return first
+
+        async def turn(index: int, history: list[int], seed: int) -> list[int]:
+            sampling = Sampling(max_tokens=5, seed=seed)
+            completion = await engine.generate(history, sampling, session=str(index))
+            assert_logprobs(model, history, completion)
+            return list(completion.tokens)
+
+        for index in range(len(prompts)):
+            engine.open(str(index))
+        assert await asyncio.gather(*map(episode, range(len(prompts)))) == alone
+        distinct = len(PROMPT) + 7 + (1 + len(PROMPT))
+        second, third = (len(prompts) - 1) * 4, len(prompts) * 2
+        assert engine.counters.computed == distinct + second + third + len(prompts) * 3 * 4
+
+    run(model, tokenizer, by_itself)
+    run(model, tokenizer, together, slots=8)
 
 
 def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:

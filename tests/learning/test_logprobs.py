@@ -7,10 +7,11 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from turnwise.errors import NotSupportedError
-from turnwise.learning.logprobs import check_supported, token_logprobs
+from turnwise.learning.logprobs import check_supported, score_tokens, token_logprobs
 
 LENGTHS = (12, 7, 3)
 LoadModel = Callable[..., Any]
@@ -83,6 +84,37 @@ def test_chunks_change_neither_values_nor_gradients(load_model: LoadModel) -> No
         results.append((logprob.detach(), entropy.detach(), gradient))
     for whole, chunked in zip(*results, strict=True):
         torch.testing.assert_close(whole, chunked, rtol=1e-4, atol=1e-5)
+
+
+class Largest(TorchDispatchMode):  # type: ignore[misc]
+    """Notes the size of the largest tensor that any operation makes."""
+
+    size = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        output = function(*arguments, **(options or {}))
+        made = output if isinstance(output, tuple | list) else [output]
+        self.size = max([self.size, *(one.numel() for one in made if isinstance(one, Tensor))])
+        return output
+
+
+@pytest.mark.parametrize("vocabulary", [500, 30_000])
+def test_memory_does_not_grow_with_the_vocabulary(vocabulary: int) -> None:
+    """No operation, forward or backward, makes more logits than a chunk has."""
+    chunk, width, positions = 60_000, 2, 600
+    head = nn.Linear(width, vocabulary, bias=False)
+    model = nn.Module()
+    model.get_output_embeddings = lambda: head  # type: ignore[assignment]
+    model.config = GraniteConfig()  # type: ignore[assignment]
+    hidden = torch.randn(positions, width, requires_grad=True)
+    targets = torch.arange(positions) % vocabulary
+    with Largest() as largest:
+        logprobs, _ = score_tokens(model, hidden, targets, 1.0, logits_per_chunk=chunk)
+        logprobs.sum().backward()
+    assert largest.size <= chunk
+    assert positions * vocabulary > 4 * chunk
 
 
 def test_entropy_has_a_gradient_only_on_request(load_model: LoadModel) -> None:

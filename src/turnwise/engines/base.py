@@ -23,13 +23,20 @@ class StopReason(StrEnum):
 class Sampling:
     """How to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",), seed=5).
 
-    Log-probabilities are those of the distribution that was sampled from (after temperature).
+    Log-probabilities are those of the distribution that was sampled from: after temperature, and
+    with top_k, top_p or min_p of the tokens that these leave, whose probabilities sum to 1.
     An engine that cannot honour an option raises ConfigError.
     """
 
     max_tokens: int
     temperature: float = 1.0
-    """0 is greedy; then log-probabilities are those at temperature 1."""
+    """0 is greedy; then log-probabilities are those at temperature 1, and nothing is left out."""
+    top_k: int = 0
+    """Sample among that many most likely tokens; 0 is all."""
+    top_p: float = 1.0
+    """Of these, among the fewest most likely ones that have this share of the probability."""
+    min_p: float = 0.0
+    """Of these, among those at least this many times as likely as the most likely one."""
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these strings; that token is kept."""
     seed: int = 0

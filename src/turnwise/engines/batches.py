@@ -3,8 +3,8 @@
 Not here: tensors and the model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,10 +29,14 @@ class Batch:
     requests: list[Request]
     counts: list[int]
     """How many tokens of each request's history the pass adds to the cache."""
+    computed: int
+    """Tokens put through the model."""
     sampled: list[Request]
     """Requests whose next token follows from this pass."""
     picks: np.ndarray | None
     """int64, the row of the batch of each in `sampled`; None when they are all rows in order."""
+    copies: list[tuple[int, list[int], slice]] = field(default_factory=list)
+    """(cache row, cache rows, columns): after the pass the one gives the others what is new."""
 
 
 def decode_batch(running: Sequence[Request]) -> Batch:
@@ -45,12 +49,18 @@ def decode_batch(running: Sequence[Request]) -> Batch:
     ids[rows, 0] = [request.tokens[-1] for request in requests]
     positions[rows, 0] = [request.session.length for request in requests]
     picks = None if len(requests) == count else rows
-    return Batch(slice(0, count), ids, positions, requests, [1] * len(requests), requests, picks)
+    ones = [1] * len(requests)
+    return Batch(slice(0, count), ids, positions, requests, ones, len(requests), requests, picks)
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
-    """What is not yet cached of some requests: the one with most to do, and similar ones."""
-    chosen = _similar(fresh)
+    """What is not yet cached of some requests: the one with most to do, and similar ones.
+
+    Of requests with one history, as those of a group have at first and often for longer, the first
+    is computed and the others get its keys, values and logits.
+    """
+    twins = _twins(fresh)
+    chosen = _similar(list(twins))
     width = min(_missing(chosen[0]), PREFILL_TOKENS)
     requests = sorted(chosen, key=_row)
     rows = [_row(request) for request in requests]
@@ -64,9 +74,63 @@ def prefill_batch(fresh: Sequence[Request]) -> Batch:
         positions[index, width - count :] = np.arange(start, start + count)
         counts.append(count)
     whole = [index for index, request in enumerate(requests) if counts[index] == _missing(request)]
-    sampled = [requests[index] for index in whole]
-    picks = None if len(whole) == len(rows) else np.array(whole, np.int64)
-    return Batch(_contiguous(rows), ids, positions, requests, counts, sampled, picks)
+    batch = Batch(
+        _contiguous(rows),
+        ids,
+        positions,
+        requests,
+        counts,
+        sum(counts),
+        [requests[index] for index in whole],
+        None if len(whole) == len(rows) else np.array(whole, np.int64),
+    )
+    return _with_twins(batch, whole, twins)
+
+
+def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
+    """The requests to compute, each with those that have the same history and as much of it cached.
+
+    Only what one pass computes whole is shared.
+    """
+    first: dict[tuple[int, bytes], Request] = {}
+    twins: dict[Request, list[Request]] = {}
+    for request in fresh:
+        key = request.session.length, request.prompt.tobytes()
+        if _missing(request) > PREFILL_TOKENS:
+            twins[request] = []
+        elif key in first:
+            twins[first[key]].append(request)
+        else:
+            first[key] = request
+            twins[request] = []
+    return twins
+
+
+def _with_twins(
+    batch: Batch, whole: Sequence[int], twins: Mapping[Request, Sequence[Request]]
+) -> Batch:
+    """With the requests that those at `whole` are computed for besides."""
+    requests, counts, sampled = list(batch.requests), list(batch.counts), list(batch.sampled)
+    picks, copies = list(whole), []
+    for index in whole:
+        if others := twins[batch.requests[index]]:
+            requests += others
+            sampled += others
+            counts += [batch.counts[index]] * len(others)
+            picks += [index] * len(others)
+            request = batch.requests[index]
+            new = slice(request.session.length, len(request.prompt))
+            copies.append((_row(request), [_row(other) for other in others], new))
+    if not copies:
+        return batch
+    return replace(
+        batch,
+        requests=requests,
+        counts=counts,
+        sampled=sampled,
+        picks=np.array(picks, np.int64),
+        copies=copies,
+    )
 
 
 def _similar(fresh: Sequence[Request]) -> list[Request]:

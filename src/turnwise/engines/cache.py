@@ -5,8 +5,8 @@ long the histories are. Not here: which session has which row, and how much of a
 attention mask (`runner.py`) hides what is not.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 PADDING = -1
 """Position of an input that is no token: it is written where nobody reads."""
+SPAN_COLUMNS = 100
+"""Columns of one row, read for one input, that cost about as much as one more call."""
 
 
 @dataclass(frozen=True)
@@ -23,26 +25,17 @@ class Placement:
 
     rows: slice | torch.Tensor
     """Rows of the batch: a slice is read as a view, int64[n] is gathered."""
-    numbers: torch.Tensor
-    """int64[n, 1, 1], the rows again."""
-    columns: torch.Tensor
-    """int64[n, 1, inputs], where in its row each input is written."""
+    targets: torch.Tensor
+    """int64[n * inputs], where each input is written: its row x columns of a row + its column."""
     length: int
     """Columns that attention sees: at least the longest history, inputs included."""
-    known: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
-    """Results of `targets`: layers of the same shape share them."""
-
-    def targets(self, heads: int, columns: int) -> torch.Tensor:
-        """int64[n * heads * inputs], index into rows x heads x columns of each input and head."""
-        if (heads, columns) not in self.known:
-            head = torch.arange(heads, device=self.columns.device)[:, None]
-            flat = (self.numbers * heads + head) * columns + self.columns
-            self.known[heads, columns] = flat.flatten()
-        return self.known[heads, columns]
+    spans: list[tuple[slice, int]]
+    """Neighbouring rows of the batch and the columns that suffice for them: attention over each by
+    itself reads less where histories differ."""
 
 
 class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values of one layer, [slots, heads, columns, head size], allocated at first use."""
+    """Keys and values of one layer, [slots, columns, heads, head size], allocated at first use."""
 
     def __init__(self, slots: int, columns: int) -> None:
         super().__init__()
@@ -86,7 +79,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
         _, heads, _, size = states.shape
-        return states.new_zeros(self.slots, heads, self.columns, size)
+        return states.new_zeros(self.slots, self.columns, heads, size)
 
 
 class SlotCache(Cache):  # type: ignore[misc]
@@ -107,12 +100,11 @@ class SlotCache(Cache):  # type: ignore[misc]
         numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.array(rows)
         columns = np.where(positions == PADDING, self.tokens, positions)
         where = rows if isinstance(rows, slice) else torch.from_numpy(numbers).to(device)
-        placement = Placement(
-            where,
-            torch.from_numpy(numbers[:, None, None]).to(device),
-            torch.from_numpy(columns[:, None]).to(device),
-            int(positions.max()) + 1,
-        )
+        flat = numbers[:, None] * (self.tokens + 1) + columns
+        lengths = (positions.max(1) + 1).clip(1).tolist()
+        spans = _spans(lengths, SPAN_COLUMNS // positions.shape[1])
+        targets = torch.from_numpy(flat.ravel()).to(device)
+        placement = Placement(where, targets, max(lengths), spans)
         for layer in self.layers:
             layer.placement = placement
         return placement
@@ -120,18 +112,40 @@ class SlotCache(Cache):  # type: ignore[misc]
     @torch.inference_mode()
     def swap(self, first: int, second: int, length: int) -> None:
         """Exchange the first `length` columns of two rows."""
+        for states in self._states():
+            kept = states[first, :length].clone()
+            states[first, :length] = states[second, :length]
+            states[second, :length] = kept
+
+    @torch.inference_mode()
+    def copy(self, source: int, targets: Sequence[int], columns: slice) -> None:
+        """Give other rows these columns of a row."""
+        for states in self._states():
+            states[list(targets), columns] = states[source, columns]
+
+    def _states(self) -> Iterator[torch.Tensor]:
         for layer in self.layers:
             if layer.is_initialized:
-                for states in (layer.keys, layer.values):
-                    kept = states[first, :, :length].clone()
-                    states[first, :, :length] = states[second, :, :length]
-                    states[second, :, :length] = kept
+                yield from (layer.keys, layer.values)
 
 
 def _write(stored: torch.Tensor, new: torch.Tensor, placement: Placement) -> torch.Tensor:
-    _, heads, columns, size = stored.shape
-    targets = placement.targets(heads, columns)
-    stored.view(-1, size).index_copy_(0, targets, new.reshape(-1, size))
+    _, _, heads, size = stored.shape
+    states = new.transpose(1, 2).reshape(-1, heads * size)
+    stored.view(-1, heads * size).index_copy_(0, placement.targets, states)
     if isinstance(placement.rows, slice):
-        return stored[placement.rows, :, : placement.length]
-    return stored[:, :, : placement.length].index_select(0, placement.rows)
+        return stored[placement.rows, : placement.length].transpose(1, 2)
+    return stored[:, : placement.length].index_select(0, placement.rows).transpose(1, 2)
+
+
+def _spans(lengths: Sequence[int], spare: int) -> list[tuple[slice, int]]:
+    """Cut rows of these lengths where going on would read more than `spare` columns in vain."""
+    spans = []
+    start, longest = 0, lengths[0]
+    for row, length in enumerate(lengths):
+        wasted = (length - longest) * (row - start) if length > longest else longest - length
+        if wasted > spare:
+            spans.append((slice(start, row), longest))
+            start, longest = row, length
+        longest = max(longest, length)
+    return [*spans, (slice(start, len(lengths)), longest)]

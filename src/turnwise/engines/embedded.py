@@ -34,7 +34,8 @@ class Counters:
     passes: int = 0
     """Forward passes."""
     computed: int = 0
-    """Tokens put through the model: those found in a session's cache are not among them."""
+    """Tokens put through the model: neither those found in a session's cache, nor those of a prompt
+    that was computed for another session."""
     sampled: int = 0
 
 
@@ -154,6 +155,7 @@ class EmbeddedEngine:
             with torch.no_grad():
                 for target, source in changes:
                     target.copy_(source)
+            self._runner.refresh()
             self.version = version
             self._forget()
         finally:
@@ -279,18 +281,20 @@ class EmbeddedEngine:
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
         logits = self._runner.forward(batch.rows, batch.ids, batch.positions)
+        for row, others, columns in batch.copies:
+            self._runner.cache.copy(row, others, columns)
         if not batch.sampled:
             return [], []
         if batch.picks is not None:
             logits = logits[torch.from_numpy(batch.picks).to(logits.device)]
-        temperatures = [request.sampling.temperature for request in batch.sampled]
+        samplings = [request.sampling for request in batch.sampled]
         draws = [request.draws[len(request.tokens)] for request in batch.sampled]
-        return sample(logits, temperatures, draws)
+        return sample(logits, samplings, draws)
 
     def _apply(self, batch: Batch, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
         self.counters.passes += 1
         self.counters.sampled += len(batch.sampled)
-        self.counters.computed += sum(batch.counts)
+        self.counters.computed += batch.computed
         self._passes_since_admission += 1
         for request, count in zip(batch.requests, batch.counts, strict=True):
             if not request.future.done():

@@ -4,7 +4,7 @@ Not here: requests, sampling, and which session has which row.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,16 +13,23 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.cache import SlotCache
+from turnwise.engines.fused import FULL, SLIDING, TOLERANCE, FusedForward, can_fuse
 from turnwise.errors import ConfigError, unknown_name
 
-FULL = "full_attention"
-SLIDING = "sliding_attention"
+Forward = Callable[
+    [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], SlotCache], torch.Tensor
+]
+"""(ids, positions, masks, cache) -> logits after the last input of each row."""
+PROBE = 8
+"""Tokens on which the two forward passes are compared."""
 
 
 class Runner:
     """The model, and a cache of `slots` rows of `tokens` tokens.
 
-    Raises ConfigError for a model whose attention this engine does not know how to mask.
+    A small model of a known shape runs through `FusedForward`, if that is seen to give the same;
+    every other one through its own forward. Raises ConfigError for a model whose attention this
+    engine does not know how to mask.
     """
 
     def __init__(self, model: PreTrainedModel, slots: int, tokens: int) -> None:
@@ -32,8 +39,18 @@ class Runner:
         self._window: int = getattr(settings, "sliding_window", None) or 0
         self._modules = list(model.modules())
         self.cache = SlotCache(settings.num_hidden_layers, slots, tokens)
+        self._fused = self._equal_fused(tokens)
 
-    @torch.inference_mode()
+    @property
+    def fused(self) -> bool:
+        """Whether forward passes are those of `fused.py`."""
+        return self._fused is not None
+
+    def refresh(self) -> None:
+        """The model's weights have changed."""
+        if self._fused is not None:
+            self._fused.refresh()
+
     def forward(
         self, rows: slice | Sequence[int], ids: np.ndarray, positions: np.ndarray
     ) -> torch.Tensor:
@@ -42,27 +59,71 @@ class Runner:
         `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
         on their left. Keys and values of the inputs are kept in the cache.
         """
+        run = self._general if self._fused is None else self._fused.forward
+        return self._forward(run, self.cache, rows, ids, positions)
+
+    @torch.inference_mode()
+    def _forward(
+        self,
+        run: Forward,
+        cache: SlotCache,
+        rows: slice | Sequence[int],
+        ids: np.ndarray,
+        positions: np.ndarray,
+    ) -> torch.Tensor:
         device = self.model.device
-        placement = self.cache.place(rows, positions, device)
+        placement = cache.place(rows, positions, device)
         seen = torch.from_numpy(np.maximum(positions, 0)).to(device)
+        inputs = torch.from_numpy(ids).to(device)
+        masks = self._masks(seen, placement.length)
+        return run(inputs, seen, masks, cache).float()
+
+    def _general(
+        self,
+        ids: torch.Tensor,
+        seen: torch.Tensor,
+        masks: Mapping[str, torch.Tensor],
+        cache: SlotCache,
+    ) -> torch.Tensor:
         with _evaluating(self._modules):
             output = self.model(
-                input_ids=torch.from_numpy(ids).to(device),
-                attention_mask=self._masks(seen, placement.length),
+                input_ids=ids,
+                attention_mask=masks if len(masks) > 1 else masks[self._kinds[0]],
                 position_ids=seen,
-                past_key_values=self.cache,
+                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
         logits: torch.Tensor = output.logits[:, -1]
-        return logits.float()
+        return logits
 
-    def _masks(self, positions: torch.Tensor, length: int) -> Any:
-        """Additive masks [n, 1, inputs, length]: one, or one for each kind of layer."""
+    def _equal_fused(self, tokens: int) -> FusedForward | None:
+        """The written-out forward pass, if there is one and it does what the model does, both for
+        a prompt and for a token after it."""
+        if not can_fuse(self.model):
+            return None
+        fused = FusedForward(self.model, tokens)
+        length = min(PROBE, tokens)
+        runs = self._probe(self._general, length), self._probe(fused.forward, length)
+        own, written_out = (logits.log_softmax(-1) for logits in runs)
+        return fused if torch.allclose(own, written_out, rtol=0, atol=TOLERANCE) else None
+
+    def _probe(self, run: Forward, length: int) -> torch.Tensor:
+        """Logits after all tokens but one put in at once, and after that one, float32[2,
+        vocabulary]."""
+        cache, row = SlotCache(len(self.cache.layers), 1, length), slice(0, 1)
+        places = np.arange(length)[None]
+        ids = (places + 1) % self.model.get_input_embeddings().num_embeddings
+        parts = (slice(0, -1), slice(-1, None))
+        return torch.cat(
+            [self._forward(run, cache, row, ids[:, part], places[:, part]) for part in parts]
+        )
+
+    def _masks(self, positions: torch.Tensor, length: int) -> dict[str, torch.Tensor]:
+        """Additive masks [n, 1, inputs, length], one for each kind of layer."""
         keys = torch.arange(length, device=positions.device)
         queries = positions[:, None, :, None]
-        masks = {kind: self._mask(kind, queries, keys) for kind in self._kinds}
-        return masks if len(masks) > 1 else masks[self._kinds[0]]
+        return {kind: self._mask(kind, queries, keys) for kind in self._kinds}
 
     def _mask(self, kind: str, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         hidden = keys > queries

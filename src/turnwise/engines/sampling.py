@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from turnwise.engines.base import Sampling
+from turnwise.engines.truncation import truncate
 from turnwise.errors import ConfigError, InfrastructureError
 
 REPLACEMENT = "\ufffd"
@@ -25,6 +26,12 @@ def check_sampling(sampling: Sampling) -> None:
         raise ConfigError(f"sampling max_tokens is {sampling.max_tokens}: it must be at least 1")
     if not (math.isfinite(sampling.temperature) and sampling.temperature >= 0):
         raise ConfigError(f"sampling temperature is {sampling.temperature}: it must be at least 0")
+    if sampling.top_k < 0:
+        raise ConfigError(f"sampling top_k is {sampling.top_k}: give at least 1, or 0 for all")
+    if not 0 < sampling.top_p <= 1:
+        raise ConfigError(f"sampling top_p is {sampling.top_p}: it must be above 0, at most 1")
+    if not 0 <= sampling.min_p <= 1:
+        raise ConfigError(f"sampling min_p is {sampling.min_p}: it must be from 0 to 1")
     if "" in sampling.stop:
         raise ConfigError("sampling stop has an empty string, which would stop everything")
 
@@ -35,19 +42,21 @@ def uniforms(seed: int, count: int) -> np.ndarray:
 
 
 def sample(
-    logits: torch.Tensor, temperatures: Sequence[float], draws: Sequence[float]
+    logits: torch.Tensor, samplings: Sequence[Sampling], draws: Sequence[float]
 ) -> tuple[list[int], list[float]]:
     """Tokens and their log-probabilities, from float32[n, vocabulary] logits.
 
     Temperature 0 takes the most likely token; its log-probability is that at temperature 1.
-    Others invert the cumulative distribution at `draws`, float[n] in [0, 1).
+    Others invert the cumulative distribution at `draws`, float[n] in [0, 1), after top_k, top_p
+    and min_p; log-probabilities are those of what these leave.
     Raises InfrastructureError when logits are not numbers.
     """
-    greedy = [temperature == 0 for temperature in temperatures]
-    logprobs = torch.log_softmax(_scaled(logits, temperatures), dim=-1)
+    greedy = [sampling.temperature == 0 for sampling in samplings]
+    logprobs = torch.log_softmax(_scaled(logits, samplings), dim=-1)
     if all(greedy):
         tokens = logprobs.argmax(-1, keepdim=True)
     else:
+        logprobs = _truncated(logprobs, samplings)
         tokens = _invert(logprobs, torch.tensor(draws, dtype=torch.float32, device=logits.device))
         if any(greedy):
             choice = torch.tensor(greedy, device=logits.device)[:, None]
@@ -58,11 +67,31 @@ def sample(
     return tokens.squeeze(-1).tolist(), chosen
 
 
-def _scaled(logits: torch.Tensor, temperatures: Sequence[float]) -> torch.Tensor:
-    scales = [temperature or 1.0 for temperature in temperatures]
+def _scaled(logits: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
+    scales = [sampling.temperature or 1.0 for sampling in samplings]
     if all(scale == 1.0 for scale in scales):
         return logits
     return logits / torch.tensor(scales, device=logits.device)[:, None]
+
+
+def _truncated(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
+    """With tokens left out in the rows that ask for it; the other rows as they are."""
+    rows = [row for row, sampling in enumerate(samplings) if _leaves_out(sampling)]
+    if not rows:
+        return logprobs
+    chosen = [samplings[row] for row in rows]
+    options = (
+        torch.tensor([sampling.top_k for sampling in chosen], device=logprobs.device),
+        torch.tensor([sampling.top_p for sampling in chosen], device=logprobs.device),
+        torch.tensor([sampling.min_p for sampling in chosen], device=logprobs.device),
+    )
+    where = torch.tensor(rows, device=logprobs.device)
+    return logprobs.index_copy(0, where, truncate(logprobs[where], *options))
+
+
+def _leaves_out(sampling: Sampling) -> bool:
+    options = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
+    return sampling.temperature > 0 and options
 
 
 def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:

@@ -51,6 +51,38 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Block:
+    """Neighbouring inputs of a forest and all that any of them sees."""
+
+    inputs: slice
+    seen: Tensor
+    """int64[k], which inputs."""
+    mask: Tensor
+    """bool[1, 1, inputs, k], True where an input sees it."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
+
+    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
+    """
+
+    inputs: Tensor
+    """int64[1, T]"""
+    positions: Tensor
+    """int64[1, T]"""
+    blocks: list[Block]
+    """In order, all inputs together."""
+    predictors: Tensor
+    """int64[U], places of the inputs."""
+    targets: Tensor
+    """int64[U]"""
+    wanted: Tensor
+    """int64[N], which of the U each wanted token is, sequence by sequence."""
+
+
+@dataclass(frozen=True)
 class MicroBatch:
     """What one forward and backward pass needs. N = trained tokens, in row-major order.
 
@@ -81,6 +113,8 @@ class MicroBatch:
     """float32[N]; None, as `penalty` is, where no example was treated."""
     penalty: Tensor | None
     """float32[N]"""
+    forest: Forest | None = None
+    """What is computed in place of `inputs` where sequences share their beginnings."""
 
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
@@ -224,6 +258,14 @@ def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
         factor[example.trained], penalty[example.trained] = numbers
         treated.append(replace(example, factor=factor, penalty=penalty))
     return treated
+
+
+def by_group(examples: Iterable[Example]) -> list[list[Example]]:
+    """Those of one group after those of another."""
+    grouped: dict[str, list[Example]] = {}
+    for example in examples:
+        grouped.setdefault(example.group, []).append(example)
+    return list(grouped.values())
 
 
 def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:

@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 
-LOGITS_PER_CHUNK = 1 << 25
-"""float32 logits held at once: 128 MiB, and about three times that while differentiating."""
+LOGITS_PER_CHUNK = 1 << 24
+"""float32 logits held at once: 64 MiB, and about four times that while differentiating."""
 
 
 def token_logprobs(
@@ -44,7 +44,27 @@ def token_logprobs(
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
-    hidden = hidden_states(model, inputs, selected, autocast)
+    return score_tokens(
+        model,
+        hidden_states(model, inputs, selected, autocast),
+        targets,
+        temperature,
+        entropy_gradient=entropy_gradient,
+        logits_per_chunk=logits_per_chunk,
+    )
+
+
+def score_tokens(
+    model: nn.Module,
+    hidden: Tensor,
+    targets: Tensor,
+    temperature: float,
+    *,
+    entropy_gradient: bool = False,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """The second half of `token_logprobs`: from hidden [N, width], of the positions that predict
+    the targets."""
     layer = OutputLayer.of(model, temperature)
     score = partial(_score, layer, entropy_gradient)
     logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
@@ -106,10 +126,15 @@ class OutputLayer:
 
 def hidden_states(model: nn.Module, inputs: Tensor, selected: Tensor, autocast: bool) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
+    return last_hidden(model, inputs, autocast)[selected]
+
+
+def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
+    """What the model's body makes of int64[B, T] inputs, [B, T, width]; `arguments` are its own."""
+    body = base_model(model).get_decoder()
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast):
-        body = base_model(model).get_decoder()
-        hidden: Tensor = body(input_ids=inputs, use_cache=False).last_hidden_state
-    return hidden[selected]
+        hidden: Tensor = body(input_ids=inputs, use_cache=False, **arguments).last_hidden_state
+    return hidden
 
 
 def in_chunks(

@@ -27,6 +27,7 @@ from turnwise.learning.auxiliary import AuxiliaryTerm, auxiliary_terms, demonstr
 from turnwise.learning.batch import (
     Example,
     MicroBatch,
+    by_group,
     collate,
     kept_groups,
     pack,
@@ -34,8 +35,15 @@ from turnwise.learning.batch import (
     treat,
 )
 from turnwise.learning.gradient_spread import GradientSpread
-from turnwise.learning.logprobs import check_supported, token_logprobs
+from turnwise.learning.logprobs import base_model, check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.prefix_tree import (
+    check_sharing,
+    forest_logprobs,
+    lay_out,
+    pack_trees,
+    plant,
+)
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.tally import Tally
 from turnwise.types import Group, Trajectory
@@ -95,6 +103,8 @@ class PolicyLearner:
         self._check_reference()
         prepare_for_training(model)
         check_supported(model)
+        if config.share_prefixes:
+            check_sharing(model)
         if reference is not None:
             reference.requires_grad_(False).eval()
         self.optimizer = Optimizer(
@@ -231,9 +241,9 @@ class PolicyLearner:
         """With the log-probabilities of the policy as it is now: where no policy sampled the token,
         and, unless the correction is to bypass it, as the policy that ratios are to."""
         scored = []
-        for members in pack(examples, self.config.tokens_per_micro_batch):
+        for members, batch in self._micro_batches(examples):
             with torch.no_grad():
-                logprobs, _ = self._logprobs(self.model, collate(members, self.device))
+                logprobs, _ = self._logprobs(self.model, batch)
             counts = [int(member.trained.sum()) for member in members]
             for member, own in zip(members, torch.split(logprobs.cpu(), counts), strict=True):
                 now = np.full(len(member.ids), np.nan, np.float32)
@@ -256,28 +266,11 @@ class PolicyLearner:
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        for members, last_of_group in self._micro_batches(examples, spread is not None):
-            batch = collate(members, self.device)
-            tokens = self._forward(batch)
-            result = policy_loss(tokens, algorithm)
-            logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
-            problem = _non_finite(result.losses.detach() + logprobs, batch)
-            if problem:
-                self.optimizer.clear()
-                return tally, problem
-            loss = result.losses.sum()
-            torch.autograd.backward(loss)
-            tally.add_losses(result, len(batch.targets), loss.item())
-            if measure_gap:
-                tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
-            if spread is not None and last_of_group:
-                spread.add()
+        problem = self._add_policy_gradient(examples, algorithm, tally, measure_gap, spread)
         for term in terms:
-            problem = self._add_gradient(term, tally)
-            if problem:
-                self.optimizer.clear()
-                return tally, problem
-        problem = beside() if beside is not None else ""
+            problem = problem or self._add_gradient(term, tally)
+        if beside is not None:
+            problem = problem or beside()
         if problem:
             self.optimizer.clear()
             return tally, problem
@@ -289,17 +282,47 @@ class PolicyLearner:
             return tally, f"the gradient's norm is {norm}, all losses being finite{names}"
         return tally, ""
 
+    def _add_policy_gradient(
+        self,
+        examples: Sequence[Example],
+        algorithm: Algorithm,
+        tally: Tally,
+        measure_gap: bool,
+        spread: GradientSpread | None,
+    ) -> str:
+        """That of the algorithm's loss, group after group where they are to be told apart; returns
+        the problem."""
+        for part in by_group(examples) if spread is not None else [examples]:
+            for _, batch in self._micro_batches(part):
+                tokens = self._forward(batch)
+                result = policy_loss(tokens, algorithm)
+                logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
+                problem = _non_finite(result.losses.detach() + logprobs, batch)
+                if problem:
+                    return problem
+                loss = result.losses.sum()
+                torch.autograd.backward(loss)
+                tally.add_losses(result, len(batch.targets), loss.item())
+                if measure_gap:
+                    tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
+            if spread is not None:
+                spread.add()
+        return ""
+
     def _micro_batches(
-        self, examples: Sequence[Example], by_group: bool
-    ) -> Iterator[tuple[list[Example], bool]]:
-        """Of all examples, or of one group after another; and whether it is the last of these."""
-        grouped: dict[str, list[Example]] = {}
-        for example in examples:
-            grouped.setdefault(example.group if by_group else "", []).append(example)
-        for members in grouped.values():
-            packed = list(pack(members, self.config.tokens_per_micro_batch))
-            for place, micro_batch in enumerate(packed, start=1):
-                yield micro_batch, place == len(packed)
+        self, examples: Sequence[Example]
+    ) -> Iterator[tuple[list[Example], MicroBatch]]:
+        """The examples in micro-batches: first those of groups that are computed as trees."""
+        most, rest = self.config.tokens_per_micro_batch, list(examples)
+        if self.config.share_prefixes:
+            width = base_model(self.model).config.get_text_config().hidden_size
+            planted, rest = plant(examples, width, most)
+            for members, trees in pack_trees(planted, most):
+                sequences = [(member.ids, member.trained) for member in members]
+                forest = lay_out(trees, sequences, self.device)
+                yield members, replace(collate(members, self.device), forest=forest)
+        for members in pack(rest, most):
+            yield members, collate(members, self.device)
 
     def _add_gradient(self, term: AuxiliaryTerm, tally: Tally) -> str:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
@@ -349,6 +372,14 @@ class PolicyLearner:
     def _logprobs(
         self, model: nn.Module, batch: MicroBatch, entropy_gradient: bool = False
     ) -> tuple[Tensor, Tensor]:
+        if batch.forest is not None:
+            return forest_logprobs(
+                model,
+                batch.forest,
+                self.temperature,
+                self.config.autocast,
+                entropy_gradient=entropy_gradient,
+            )
         return token_logprobs(
             model,
             batch.inputs,

@@ -132,6 +132,9 @@ class Episode:
         sampling = Sampling(
             max_tokens=min(self.limits.max_turn_tokens, room),
             temperature=self.limits.temperature,
+            top_k=self.limits.top_k,
+            top_p=self.limits.top_p,
+            min_p=self.limits.min_p,
             stop=self.scaffold.stop,
             seed=derive(self.trajectory.seed, "sampling", turn),
         )

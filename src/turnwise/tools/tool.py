@@ -46,10 +46,7 @@ class Tool:
     def of(cls, method: Callable[..., Any]) -> "Tool":
         """Read a bound method's signature."""
         description = (inspect.getdoc(method) or "").partition("\n\n")[0].replace("\n", " ")
-        model = _arguments_model(method)
-        parameters = {
-            key: value for key, value in model.model_json_schema().items() if key != "title"
-        }
+        parameters = _parameters_of(_arguments_model(method))
         schema = {"name": method.__name__, "description": description, "parameters": parameters}
         return cls(method.__name__, description, schema, method)
 
@@ -109,6 +106,12 @@ def tools_of(owner: object) -> dict[str, Tool]:
     """All methods of an object that are marked with @tool, by name, in alphabetical order."""
     methods = inspect.getmembers(owner, lambda member: callable(member))
     return {name: Tool.of(method) for name, method in methods if hasattr(method, _MARK)}
+
+
+@functools.cache
+def _parameters_of(model: Any) -> Mapping[str, Any]:
+    """JSON schema of the arguments: one for all instances of an environment."""
+    return {key: value for key, value in model.model_json_schema().items() if key != "title"}
 
 
 @functools.cache

@@ -1,0 +1,425 @@
+"""What `engine.py` measures. Not here: the command, tables and files."""
+
+import asyncio
+import ctypes
+import functools
+import statistics
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    ContinuousBatchingConfig,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig, ModelConfig, SftConfig
+from turnwise.engines.base import Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.logprobs import token_logprobs
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.prefix_tree import lay_out, plant
+from turnwise.learning.sft import SupervisedLearner
+from turnwise.models.load import load_tokenizer
+from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+
+VOCABULARY = 2048
+SHAPES = {"1M": (128, 4, 384), "5M": (256, 5, 768), "20M": (512, 6, 1408)}
+"""Width, layers, inner width; heads have 32 numbers, and the embeddings are tied."""
+SEQUENCES, PROMPT, NEW = 64, 32, 128
+PAGE = 32
+"""Tokens in a page of the cache of continuous batching."""
+EPISODES, TURN, OBSERVATION = 8, 16, 16
+STEP_SEQUENCES, STEP_LENGTH = 64, 256
+MATRIX = 2048
+GROUPS, MEMBERS, SHARED, OWN = 8, 8, 160, 96
+"""Groups of a policy update, their trajectories, and the tokens of prompt and answer."""
+VOCABULARIES = (2_048, 32_768, 151_936)
+SCORED = 8192
+"""Tokens of the log-probability pass: of a micro-batch, by default."""
+
+Rounds = dict[str, list[float]]
+
+
+def sampling(arguments: Namespace) -> list[dict[str, Any]]:
+    """Tokens per second of each contender, and turnwise over each of the others."""
+    rows = []
+    for size in arguments.sizes:
+        model = random_model(size)
+        prompts = np.random.default_rng(0).integers(3, VOCABULARY, (SEQUENCES, PROMPT)).tolist()
+        seconds = alternate(
+            {
+                "turnwise": lambda model=model, prompts=prompts: with_turnwise(model, prompts),
+                "generate": lambda model=model, prompts=prompts: with_generate(model, prompts),
+                "generate_batch": lambda model=model, prompts=prompts: with_batches(model, prompts),
+            },
+            arguments.rounds,
+        )
+        rates = {
+            f"{name}, tokens/s": round(SEQUENCES * NEW / statistics.median(times))
+            for name, times in seconds.items()
+        }
+        over = {
+            f"over {name}": ratio(seconds[name], seconds["turnwise"])
+            for name in ("generate", "generate_batch")
+        }
+        rows.append({"size": parameters(model), **rates, **over, "seconds": [seconds]})
+    return rows
+
+
+def with_turnwise(model: PreTrainedModel, prompts: list[list[int]]) -> None:
+    """One batch through the embedded engine, log-probabilities included."""
+    asyncio.run(turns(model, prompts, 1, NEW, keep=True))
+
+
+def with_generate(model: PreTrainedModel, prompts: list[list[int]]) -> None:
+    """One batch through `generate`, without log-probabilities."""
+    with torch.inference_mode():
+        output = model.generate(torch.tensor(prompts), generation_config=plain_sampling(end=None))
+    expect(output.shape[1] - PROMPT, NEW)
+
+
+def with_batches(model: PreTrainedModel, prompts: list[list[int]]) -> None:
+    """One batch through continuous batching, without log-probabilities.
+
+    Its own choice of a cache would be nearly all the memory there is, which takes long to get.
+    """
+    pages = -(-(PROMPT + NEW) // PAGE)
+    settings = ContinuousBatchingConfig(
+        page_size=PAGE, num_blocks=2 * SEQUENCES * pages, max_batch_tokens=SEQUENCES * PROMPT
+    )
+    outputs = model.generate_batch(
+        prompts, generation_config=plain_sampling(end=-1), continuous_batching_config=settings
+    )
+    expect(sum(len(output.generated_tokens) for output in outputs.values()), SEQUENCES * NEW)
+
+
+def plain_sampling(end: int | None) -> GenerationConfig:
+    """Temperature 1, all tokens, and no end but the length; `end` is how that is said."""
+    return GenerationConfig(
+        do_sample=True, top_k=0, top_p=1.0, max_new_tokens=NEW, eos_token_id=end, pad_token_id=0
+    )
+
+
+def sessions(arguments: Namespace) -> list[dict[str, Any]]:
+    """Seconds of episodes with a session, and of the same ones prefilled anew every turn."""
+    size = arguments.sizes[0]
+    model = random_model(size)
+    prompts = np.random.default_rng(0).integers(3, VOCABULARY, (EPISODES, PROMPT)).tolist()
+    rows = []
+    for count in arguments.turns:
+        computed: dict[str, int] = {}
+
+        def play(name: str, count: int = count, computed: dict[str, int] = computed) -> None:
+            keep = name == "sessions"
+            computed[name] = asyncio.run(turns(model, prompts, count, TURN, keep))
+
+        seconds = alternate(
+            {name: lambda name=name, play=play: play(name) for name in ("sessions", "prefilling")},
+            arguments.rounds,
+        )
+        medians = {f"{name}, s": round(statistics.median(t), 3) for name, t in seconds.items()}
+        tokens = {f"{name}, tokens": computed[name] for name in seconds}
+        faster = ratio(seconds["prefilling"], seconds["sessions"])
+        rows.append({"turns": count, **medians, **tokens, "faster": faster, "seconds": [seconds]})
+    return rows
+
+
+async def turns(
+    model: PreTrainedModel, prompts: list[list[int]], count: int, new: int, keep: bool
+) -> int:
+    """Episodes of `count` turns of `new` tokens each; returns the tokens that were computed."""
+    longest = PROMPT + count * (new + OBSERVATION)
+    engine = EmbeddedEngine(
+        model, endless_tokenizer(), slots=len(prompts), max_tokens=longest, deterministic=True
+    )
+
+    async def episode(index: int) -> None:
+        history = list(prompts[index])
+        for turn in range(count):
+            sampling = Sampling(max_tokens=new, seed=1000 * index + turn)
+            completion = await engine.generate(history, sampling, session=str(index))
+            history += [*completion.tokens, *prompts[index][:OBSERVATION]]
+            if not keep:
+                engine.close(str(index))
+                engine.open(str(index))
+        engine.close(str(index))
+
+    for index in range(len(prompts)):
+        engine.open(str(index))
+    await asyncio.gather(*(episode(index) for index in range(len(prompts))))
+    await engine.stop()
+    expect(engine.counters.sampled, len(prompts) * count * new)
+    return engine.counters.computed
+
+
+def training(arguments: Namespace) -> list[dict[str, Any]]:
+    """Tokens per second of a supervised step, and its share of the matrix product's rate, counting
+    6 operations for each parameter and token."""
+    rows = []
+    for size in arguments.sizes:
+        for autocast in (False, True):
+            learner = supervised(random_model(size), autocast, arguments.rounds + 1)
+            product = matrix_product(torch.bfloat16 if autocast else torch.float32)
+            seconds = alternate({"step": learner.step, "product": product}, arguments.rounds)
+            count = learner.model.num_parameters()
+            work = 6 * count * STEP_SEQUENCES * STEP_LENGTH
+            share = [
+                work / step / (2 * MATRIX**3 / product)
+                for step, product in zip(seconds["step"], seconds["product"], strict=True)
+            ]
+            step = statistics.median(seconds["step"])
+            product_rate = 2 * MATRIX**3 / statistics.median(seconds["product"])
+            rows.append(
+                {
+                    "size": parameters(learner.model),
+                    "type": "bfloat16 autocast" if autocast else "float32",
+                    "tokens/s": round(STEP_SEQUENCES * STEP_LENGTH / step),
+                    "GFLOP/s": round(work / step / 1e9),
+                    "product, GFLOP/s": round(product_rate / 1e9),
+                    "share": spread(share),
+                    "seconds": [seconds],
+                }
+            )
+    return rows
+
+
+def supervised(model: PreTrainedModel, autocast: bool, steps: int) -> SupervisedLearner:
+    """A learner whose every step has the same number of tokens, all of them trained but the first
+    of each sequence."""
+    ids = np.random.default_rng(0).integers(3, VOCABULARY, (STEP_SEQUENCES, STEP_LENGTH + 1))
+    demonstrations = []
+    for row in ids.tolist():
+        tokens = Tokens.empty()
+        tokens.extend_segments([Segment(tuple(row[:1]), Source.USER)], turn=0)
+        tokens.extend_sampled(row[1:], [0.0] * STEP_LENGTH, 0, turn=0)
+        demonstrations.append(tokens)
+    config = SftConfig(steps=steps, batch_size=STEP_SEQUENCES)
+    learning = LearningConfig(autocast=autocast)
+    return SupervisedLearner(model, demonstrations, config, learning, seed=0)
+
+
+def sharing(arguments: Namespace) -> list[dict[str, Any]]:
+    """Seconds of a policy update whose groups share their prompts, computed once and each time;
+    beside it the ratio of the multiplications in the layers, attention included."""
+    rows = []
+    algorithm = make_algorithm("grpo", {})
+    for size in arguments.sizes:
+        groups = played_groups()
+        assign_advantages(groups, algorithm)
+        learners = {
+            name: PolicyLearner(
+                random_model(size), None, LearningConfig(share_prefixes=name == "trees"), algorithm
+            )
+            for name in ("alone", "trees")
+        }
+        seconds = alternate(
+            {
+                name: lambda learner=learner, groups=groups: learner.update(groups)
+                for name, learner in learners.items()
+            },
+            arguments.rounds,
+        )
+        counts = counted_work(groups, size)
+        alone, trees = (layer_work(size, *count) for count in counts)
+        medians = {f"{name}, s": round(statistics.median(t), 3) for name, t in seconds.items()}
+        rows.append(
+            {
+                "size": parameters(learners["trees"].model),
+                "tokens alone": counts[0][0],
+                "tokens in trees": counts[1][0],
+                **medians,
+                "arithmetic": round(alone / trees, 2),
+                "faster": ratio(seconds["alone"], seconds["trees"]),
+                "seconds": [seconds],
+            }
+        )
+    return rows
+
+
+def counted_work(groups: list[Group], size: str) -> list[tuple[int, int]]:
+    """Tokens, and pairs of tokens that attend, of the sequences by themselves and of the trees."""
+    examples = policy_examples(groups, make_algorithm("grpo", {}), True)
+    lengths = [len(example.ids) - 1 for example in examples]
+    planted, others = plant(examples, SHAPES[size][0], 8192)
+    if others:
+        raise SystemExit("some groups would not be computed as trees")
+    counts = [sum(lengths), sum(length**2 for length in lengths) // 2], [0, 0]
+    for members, tree in planted:
+        sequences = [(member.ids, member.trained) for member in members]
+        forest = lay_out([tree], sequences, torch.device("cpu"))
+        counts[1][0] += forest.inputs.numel()
+        counts[1][1] += sum(block.mask.numel() for block in forest.blocks)
+    return [(tokens, pairs) for tokens, pairs in counts]
+
+
+def layer_work(size: str, tokens: int, pairs: int) -> int:
+    """Multiplications of one layer."""
+    width, _, inner = SHAPES[size]
+    return tokens * (4 * width**2 + 3 * width * inner) + pairs * 2 * width
+
+
+def played_groups() -> list[Group]:
+    """Trajectories that share a prompt and nothing more, half of them rewarded."""
+    generator = np.random.default_rng(0)
+    groups = []
+    for number in range(GROUPS):
+        prompt = generator.integers(3, VOCABULARY, SHARED).tolist()
+        group = Group(f"g{number}", [])
+        for episode in range(MEMBERS):
+            tokens = Tokens.empty()
+            tokens.extend_segments([Segment(prompt, Source.USER)], turn=0)
+            words = generator.integers(3, VOCABULARY, OWN).tolist()
+            tokens.extend_sampled(words, [-7.0] * OWN, 0, turn=0)
+            reward = float(episode % 2)
+            group.trajectories.append(
+                Trajectory(
+                    task=Task(group.id, "question"),
+                    group=group.id,
+                    episode=episode,
+                    seed=0,
+                    tokens=tokens,
+                    outcome=Outcome.SUCCESS,
+                    verdict=Verdict(reward, reward > 0),
+                )
+            )
+        groups.append(group)
+    return groups
+
+
+def matrix_product(dtype: torch.dtype) -> Callable[[], object]:
+    """A large square product."""
+    left, right = torch.randn(2, MATRIX, MATRIX).to(dtype)
+    return lambda: left @ right
+
+
+def memory(arguments: Namespace) -> list[dict[str, Any]]:
+    """Megabytes that a log-probability pass with its gradient needs, each in a fresh process."""
+    rows = []
+    for vocabulary in VOCABULARIES:
+        code = f"import engine_measurements as m; print(m.peak_memory({vocabulary}))"
+        command = [sys.executable, "-c", code]
+        here = Path(__file__).parent
+        needed = subprocess.run(command, cwd=here, capture_output=True, check=True).stdout
+        rows.append(
+            {
+                "vocabulary": vocabulary,
+                "pass, MB": round(int(needed) / 1e6),
+                "all logits once, MB": round(SCORED * vocabulary * 4 / 1e6),
+            }
+        )
+    return rows
+
+
+def peak_memory(vocabulary: int) -> int:
+    """Bytes beyond the model, its gradients and their like in one step of the backward pass."""
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=32,
+    )
+    model = Qwen3ForCausalLM(config)
+    weights = 4 * model.lm_head.weight.numel()
+
+    def differentiate(rows: int) -> None:
+        inputs = torch.arange(rows * 256).view(rows, 256) % vocabulary
+        selected = torch.ones_like(inputs, dtype=torch.bool)
+        logprobs, _ = token_logprobs(model, inputs, selected, inputs.flatten(), 1.0, False)
+        torch.autograd.backward(logprobs.sum())
+
+    needed = []
+    for _ in range(3):  # at first the libraries take what they keep
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        differentiate(SCORED // 256)
+        needed.append(resident("VmHWM") - before)
+    return min(needed[1:]) - weights
+
+
+def resident(field: str) -> int:
+    """Bytes of memory in use now (VmRSS), or at most since it was last reset (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def random_model(size: str) -> PreTrainedModel:
+    """A Qwen3 of that size, without an end of text."""
+    width, layers, inner = SHAPES[size]
+    torch.manual_seed(0)
+    model: PreTrainedModel = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=VOCABULARY,
+            hidden_size=width,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=width // 32,
+            num_key_value_heads=width // 32,
+            head_dim=32,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    )
+    return model.eval()
+
+
+@functools.cache
+def endless_tokenizer() -> PreTrainedTokenizerBase:
+    """A tokenizer without an end of text."""
+    tokenizer = load_tokenizer(ModelConfig())
+    tokenizer.eos_token = None
+    return tokenizer
+
+
+def parameters(model: torch.nn.Module) -> str:
+    """Such as 4.8M."""
+    return f"{sum(weight.numel() for weight in model.parameters()) / 1e6:.1f}M"
+
+
+def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Rounds:
+    """Seconds of each in each round, after one round that does not count; who is first changes."""
+    names = list(contenders)
+    seconds: Rounds = {name: [] for name in names}
+    for index in range(rounds + 1):
+        turn = index % len(names)
+        for name in names[turn:] + names[:turn]:
+            start = time.perf_counter()
+            contenders[name]()
+            if index:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(slower: list[float], faster: list[float]) -> str:
+    """How much faster, round by round."""
+    return spread([a / b for a, b in zip(slower, faster, strict=True)])
+
+
+def spread(values: list[float]) -> str:
+    """Median (lowest - highest)."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} – {max(values):.2f})"
+
+
+def expect(found: int, wanted: int) -> None:
+    """Contenders must have done the same work."""
+    if found != wanted:
+        raise SystemExit(f"{found} tokens were sampled where {wanted} were to be")

@@ -1,0 +1,206 @@
+"""The forward pass of Llama and Qwen3 shapes, written out for models that are small.
+
+In a small model most of a decode step is not arithmetic but dispatch: some 80 operations a layer
+where 16 do, of which three matrix products read the same input. Here those are packed into one, and
+the last layer computes past its keys and values only what is asked for. A model is run in this way
+only if that gives the log-probabilities of its own forward pass on a few tokens. Not here: which
+inputs, and what is done with the logits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
+
+from turnwise.engines.cache import SlotCache
+
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings that do not change with the length of the text."""
+LARGEST = 1 << 26
+"""Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
+it gains."""
+TOLERANCE = 1e-4
+"""How far log-probabilities may be from those of the model's own forward pass."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Copies of one layer's weights, as they are multiplied: transposed and contiguous, which few
+    rows are faster with, and times the weights of the norm before."""
+
+    kind: str
+    """Of its attention: full or sliding."""
+    qkv: Tensor
+    """[width, (heads + 2 key heads) * size]"""
+    head_norm: Tensor | None
+    """[heads + key heads, size], of queries and keys; None without such norms."""
+    output: Tensor
+    """[heads * size, width]"""
+    gate_up: Tensor
+    """[width, 2 * inner]"""
+    down: Tensor
+    """[inner, width]"""
+
+
+class FusedForward:
+    """Next-token logits of a model, through a SlotCache. `refresh` it when the weights changed.
+
+    `tokens` is the longest history. The model must be one that `can_fuse` allows.
+    """
+
+    def __init__(self, model: Any, tokens: int) -> None:
+        self._model = model
+        self._size: int = model.model.layers[0].self_attn.head_dim
+        self._heads: int = model.config.num_attention_heads
+        self._groups: int = self._heads // model.config.num_key_value_heads
+        self._epsilon: float = model.config.rms_norm_eps
+        self._cosines, self._sines = _rotation(model, tokens)
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the weights as they are now: until the next time, nothing changes here."""
+        body = self._model.model
+        self._layers = [_packed(layer) for layer in body.layers]
+        self._embedding = body.embed_tokens.weight.detach().clone()
+        self._head = _transposed(self._model.lm_head, after=body.norm)
+
+    def forward(
+        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: SlotCache
+    ) -> Tensor:
+        """Logits after the last input of each row, [n, vocabulary].
+
+        `ids` and `seen`, the positions, are int64[n, inputs]; `masks` are additive, for each kind
+        of layer [n, 1, inputs, length]. The cache knows already where the inputs are placed.
+        """
+        count, inputs = ids.shape
+        places = seen.view(-1)
+        rotation = self._cosines[places], self._sines[places]
+        hidden = functional.embedding(ids.view(-1), self._embedding)
+        for layer, slots in zip(self._layers, cache.layers, strict=True):
+            queries, keys, values = self._project(layer, hidden, rotation)
+            keys, values = slots.update(_by_head(keys, count), _by_head(values, count))
+            mask = masks[layer.kind]
+            if layer is self._layers[-1]:
+                last = slice(inputs - 1, None, inputs)
+                hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
+            attended = self._attend(queries, keys, values, mask, slots.placement.spans)
+            hidden = self._mix(layer, hidden, attended)
+        return torch.mm(self._norm(hidden), self._head)
+
+    def _project(
+        self, layer: Layer, hidden: Tensor, rotation: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, [inputs, heads, size] each, from hidden [inputs, width]."""
+        packed = torch.mm(self._norm(hidden), layer.qkv)
+        every = packed.view(len(hidden), -1, self._size)
+        turned = self._heads + (every.shape[1] - self._heads) // 2
+        heads, values = every[:, :turned], every[:, turned:]
+        if layer.head_norm is not None:
+            heads = self._norm(heads) * layer.head_norm
+        cosines, sines = rotation
+        heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
+        return heads[:, : self._heads], heads[:, self._heads :], values
+
+    def _attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        spans: Sequence[tuple[slice, int]],
+    ) -> Tensor:
+        """[inputs of all rows, heads * size]. Query heads that share a key head are one longer
+        query, so keys are not repeated."""
+        count, groups = len(keys), self._groups
+        length = len(queries) // count
+        grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
+        grouped = grouped.flatten(2, 3)
+        if groups > 1 and length > 1:
+            mask = mask.repeat(1, 1, groups, 1)
+        parts = [
+            functional.scaled_dot_product_attention(
+                grouped[rows],
+                keys[rows, :, :columns],
+                values[rows, :, :columns],
+                attn_mask=mask[rows, :, :, :columns],
+            )
+            for rows, columns in spans
+        ]
+        mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+        mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)
+        return mixed.reshape(count * length, -1)
+
+    def _mix(self, layer: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
+        """The rest of a layer: output projection and feed-forward, each added to its input."""
+        hidden = torch.addmm(hidden, attended, layer.output)
+        both = torch.mm(self._norm(hidden), layer.gate_up)
+        gate, up = both.chunk(2, -1)
+        return torch.addmm(hidden, functional.silu(gate).mul_(up), layer.down)
+
+    def _norm(self, states: Tensor) -> Tensor:
+        return functional.rms_norm(states, states.shape[-1:], None, self._epsilon)
+
+
+def can_fuse(model: PreTrainedModel) -> bool:
+    """Whether the model is small and has the parts that are written out here, and no others."""
+    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype != torch.float32:
+        return False
+    if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
+        return False
+    if model.model.rotary_emb.rope_type not in FIXED_ROTATIONS:
+        return False
+    products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
+    products = [module for module in products if module.weight.ndim == 2]
+    return all(type(module) is nn.Linear and module.bias is None for module in products)
+
+
+def _packed(layer: Any) -> Layer:
+    attention, feed_forward = layer.self_attn, layer.mlp
+    queries, keys, values = attention.q_proj, attention.k_proj, attention.v_proj
+    norms = None
+    if hasattr(attention, "q_norm"):
+        size = attention.head_dim
+        query_norm = attention.q_norm.weight.expand(queries.out_features // size, size)
+        key_norm = attention.k_norm.weight.expand(keys.out_features // size, size)
+        norms = torch.cat([query_norm, key_norm])
+    sliding = getattr(attention, "sliding_window", None) is not None
+    return Layer(
+        kind=SLIDING if sliding else FULL,
+        qkv=_transposed(queries, keys, values, after=layer.input_layernorm),
+        head_norm=norms,
+        output=_transposed(attention.o_proj),
+        gate_up=_transposed(
+            feed_forward.gate_proj, feed_forward.up_proj, after=layer.post_attention_layernorm
+        ),
+        down=_transposed(feed_forward.down_proj),
+    )
+
+
+def _transposed(*products: Any, after: Any = None) -> Tensor:
+    """The products' weights side by side, [inputs, outputs], after a norm times its weights."""
+    weights = torch.cat([product.weight for product in products])
+    if after is not None:
+        weights *= after.weight
+    return weights.t().contiguous()
+
+
+@torch.no_grad()
+def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position, [tokens, 1, size]; the sines of the first half are
+    negative, so that rotating is heads * cosines + (heads, its halves exchanged) * sines."""
+    places = torch.arange(tokens, device=model.device)[None]
+    cosines, sines = model.model.rotary_emb(model.model.embed_tokens.weight[:1], places)
+    first, second = sines.chunk(2, -1)
+    return cosines.transpose(0, 1), torch.cat([-first, second], -1).transpose(0, 1)
+
+
+def _by_head(states: Tensor, rows: int) -> Tensor:
+    """[rows * inputs, heads, size] -> [rows, heads, inputs, size]."""
+    return states.view(rows, -1, *states.shape[1:]).transpose(1, 2)

@@ -1,0 +1,288 @@
+"""Sequences that begin alike as one tree: what they have in common is computed once.
+
+The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
+their turns. Their tokens become the nodes of a tree, laid out as one sequence in which a token sees
+its ancestors alone, at the position that it has in its own text. So log-probabilities and gradients
+are those of the sequences by themselves. Neighbours in the layout see much the same, so attention
+goes by blocks of them and gathers what each block sees; nothing is padded. Not here: the loss.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import Block, Example, Forest
+from turnwise.learning.logprobs import base_model, last_hidden, score_tokens, token_logprobs
+
+IN_BLOCKS = "turnwise_in_blocks"
+"""Name of the attention function under which transformers finds it."""
+BLOCK = 128
+"""Tokens that attend together; all that they see is gathered for them."""
+WIDTHS_PER_TOKEN = 2
+"""What a token costs apart from attention, in pairs of tokens that attend, for each number of the
+model's width. By multiplications it is 6 (12 width² in a layer, 2 width for a pair); attention does
+them at a third of the rate, as measured on a CPU."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The inputs of some sequences (all tokens but the last) with n distinct beginnings."""
+
+    ids: NDArray[np.int64]
+    """int64[n], each after its parent."""
+    depths: NDArray[np.int64]
+    """int64[n], the place in its sequences, from 0."""
+    parents: NDArray[np.int64]
+    """int64[n], -1 for the first token."""
+    places: list[NDArray[np.int64]]
+    """For each sequence the nodes of its inputs."""
+
+
+def grow(sequences: Sequence[NDArray[np.int64]]) -> Tree:
+    """The tree of some sequences' inputs."""
+    children: dict[tuple[int, int], int] = {}
+    ids: list[int] = []
+    depths: list[int] = []
+    parents: list[int] = []
+    places = []
+    for sequence in sequences:
+        node, path = -1, []
+        for depth, token in enumerate(sequence[:-1].tolist()):
+            parent, node = node, children.setdefault((node, token), len(ids))
+            if node == len(ids):
+                ids.append(token)
+                depths.append(depth)
+                parents.append(parent)
+            path.append(node)
+        places.append(np.array(path, np.int64))
+    return Tree(np.array(ids), np.array(depths), np.array(parents), places)
+
+
+def plant(
+    examples: Sequence[Example], width: int, tokens_per_micro_batch: int
+) -> tuple[list[tuple[list[Example], Tree]], list[Example]]:
+    """Trees of the examples of each group, where that is less work, and the other examples.
+
+    `width` is the model's. A tree of more tokens than a micro-batch has is cut in two.
+    """
+    groups: dict[str, list[Example]] = {}
+    for example in examples:
+        if example.trained.any():
+            groups.setdefault(example.group, []).append(example)
+    planted, others = [], []
+    for group in groups.values():
+        ordered = sorted(group, key=lambda example: example.ids.tolist())
+        for members, tree in _grown(ordered, tokens_per_micro_batch):
+            if len(members) > 1 and _is_less_work(tree, width):
+                planted.append((members, tree))
+            else:
+                others += members
+    return planted, others
+
+
+def _grown(examples: list[Example], most: int) -> Iterator[tuple[list[Example], Tree]]:
+    """Neighbours of the sorted examples, so that each tree has at most that many tokens."""
+    tree = grow([example.ids for example in examples])
+    if len(tree.ids) <= most or len(examples) == 1:
+        yield examples, tree
+        return
+    half = len(examples) // 2
+    yield from _grown(examples[:half], most)
+    yield from _grown(examples[half:], most)
+
+
+def _is_less_work(tree: Tree, width: int) -> bool:
+    """Than the sequences by themselves, whose attention skips what is masked."""
+    lengths = np.array([len(place) for place in tree.places], float)
+    pairs = sum(mask.size for _, _, mask in _blocks(tree))
+    token = WIDTHS_PER_TOKEN * width
+    return bool(token * len(tree.ids) + pairs < (token * lengths + lengths**2 / 2).sum())
+
+
+def pack_trees(
+    planted: Sequence[tuple[list[Example], Tree]], tokens_per_micro_batch: int
+) -> Iterator[tuple[list[Example], list[Tree]]]:
+    """Micro-batches of at most that many tokens: their examples, and the trees of these."""
+    members: list[Example] = []
+    trees: list[Tree] = []
+    for examples, tree in planted:
+        if trees and sum(len(t.ids) for t in [*trees, tree]) > tokens_per_micro_batch:
+            yield members, trees
+            members, trees = [], []
+        members, trees = members + examples, [*trees, tree]
+    if trees:
+        yield members, trees
+
+
+def lay_out(
+    trees: Sequence[Tree],
+    sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
+    device: torch.device,
+    block: int = BLOCK,
+) -> Forest:
+    """Tensors of one forward pass. `sequences` are those of the trees in order, ids and wanted
+    tokens of each; the first token is never wanted."""
+    rest = iter(sequences)
+    blocks: list[Block] = []
+    predictors, targets, start = [], [], 0
+    for tree in trees:
+        for inputs, seen, mask in _blocks(tree, block):
+            where = slice(start + inputs.start, start + inputs.stop)
+            numbers = torch.from_numpy(start + seen).to(device)
+            blocks.append(Block(where, numbers, torch.from_numpy(mask)[None, None].to(device)))
+        for places in tree.places:
+            ids, wanted = next(rest)
+            predictors.append(start + places[wanted[1:]])
+            targets.append(ids[1:][wanted[1:]])
+        start += len(tree.ids)
+    pairs = np.stack([np.concatenate(predictors), np.concatenate(targets)])
+    distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+
+    def tensor(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    return Forest(
+        inputs=tensor(np.concatenate([tree.ids for tree in trees])[None]),
+        positions=tensor(np.concatenate([tree.depths for tree in trees])[None]),
+        blocks=blocks,
+        predictors=tensor(distinct[0]),
+        targets=tensor(distinct[1]),
+        wanted=tensor(which.reshape(-1)),
+    )
+
+
+def _blocks(
+    tree: Tree, size: int = BLOCK
+) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.bool_]]]:
+    """Neighbouring nodes, the nodes that any of them sees, and which of these each one sees."""
+    parents = tree.parents.tolist()
+    for start in range(0, len(parents), size):
+        inputs = range(start, min(start + size, len(parents)))
+        seen: set[int] = set()
+        for node in inputs:
+            ancestor = node
+            while ancestor >= 0 and ancestor not in seen:
+                seen.add(ancestor)
+                ancestor = parents[ancestor]
+        columns = {node: column for column, node in enumerate(sorted(seen))}
+        mask = np.zeros((len(inputs), len(columns)), bool)
+        for row, node in enumerate(inputs):
+            mask[row, columns[node]] = True
+            ancestor = parents[node]
+            if ancestor >= start:
+                mask[row] |= mask[ancestor - start]
+            else:
+                while ancestor >= 0:
+                    mask[row, columns[ancestor]] = True
+                    ancestor = parents[ancestor]
+        yield slice(inputs.start, inputs.stop), np.array(list(columns)), mask
+
+
+def forest_logprobs(
+    model: nn.Module,
+    forest: Forest,
+    temperature: float,
+    autocast: bool,
+    *,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """As `token_logprobs`, of the N wanted tokens."""
+    with _attention_in_blocks(model):
+        hidden = last_hidden(
+            model,
+            forest.inputs,
+            autocast,
+            attention_mask=torch.empty(1, 1, 0, 0, device=forest.inputs.device),
+            position_ids=forest.positions,
+            blocks=forest.blocks,
+        )
+    logprobs, entropies = score_tokens(
+        model,
+        hidden[0, forest.predictors],
+        forest.targets,
+        temperature,
+        entropy_gradient=entropy_gradient,
+    )
+    return logprobs[forest.wanted], entropies[forest.wanted]
+
+
+@contextmanager
+def _attention_in_blocks(model: nn.Module) -> Iterator[None]:
+    """Inside, the model attends by `_attend`. It makes no mask of its own, since it is given one;
+    that one is empty, so that any other function would fail on it."""
+    settings = base_model(model).config.get_text_config()
+    AttentionInterface.register(IN_BLOCKS, _attend)
+    before = settings._attn_implementation
+    settings._attn_implementation = IN_BLOCKS
+    try:
+        yield
+    finally:
+        settings._attn_implementation = before
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    blocks: Sequence[Block],
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention of a forest: query, key and value are [1, heads, T, size]."""
+    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    parts = [
+        attend(
+            module,
+            query[:, :, block.inputs],
+            key[:, :, block.seen],
+            value[:, :, block.seen],
+            block.mask,
+            **options,
+        )[0]
+        for block in blocks
+    ]
+    return torch.cat(parts, 1), None
+
+
+def check_sharing(model: nn.Module) -> None:
+    """Raise ConfigError for a model that cannot run trees: it has to have full attention alone, by
+    PyTorch's own function, and no gradient checkpointing, which would forget the blocks."""
+    base = base_model(model)
+    settings = base.config.get_text_config()
+    types = getattr(settings, "layer_types", None) or ["full_attention"]
+    window = getattr(settings, "sliding_window", None) if len(set(types)) == 1 else None
+    plain = set(types) == {"full_attention"} and not window
+    forgets = getattr(base, "is_activation_checkpointing", False)
+    sdpa = settings._attn_implementation == "sdpa"
+    if not plain or not sdpa or forgets or not _agrees(model):
+        raise ConfigError(
+            f"learning.share_prefixes: {type(base).__name__} does not have the plain full "
+            "attention (sdpa, without gradient checkpointing) that this needs: set it to false"
+        )
+
+
+@torch.no_grad()
+def _agrees(model: nn.Module) -> bool:
+    """Whether two sequences score as they do by themselves."""
+    device = next(model.parameters()).device
+    vocabulary, _ = base_model(model).get_input_embeddings().weight.shape
+    both = np.array([[1, 2, 3, 4, 5, 6], [1, 2, 3, 7, 8, 9]]) % vocabulary
+    wanted = np.array([False, True, True, True, True, True])
+    forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device, block=3)
+    shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
+    ids = torch.from_numpy(both).to(device)
+    every = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+    targets = ids[:, 1:].flatten()
+    alone, _ = token_logprobs(model, ids[:, :-1], every, targets, 1.0, autocast=False)
+    return torch.allclose(shared, alone, rtol=1e-2, atol=1e-2)

@@ -1,0 +1,218 @@
+"""Trees of sequences: laid out right, and computing what the sequences compute by themselves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import (
+    Example,
+    assign_advantages,
+    collate,
+    policy_examples,
+    supervised_example,
+)
+from turnwise.learning.logprobs import token_logprobs
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.prefix_tree import (
+    check_sharing,
+    forest_logprobs,
+    grow,
+    lay_out,
+    pack_trees,
+    plant,
+)
+from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+
+CPU = torch.device("cpu")
+EVERYTHING = {"kl_coefficient": 0.1, "entropy_coefficient": 0.01}
+LoadModel = Callable[..., Any]
+STORIES = [
+    ([4, 5, 6], [7, 8], [9, 10]),
+    ([4, 5, 6], [7, 8], [9, 10]),
+    ([4, 5, 6], [7, 8], [9, 11, 12]),
+    ([4, 5, 2], [7, 3], [9, 10]),
+    ([4], [1, 1, 1], [5]),
+    ([3, 3], [8], [2, 2, 2, 2]),
+]
+"""First turn, its result, second turn: of six trajectories of a group."""
+
+
+def record(prompt: Sequence[int], story: tuple[list[int], list[int], list[int]]) -> Tokens:
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment(prompt, Source.USER)], 0)
+    for turn, words in enumerate(story):
+        if turn == 1:
+            tokens.extend_segments([Segment(words, Source.TOOL)], 0)
+        else:
+            tokens.extend_sampled(words, [-3.5 + 0.1 * word for word in words], 0, turn)
+    return tokens
+
+
+def group(name: str, prompt: Sequence[int]) -> Group:
+    """Six trajectories that share more or less of their beginnings; rewards 0, 0.3, 0.6, ..."""
+    return Group(
+        name,
+        [
+            Trajectory(
+                task=Task(name, "question"),
+                group=name,
+                episode=episode,
+                seed=0,
+                tokens=record(prompt, story),
+                outcome=Outcome.SUCCESS,
+                verdict=Verdict(reward=0.3 * episode, success=True),
+            )
+            for episode, story in enumerate(STORIES)
+        ],
+    )
+
+
+def groups() -> list[Group]:
+    return [group("a", [20, 21, 22, 23, 24]), group("b", [30, 31])]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=7), min_size=1, max_size=6))
+def test_a_tree_has_every_beginning_once(sequences: list[list[int]]) -> None:
+    tree = grow([np.array(sequence) for sequence in sequences])
+    inputs = [sequence[:-1] for sequence in sequences]
+    beginnings = {tuple(one[: end + 1]) for one in inputs for end in range(len(one))}
+    assert len(tree.ids) == len(beginnings)
+    for one, places in zip(inputs, tree.places, strict=True):
+        assert tree.ids[places].tolist() == one
+        assert tree.depths[places].tolist() == list(range(len(one)))
+        assert tree.parents[places].tolist() == [-1, *places[:-1]]
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_a_token_sees_its_ancestors(block: int) -> None:
+    first, second = np.array([5, 6, 7, 1]), np.array([5, 6, 8, 9, 1])
+    everything = [(one, np.arange(len(one)) > 0) for one in (first, second, first)]
+    forest = lay_out([grow([first, second]), grow([first])], everything, CPU, block)
+    assert forest.inputs.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7]]
+    assert forest.positions.tolist() == [[0, 1, 2, 2, 3, 0, 1, 2]]
+    sees = [
+        part.seen[row].tolist()
+        for part in forest.blocks
+        for row in part.mask[0, 0, : part.inputs.stop - part.inputs.start]
+    ]
+    assert sees == [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [5], [5, 6], [5, 6, 7]]
+    assert forest.predictors[forest.wanted].tolist() == [0, 1, 2, 0, 1, 3, 4, 5, 6, 7]
+    assert forest.targets[forest.wanted].tolist() == [6, 7, 1, 6, 8, 9, 1, 6, 7, 1]
+    assert len(forest.predictors) == 5 + 1 + 3
+
+
+@pytest.mark.parametrize(("family", "block"), [("qwen3", 5), ("llama", 128)])
+def test_logprobs_and_gradients_are_those_of_the_sequences(
+    load_model: LoadModel, family: str, block: int
+) -> None:
+    """Of tokens in several sequences the gradient is that of all of them."""
+    examples = [
+        supervised_example(member.tokens, str(member.episode))
+        for one in groups()
+        for member in one.trajectories
+    ]
+    sequences = [(example.ids, example.trained) for example in examples]
+    trees = [grow([ids for ids, _ in part]) for part in (sequences[:6], sequences[6:])]
+    batch = collate(examples, CPU)
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, len(batch.targets), generator=generator)
+    results = []
+    for shared in (False, True):
+        model = load_model(family).eval()
+        if shared:
+            forest = lay_out(trees, sequences, CPU, block)
+            scores = forest_logprobs(model, forest, 0.7, False, entropy_gradient=True)
+        else:
+            given = (batch.inputs, batch.selected, batch.targets)
+            scores = token_logprobs(model, *given, 0.7, False, entropy_gradient=True)
+        (weights * torch.stack(scores)).sum().backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        results.append((*(score.detach() for score in scores), gradient))
+    for alone, together in zip(*results, strict=True):
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"correction": "truncated"}, EVERYTHING])
+def test_an_update_is_the_same_with_fewer_tokens(
+    load_model: LoadModel, overrides: dict[str, Any]
+) -> None:
+    algorithm = make_algorithm("grpo", overrides)
+    results, counts = [], []
+    for shared in (False, True):
+        model = load_model()
+        seen: list[int] = []
+        reference = load_model() if algorithm.has_reference else None
+        config = LearningConfig(learning_rate=1e-3, share_prefixes=shared, warmup_steps=1)
+        learner = PolicyLearner(model, reference, config, algorithm)
+        model.model.embed_tokens.register_forward_hook(
+            lambda module, inputs, output, seen=seen: seen.append(inputs[0].numel())
+        )
+        played = groups()
+        assign_advantages(played, algorithm)
+        metrics = learner.update(played).metrics
+        weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        results.append((weights, metrics))
+        counts.append(sum(seen))
+    (weights, metrics), (shared_weights, shared_metrics) = results
+    torch.testing.assert_close(shared_weights, weights, rtol=1e-4, atol=2e-6)
+    assert shared_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-5)
+    assert counts[1] < 0.7 * counts[0]
+
+
+def example(name: str, ids: list[int]) -> Example:
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment(ids[:1], Source.USER)], 0)
+    tokens.extend_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
+    return supervised_example(tokens, name)
+
+
+def test_only_what_is_less_work_is_shared() -> None:
+    """Attention in a block looks at all pairs, so sharing a little of much does not pay."""
+    same = [example("same", [1, *range(40)]), example("same", [1, *range(40)])]
+    apart = [example("apart", [1, 2, *range(40)]), example("apart", [1, 3, *range(40)])]
+    alone = [example("alone", [5, 6, 7])]
+    planted, others = plant([*same, *apart, *alone], 16, 1000)
+    assert [members for members, _ in planted] == [same]
+    assert {one.name for one in others} == {"apart", "alone"}
+
+
+def test_trees_fit_into_micro_batches() -> None:
+    examples = [example("g", [9, 9, 9, 9, 9, first, *range(8)]) for first in (1, 1, 2, 2)]
+    whole, _ = plant(examples, 1000, 1000)
+    assert [len(tree.ids) for _, tree in whole] == [5 + 2 * 8]
+    halves, _ = plant(examples, 1000, 15)
+    assert [len(tree.ids) for _, tree in halves] == [13, 13]
+    batches = list(pack_trees(halves * 2, 30))
+    assert [(len(members), len(trees)) for members, trees in batches] == [(4, 2), (4, 2)]
+
+
+def test_models_with_other_attention_are_refused(load_model: LoadModel) -> None:
+    check_sharing(load_model())
+    windowed, eager = load_model("gemma2"), load_model()
+    eager.config._attn_implementation = "eager"
+    forgetful = load_model()
+    forgetful.activation_checkpointing_enable()
+    for model in (windowed, eager, forgetful):
+        with pytest.raises(ConfigError, match="share_prefixes"):
+            check_sharing(model)
+    algorithm = make_algorithm("grpo", {})
+    with pytest.raises(ConfigError, match="share_prefixes"):
+        PolicyLearner(windowed, None, LearningConfig(share_prefixes=True), algorithm)
+
+
+def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
+    algorithm = make_algorithm("grpo", {})
+    played = groups()
+    assign_advantages(played, algorithm)
+    planted, others = plant(policy_examples(played, algorithm, True), 64, 8192)
+    assert [{member.group for member in members} for members, _ in planted] == [{"a"}, {"b"}]
+    assert not others
