@@ -1,5 +1,7 @@
 """What tests share: a tokenizer of bytes, a toy environment, and an engine that fails on demand."""
 
+import asyncio
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
 
@@ -90,6 +92,14 @@ class Letters(Capitals):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         share = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
         return Verdict(share, False, {"letters": share}, trajectory.written)
+
+
+class LateLetters(Letters):
+    """The same, after a random time: most episodes begin at once, some late."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        await asyncio.sleep(random.Random(seed).choice([0.0, 0.0, 0.0, 0.02, 0.1]))
+        return await super().reset(task, seed)
 
 
 class Levels(Letters):

@@ -49,6 +49,16 @@ MEASURED: dict[str, dict[str, Any]] = {
         "algorithm": {"name": "remax"},
         "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
     },
+    "sampling ahead": {
+        "engine": {"deterministic": False},
+        "train": {
+            "steps": 2,
+            "tasks_per_step": 2,
+            "group_size": 4,
+            "max_staleness": 1,
+            "spare_episodes": 1,
+        },
+    },
 }
 """What is measured together; what cannot be has a run of its own."""
 

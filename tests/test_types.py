@@ -51,6 +51,15 @@ def test_model_tokens_cannot_be_appended_without_logprobs() -> None:
         Tokens.empty().extend_sampled([1, 2], [-1.0], 0, 0)
 
 
+def test_tokens_are_shown_shortly() -> None:
+    """A trajectory is shown in many places, by asyncio too: its arrays would take seconds."""
+    tokens = Tokens.empty()
+    tokens.extend_segments([Segment([1, 2], Source.USER)], 0)
+    tokens.extend_sampled([3], [-1.0], 0, 0)
+    trajectory = Trajectory(Task("t", "q"), "g", 0, 0, tokens)
+    assert "tokens=Tokens(3, 1 sampled)," in repr(trajectory)
+
+
 def _trajectory(outcome: Outcome, verdict: Verdict | None) -> Trajectory:
     return Trajectory(Task("t", "q"), "g", 0, 0, outcome=outcome, verdict=verdict)
 

@@ -15,8 +15,10 @@ from turnwise.engines.registry import make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model
 from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 
@@ -39,8 +41,16 @@ class Assembly:
             self.scaffold,
             self.engine,
             limits,
-            concurrency=self.recipe.engine.slots,
+            Seats(self.recipe.engine.concurrency or self.recipe.engine.slots),
         )
+
+    async def load(self, version: int) -> None:
+        """Let the engine sample with the model's present weights, from now on as `version`.
+
+        Where sampling goes on beside learning they are copied; else they are the engine's own.
+        """
+        weights = trained_weights(self.model) if self.recipe.train.max_staleness else {}
+        await self.engine.load(weights, version)
 
 
 def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
@@ -57,5 +67,6 @@ def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
             f"{context}: lower it"
         )
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
-    engine = make_engine(recipe.engine, model, tokenizer, recipe.rollout.max_tokens)
+    sampled = copy_to_sample_from(model) if recipe.train.max_staleness else model
+    engine = make_engine(recipe.engine, sampled, tokenizer, recipe.rollout.max_tokens)
     return Assembly(recipe, environment, model, tokenizer, scaffold, engine)

@@ -30,6 +30,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
     _check_groups(recipe, algorithm)
     _check_curriculum(recipe)
+    _check_asynchronous(recipe, algorithm)
     _check_unused(recipe, algorithm)
     _check_truncation(recipe, algorithm)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
@@ -100,6 +101,37 @@ def _check_curriculum(recipe: Recipe) -> None:
     if curriculum.lowest > curriculum.highest:
         raise ConfigError(
             "curriculum.lowest is above curriculum.highest: no task lies between them"
+        )
+
+
+def _check_asynchronous(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Sampling ahead, and spare episodes, where something else forbids them."""
+    train = recipe.train
+    ahead, spare = f"train.max_staleness is {train.max_staleness}", "train.spare_episodes is set"
+    if train.max_staleness and recipe.engine.deterministic:
+        raise ConfigError(
+            f"{ahead}, but engine.deterministic samples in lockstep, in which everybody waits for "
+            "the slowest tool: set engine.deterministic=false, or max_staleness=0"
+        )
+    if train.max_staleness and recipe.curriculum.tasks != "all":
+        raise ConfigError(
+            f"{ahead}, but a curriculum chooses a step's tasks by all steps before it: set "
+            "max_staleness=0, or curriculum.tasks=all"
+        )
+    if train.max_staleness and recipe.monitor.echo_trap == "roll_back":
+        raise ConfigError(
+            f"{ahead}, but monitor.echo_trap = roll_back undoes any number of updates, and what is "
+            "under way was sampled after them: choose another reaction, or max_staleness=0"
+        )
+    if train.spare_episodes and recipe.engine.deterministic:
+        raise ConfigError(
+            f"{spare}, but engine.deterministic makes runs repeat, and who finishes first depends "
+            "on the clock: set engine.deterministic=false, or spare_episodes=0"
+        )
+    if train.spare_episodes and algorithm.rollout != "independent":
+        raise ConfigError(
+            f"{spare}, but rollout {algorithm.rollout} of algorithm {algorithm.name} needs each of "
+            "its episodes: set spare_episodes=0"
         )
 
 

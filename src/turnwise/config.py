@@ -56,6 +56,9 @@ class EngineConfig(Section):
     name: str = "embedded"
     slots: int = Field(64, ge=1)
     """Trajectories whose KV cache is held at once."""
+    concurrency: int = Field(0, ge=0)
+    """Episodes under way at once; 0 is as many as slots. With more, others sample while slow tools
+    keep many waiting, and who waits may lose its cache, which is then computed again."""
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
 
@@ -191,6 +194,13 @@ class TrainConfig(Section):
     refills: int = Field(0, ge=0)
     """How often a step may sample as many groups again because the algorithm's filter left fewer
     than `tasks_per_step` (DAPO's dynamic sampling). All that are kept are trained on."""
+    max_staleness: int = Field(0, ge=0)
+    """Updates between the weights that sampled a token and the update that trains on it, at most.
+    0: sampling and learning take turns. More: so many steps are sampled ahead while learning goes
+    on, with a copy of the weights; which step ahead gets which weights depends on the clock."""
+    spare_episodes: int = Field(0, ge=0)
+    """Episodes of each task begun beyond `group_size`; when that many have a grade, the others are
+    cancelled. No step waits for the slowest then, but short episodes are favoured."""
     checkpoint_every: int = Field(5, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
 

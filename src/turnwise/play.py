@@ -10,6 +10,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import DataError, UserError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.types import Trajectory
 
@@ -45,7 +46,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         return said
 
     limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})
-    roller = Roller(environment, scaffold, ScriptedEngine(ask), limits, concurrency=1)
+    roller = Roller(environment, scaffold, ScriptedEngine(ask), limits, Seats(1))
     (group,) = await roller.collect([tasks[number]], 1, recipe.seed, "play")
     trajectory = group.trajectories[0]
     detail = trajectory.verdict.detail if trajectory.verdict else trajectory.problem

@@ -3,15 +3,18 @@
 A run is a cold start, an evaluation, the RL steps, learning from preferences where the recipe asks
 for it, the evaluation again with its floors, and a report. It can be stopped anywhere: what a step
 does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run that
-goes on from one ends with the weights of one that never stopped. Not here: how an episode is played
-(rollout), what the update computes (learning).
+goes on from one ends with the weights of one that never stopped. Where steps are sampled ahead
+(`max_staleness`) the clock has a say as well; then no task is lost and none is counted twice. Not
+here: how an episode is played (rollout), what the update computes (learning).
 """
 
 import asyncio
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
@@ -48,10 +51,12 @@ from turnwise.monitor.mutual_information import mutual_information
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.monitor.trackers import Trackers, tracked_run
-from turnwise.rollout.collect import ROLLOUTS
+from turnwise.rollout.collect import ROLLOUTS, with_spares
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.order import tasks_of_step
+from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
+from turnwise.rollout.staleness import check_staleness, staleness_metrics
 from turnwise.seeds import derive
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
@@ -59,6 +64,8 @@ from turnwise.types import Group, Task, Tokens
 
 MAX_SKIPPED_STEPS = 3
 """Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
+
+Result = TypeVar("Result")
 
 Assessor = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
@@ -154,31 +161,51 @@ class Trainer:
         self.folder.forget_trajectories(self.steps_done)
         run = tracked_run(recipe, self.folder, self.steps_done)
         trackers = Trackers(recipe.monitor.trackers, run, self.display.say)
-        await self.parts.engine.load({}, self.steps_done)
+        pipeline = Pipeline(
+            lambda step: self._rollout(roller, step, learner.algorithm),
+            range(self.steps_done, train.steps),
+            train.max_staleness,
+        )
+        await self.parts.load(self.steps_done)
         self.display.phase("reinforcement learning", train.steps)
         for _ in range(self.steps_done):
             self.display.advance()
         try:
             while self.steps_done < train.steps:
-                start, step = time.monotonic(), self.steps_done
-                groups = await self._rollout(roller, step, learner.algorithm)
-                sampled = time.monotonic()
-                update = self._learn(groups, learner, critic, teacher)
-                if self.curriculum is not None:
-                    self.curriculum.measure(groups)
-                self.steps_done, self._unsaved = step + 1, True
-                seconds = sampled - start, time.monotonic() - sampled
-                self._record(groups, update, seconds, trackers)
-                self._watch(learner, critic)
-                await self.parts.engine.load({}, self.steps_done)
+                pipeline.admit(self.steps_done)
+                await self._step(pipeline, learner, critic, teacher, trackers)
+                await self.parts.load(self.steps_done)
                 if self.steps_done % train.checkpoint_every == 0 or self.steps_done == train.steps:
-                    self._save(RL, self.steps_done, self._state(learner, critic))
+                    state = self._state(learner, critic)
+                    await self._work(partial(self._save, RL, self.steps_done, state))
         except (asyncio.CancelledError, RunStoppedError):
             if self._unsaved:
                 self._save(RL, self.steps_done, self._state(learner, critic))
             raise
         finally:
             trackers.close()
+            await pipeline.close()
+
+    async def _step(
+        self,
+        pipeline: Pipeline,
+        learner: PolicyLearner,
+        critic: Assessor | None,
+        teacher: Teacher | None,
+        trackers: Trackers,
+    ) -> None:
+        """Wait for a step's groups, learn from them, and write down what they were."""
+        start, step = time.monotonic(), self.steps_done
+        played = await pipeline.step(step)
+        check_staleness(played.groups, step, self.recipe.train.max_staleness)
+        sampled = time.monotonic()
+        update = await self._work(partial(self._learn, played.groups, learner, critic, teacher))
+        if self.curriculum is not None:
+            self.curriculum.measure(played.groups)
+        self.steps_done, self._unsaved = step + 1, True
+        seconds = sampled - start, time.monotonic() - sampled
+        await self._work(partial(self._record, played, update, seconds, trackers))
+        self._watch(learner, critic)
 
     async def prefer(self) -> None:
         """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
@@ -220,7 +247,7 @@ class Trainer:
         config = self.recipe.evaluation
         limits = self.recipe.rollout.model_copy(update={"temperature": config.temperature})
         self.display.phase(f"evaluation: {name}", len(self.heldout))
-        await self.parts.engine.load({}, self.steps_done)
+        await self.parts.load(self.steps_done)
         roller = self.parts.roller(limits, environment)
         groups, summary = await evaluate_policy(
             roller, self.heldout, config.seed, f"evaluation/{name}", self.display
@@ -262,7 +289,7 @@ class Trainer:
         """The groups that preferences are made of."""
         recipe, wanted = self.recipe, self.recipe.preferences.pairs
         self.display.phase("samples to compare", wanted * recipe.train.group_size)
-        await self.parts.engine.load({}, self.steps_done)
+        await self.parts.load(self.steps_done)
         tasks = tasks_of_step(self.tasks, 0, wanted, derive(recipe.seed, "preferences"))
         groups = []
         for start in range(0, wanted, recipe.train.tasks_per_step):
@@ -333,19 +360,16 @@ class Trainer:
     async def _rollout(self, roller: Roller, step: int, algorithm: Algorithm) -> list[Group]:
         """The groups of a step, and as many again while the filter leaves too few of them."""
         train, seed = self.recipe.train, self.recipe.seed
+        rollout, numbers = ROLLOUTS[self.algorithm.rollout], self.algorithm.numbers_of("rollout")
+        if train.spare_episodes:
+            rollout, numbers = with_spares, {"spares": train.spare_episodes}
         groups: list[Group] = []
         for again in range(1 + train.refills):
             order = derive(seed, "refill", again) if again else seed
             tasks = self._tasks_of_step(step, order)
             label = f"train/{step}/refill/{again}" if again else f"train/{step}"
-            groups += await ROLLOUTS[self.algorithm.rollout](
-                roller,
-                tasks,
-                train.group_size,
-                seed,
-                label,
-                **self.algorithm.numbers_of("rollout"),
-            )
+            at_once = replace(roller, occasion=step)
+            groups += await rollout(at_once, tasks, train.group_size, seed, label, **numbers)
             if len(kept_groups(groups, algorithm)) >= train.tasks_per_step:
                 break
         return groups
@@ -460,27 +484,32 @@ class Trainer:
 
     def _record(
         self,
-        groups: list[Group],
+        played: Played,
         update: UpdateReport,
         seconds: tuple[float, float],
         trackers: Trackers,
     ) -> None:
-        """Write and send what a step was; `seconds` are those of rollout and learning."""
-        rollout, learning = seconds
+        """Write and send what a step was; `seconds` are those of waiting for it and learning."""
+        groups = played.groups
+        waiting, learning = seconds
         metrics = {
             "step": self.steps_done,
             **rollout_metrics(groups),
             **selection_metrics(groups, self.algorithm),
             **(self.curriculum.metrics() if self.curriculum is not None else {}),
+            **self._staleness(groups),
             **update.metrics,
         }
         tokens = metrics["rollout/tokens"]
-        sampled = metrics["rollout/tokens_sampled"] + metrics.get("beside/tokens_sampled", 0.0)
+        sampled = metrics["rollout/tokens_sampled"] + sum(
+            metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "spare")
+        )
         timing = {
             "step": self.steps_done,
-            "seconds/rollout": rollout,
+            "seconds/rollout": played.seconds,
+            "seconds/waiting": waiting,
             "seconds/update": learning,
-            "rollout/sampled_tokens_per_second": sampled / rollout,
+            "rollout/sampled_tokens_per_second": sampled / played.seconds,
             "update/tokens_per_second": tokens / learning,
         }
         self.folder.write_trajectories(f"step-{self.steps_done:06d}", groups)
@@ -492,6 +521,16 @@ class Trainer:
             f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
         )
         self._count_skipped("; ".join(update.problems))
+
+    async def _work(self, work: Callable[[], Result]) -> Result:
+        """Do what takes long: here, or beside the sampling where that goes on meanwhile."""
+        return await beside_sampling(work) if self.recipe.train.max_staleness else work()
+
+    def _staleness(self, groups: Sequence[Group]) -> dict[str, float]:
+        """How old the tokens were, where they can be; the update is done."""
+        if not self.recipe.train.max_staleness:
+            return {}
+        return staleness_metrics(groups, self.steps_done - 1)
 
     def _watch(self, learner: PolicyLearner, critic: Assessor | None) -> None:
         """Tell of an Echo Trap and react to it as the recipe says; then not again before there are

@@ -189,7 +189,7 @@ class Segment:
     source: Source
 
 
-@dataclass
+@dataclass(repr=False)
 class Tokens:
     """The flat token record of one trajectory: five arrays of one length n.
 
@@ -227,6 +227,10 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        """Shortly: whoever shows a trajectory, asyncio among them, would print arrays for long."""
+        return f"Tokens({len(self)}, {int(self.mask.sum())} sampled)"
 
     @property
     def mask(self) -> np.ndarray:
@@ -396,6 +400,9 @@ class Group:
     trajectories: list[Trajectory]
     beside: list[Trajectory] = field(default_factory=list)
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
+    spare: list[Trajectory] = field(default_factory=list)
+    """Episodes that were begun in excess, and cancelled or too late when there were enough members:
+    never trained on, in no statistic but the count of what they cost."""
 
     @property
     def graded(self) -> list[Trajectory]:

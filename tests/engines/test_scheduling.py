@@ -270,6 +270,28 @@ def test_a_load_waits_for_running_requests(tokenizer: Any, deterministic: bool) 
     run(model, tokenizer, body, deterministic=deterministic)
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_an_episode_goes_on_with_new_weights(tokenizer: Any, deterministic: bool) -> None:
+    """Weights change between two turns of an episode: what is cached is computed again, so the next
+    turn is that of the new weights alone, over the whole history."""
+    model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
+    old = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        engine.open("s")
+        first = await engine.generate(PROMPT, Sampling(max_tokens=6), session="s")
+        await engine.load(dict(other.state_dict()), 1)
+        before = engine.counters.computed
+        history = [*PROMPT, *first.tokens, 9, 7]
+        second = await engine.generate(history, Sampling(max_tokens=6), session="s")
+        assert engine.counters.computed - before == len(history) + 5
+        assert (first.version, second.version) == (0, 1)
+        assert_logprobs(old, PROMPT, first)
+        assert_logprobs(other, history, second)
+
+    run(model, tokenizer, body, deterministic=deterministic)
+
+
 def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None:
     model = tiny_model("qwen3")
     engine = EmbeddedEngine(model, tokenizer, slots=2, max_tokens=60, deterministic=True)

@@ -13,6 +13,7 @@ from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.branching import branch_at, play_on, turn_values
 from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Source, Trajectory
 
@@ -33,7 +34,7 @@ def roller(snapshots: bool = True) -> Roller:
 
     scaffold = TagsScaffold(TOKENIZER, bandit.tools(), instructions="")
     limits = RolloutConfig(max_turns=4, max_turn_tokens=60, max_tokens=900)
-    return Roller(bandit, scaffold, ScriptedEngine(policy), limits, 64, snapshots)
+    return Roller(bandit, scaffold, ScriptedEngine(policy), limits, Seats(64), snapshots=snapshots)
 
 
 def parents(made: Roller) -> list[Trajectory]:

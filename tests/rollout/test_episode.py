@@ -17,6 +17,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
@@ -41,7 +42,7 @@ def play(
     last = turns[-1] if turns else ""
     engine = engine or ScriptedEngine(lambda session, prompt: encode(next(said, last)))
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    roller = Roller(environment, scaffold, engine, limits, concurrency=2)
+    roller = Roller(environment, scaffold, engine, limits, Seats(2))
     task = Capitals().tasks("train")[0]
     (group,) = asyncio.run(roller.collect([task], 1, 0, "test"))
     return group.trajectories[0]
@@ -270,7 +271,7 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
             )
         )
     )
-    roller = Roller(environment, scaffold, engine, LIMITS, concurrency=3)
+    roller = Roller(environment, scaffold, engine, LIMITS, Seats(3))
     groups = asyncio.run(roller.collect(environment.tasks("train"), 4, 0, "test"))
     assert [len(group.graded) for group in groups] == [0, 4]
     assert [member.episode for group in groups for member in group.trajectories] == [0, 1, 2, 3] * 2
@@ -319,7 +320,7 @@ def test_a_hung_tool_is_infrastructure_and_its_neighbours_go_on() -> None:
         land = "France" if "France" in text else "Italy"
         return encode("<answer>Rome</answer>" if "Rome" in text else f"<lookup>{land}</lookup>")
 
-    roller = Roller(environment, scaffold, ScriptedEngine(policy), LIMITS, concurrency=40)
+    roller = Roller(environment, scaffold, ScriptedEngine(policy), LIMITS, Seats(40))
     start = time.monotonic()
     groups = asyncio.run(roller.collect(environment.tasks("train"), 20, 0, "test"))
     assert time.monotonic() - start < 2.5

@@ -19,6 +19,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.games.bandit import Bandit
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
 from turnwise.rollout.trees import entropy_branches, random_branches, roots_of, turn_entropy
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
@@ -79,7 +80,7 @@ def roller(
     limits = RolloutConfig(
         max_turns=4, max_turn_tokens=60, max_tokens=900, max_ungraded_share=share
     )
-    return Roller(bandit, scaffold, Telling(logprobs), limits, 64)
+    return Roller(bandit, scaffold, Telling(logprobs), limits, Seats(64))
 
 
 def random_trees(made: Roller, size: int, trees: int, expansions: int, rounds: int) -> list[Group]:

@@ -68,6 +68,11 @@ def test_the_schema_is_the_signature():
     }
 
 
+def test_a_schema_is_made_once():
+    """Every call of a tool asks for it."""
+    assert Tool.of(Desk().add).schema is Tool.of(Desk().add).schema
+
+
 def test_only_marked_methods_are_tools_in_alphabetical_order():
     assert list(tools_of(Desk())) == ["add", "paint", "thread", "wait"]
     assert [entry.name for entry in Desk().tools()] == ["add", "paint", "thread", "wait"]

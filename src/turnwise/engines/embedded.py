@@ -5,6 +5,7 @@ here: the forward pass (`runner.py`), who sits in which cache row (`sessions.py`
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class Counters:
     """Tokens put through the model: neither those found in a session's cache, nor those of a prompt
     that was computed for another session."""
     sampled: int = 0
+    seconds: float = 0.0
+    """Spent in forward passes and on sampling from them."""
 
 
 class EmbeddedEngine:
@@ -280,11 +283,15 @@ class EmbeddedEngine:
             self._apply(batch, *results)
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
+        start = time.monotonic()
         logits = self._runner.forward(batch.rows, batch.ids, batch.positions)
         for row, others, columns in batch.copies:
             self._runner.cache.copy(row, others, columns)
-        if not batch.sampled:
-            return [], []
+        found = self._sample(batch, logits) if batch.sampled else ([], [])
+        self.counters.seconds += time.monotonic() - start
+        return found
+
+    def _sample(self, batch: Batch, logits: torch.Tensor) -> tuple[list[int], list[float]]:
         if batch.picks is not None:
             logits = logits[torch.from_numpy(batch.picks).to(logits.device)]
         samplings = [request.sampling for request in batch.sampled]

@@ -42,6 +42,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     }
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _beside([member for group in groups for member in group.beside])
+    metrics |= _spare([member for group in groups for member in group.spare])
     metrics |= repetition_metrics(groups)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
@@ -58,6 +59,16 @@ def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
         "beside/episodes": float(len(members)),
         "beside/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
         "beside/reward": fmean([m.reward for m in members if m.reward is not None] or [0.0]),
+    }
+
+
+def _spare(members: Sequence[Trajectory]) -> dict[str, float]:
+    """What the episodes cost that were begun in excess and not used, where there are any."""
+    if not members:
+        return {}
+    return {
+        "spare/episodes": float(len(members)),
+        "spare/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from turnwise.rollout.branching import play_on_from_every_turn, values_of
 from turnwise.rollout.groups import Roller, new_groups, new_member
+from turnwise.rollout.race import first_graded
 from turnwise.rollout.trees import entropy_branches, random_branches
 from turnwise.types import Group, Task
 
@@ -63,6 +64,17 @@ async def turn_replays(
             member, children = next(rows)
             member.turn_values = values_of(member, children).values
             group.beside += [child for turn in children for child in turn]
+    return groups
+
+
+async def with_spares(
+    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str, spares: int
+) -> list[Group]:
+    """The first `group_size` episodes of each task that have a grade, of `spares` more that are
+    begun; see `first_graded`. Asked for by a recipe, not by an algorithm."""
+    groups = new_groups(tasks, group_size + spares, seed, label)
+    await first_graded(roller, groups, group_size)
+    roller.check_ungraded([member for group in groups for member in group.trajectories])
     return groups
 
 

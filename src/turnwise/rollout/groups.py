@@ -13,6 +13,7 @@ from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.errors import RunStoppedError
 from turnwise.rollout.episode import Episode
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Branch, Group, Task, Trajectory
@@ -49,8 +50,10 @@ class Roller:
     scaffold: Scaffold
     engine: Engine
     limits: RolloutConfig
-    concurrency: int
-    """Episodes under way at once."""
+    seats: Seats
+    """Episodes under way at once; shared with all that is played beside it."""
+    occasion: int = 0
+    """What is played beside it has another one; the lowest is seated first."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn, so that episodes can branch off."""
 
@@ -92,31 +95,38 @@ class Roller:
     ) -> None:
         """The same without counting the ungraded, for who plays in several rounds and counts them
         over all."""
-        waiting = iter([(f"{index:08d}", *entry) for index, entry in enumerate(starts)])
+        waiting = iter(enumerate(starts))
 
         async def worker() -> None:
-            for session, trajectory, start in waiting:
-                self.engine.open(session)
-                episode = Episode(
-                    trajectory,
-                    self.environment,
-                    self.scaffold,
-                    self.engine,
-                    self.limits,
-                    session,
-                    start,
-                    self.snapshots,
-                )
-                try:
-                    await episode.run()
-                finally:
-                    self.engine.close(session)
+            for index, (trajectory, start) in waiting:
+                await self.play_one(index, trajectory, start)
                 if progress is not None:
                     progress(trajectory)
 
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self.concurrency, len(starts))):
+            for _ in range(min(self.seats.count, len(starts))):
                 workers.create_task(worker())
+
+    async def play_one(self, index: int, trajectory: Trajectory, start: Branch | None) -> None:
+        """Fill in one trajectory as soon as there is a seat; `index` is its number among all that
+        are played on the occasion at the same time."""
+        session = f"{index:08d}-{self.occasion}"
+        async with self.seats.taken(self.occasion):
+            self.engine.open(session)
+            episode = Episode(
+                trajectory,
+                self.environment,
+                self.scaffold,
+                self.engine,
+                self.limits,
+                session,
+                start,
+                self.snapshots,
+            )
+            try:
+                await episode.run()
+            finally:
+                self.engine.close(session)
 
     def check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         """Raise RunStoppedError when more than `max_ungraded_share` of them are ungraded."""

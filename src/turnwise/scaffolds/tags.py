@@ -45,6 +45,8 @@ class TagsScaffold:
         self._instructions = instructions.replace("{tools}", described)
         self._names = (*self._tools, "answer")
         self.stop = tuple(f"</{name}>" for name in self._names)
+        self._opening = Segment(self._encode("\n<information>"), Source.TEMPLATE)
+        self._closing = Segment(self._encode("</information>\n"), Source.TEMPLATE)
 
     def begin(self, prompt: Observation) -> list[Segment]:
         """The chat template's opening where the tokenizer has one, plain text otherwise."""
@@ -65,11 +67,8 @@ class TagsScaffold:
 
     def extend(self, observation: Observation) -> list[Segment]:
         """An information block; its content cannot contain special tokens."""
-        return [
-            Segment(self._encode("\n<information>"), Source.TEMPLATE),
-            Segment(self._encode_foreign(f" {observation.content}"), observation.source),
-            Segment(self._encode("</information>\n"), Source.TEMPLATE),
-        ]
+        content = self._encode_foreign(f" {observation.content}")
+        return [self._opening, Segment(content, observation.source), self._closing]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: exactly one complete tag beside the thoughts, or an error."""

@@ -14,6 +14,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.rollout.groups import Progress, Roller
+from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory
@@ -104,12 +105,12 @@ async def demonstrate(
 
     def policy(session: str, prompt: list[int]) -> Sequence[int]:
         del prompt
-        index = int(session)
+        index = int(session.partition("-")[0])
         action = scripts[index][min(places[index], len(scripts[index]) - 1)]
         places[index] += 1
         return scaffold.render(action)
 
-    roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, concurrency=64)
+    roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, Seats(64))
     groups = await roller.collect(chosen, 1, seed, "demonstrations", progress)
     return [group.trajectories[0] for group in groups]
 

@@ -45,10 +45,8 @@ class Tool:
     @classmethod
     def of(cls, method: Callable[..., Any]) -> "Tool":
         """Read a bound method's signature."""
-        description = (inspect.getdoc(method) or "").partition("\n\n")[0].replace("\n", " ")
-        parameters = _parameters_of(_arguments_model(method))
-        schema = {"name": method.__name__, "description": description, "parameters": parameters}
-        return cls(method.__name__, description, schema, method)
+        schema = _schema_of(getattr(method, "__func__", method))
+        return cls(schema["name"], schema["description"], schema, method)
 
     async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
         """Check the arguments and run the tool.
@@ -104,14 +102,21 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
 
 def tools_of(owner: object) -> dict[str, Tool]:
     """All methods of an object that are marked with @tool, by name, in alphabetical order."""
-    methods = inspect.getmembers(owner, lambda member: callable(member))
-    return {name: Tool.of(method) for name, method in methods if hasattr(method, _MARK)}
+    kind: Any = type(owner)
+    return {name: Tool.of(getattr(owner, name)) for name in _tool_names(kind)}
 
 
 @functools.cache
-def _parameters_of(model: Any) -> Mapping[str, Any]:
-    """JSON schema of the arguments: one for all instances of an environment."""
-    return {key: value for key, value in model.model_json_schema().items() if key != "title"}
+def _tool_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in sorted(dir(kind)) if hasattr(getattr(kind, name, None), _MARK))
+
+
+@functools.cache
+def _schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    description = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
+    schema = _model_of(function).model_json_schema()
+    parameters = {key: value for key, value in schema.items() if key != "title"}
+    return {"name": function.__name__, "description": description, "parameters": parameters}
 
 
 @functools.cache

@@ -1,0 +1,92 @@
+"""Sampling beside learning: the rollouts of coming steps begin while earlier ones are learned from.
+
+    max_staleness = 0     step 0 | update 0 | step 1 | update 1 | step 2 | update 2
+    max_staleness = 1     step 0 | step 1   | step 2   | step 3
+                                 | update 0 | update 1 | update 2
+
+Which tasks a step has is decided before any of them is played, and update s trains on step s, with
+weights of version s. Step s begins once the engine has version s - max_staleness, so no token is
+older than that at its update: admission is paced. Nothing finished is thrown away, and no slow
+episode is put off in favour of a quicker one, so the batch has no bias towards short episodes; a
+slow one holds its own update up, while up to max_staleness steps behind it are sampled. An episode
+that is under way when weights change goes on with the new ones. Not here: how a step is played
+(`collect.py`), what is learned from it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from turnwise.types import Group
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Played:
+    """The groups of one step, and the seconds from when it was begun to when it was finished."""
+
+    groups: list[Group]
+    seconds: float
+
+
+class Pipeline:
+    """Example: `pipeline.admit(0)`, then for each step `await pipeline.step(n)`, learn, give the
+    engine the new weights, and `pipeline.admit(n + 1)`; at last `await pipeline.close()`."""
+
+    def __init__(
+        self,
+        play: Callable[[int], Awaitable[list[Group]]],
+        steps: range,
+        max_staleness: int,
+    ) -> None:
+        """`play` gives the groups of a step; `steps` are those that are left to do."""
+        self._play, self._steps, self._max_staleness = play, steps, max_staleness
+        self._begun = steps.start
+        self._tasks: dict[int, asyncio.Task[Played]] = {}
+
+    def admit(self, version: int) -> None:
+        """Begin every step that may begin, now that the engine samples with this version."""
+        while self._begun < min(self._steps.stop, version + self._max_staleness + 1):
+            self._tasks[self._begun] = asyncio.create_task(self._timed(self._begun))
+            self._begun += 1
+
+    async def step(self, step: int) -> Played:
+        """What was played of a step that was admitted, when all of it is finished. Raises what the
+        rollout raised, which ends nothing else."""
+        return await self._tasks.pop(step)
+
+    async def close(self) -> None:
+        """Cancel what is under way and wait until it has released what it holds."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+
+    async def _timed(self, step: int) -> Played:
+        start = time.monotonic()
+        groups = await self._play(step)
+        return Played(groups, time.monotonic() - start)
+
+
+async def beside_sampling(work: Callable[[], Result]) -> Result:
+    """Do blocking work in a thread, so that episodes go on meanwhile.
+
+    It is never left half done: a cancellation lets it end, and reaches the caller at its next
+    await.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled = 0
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            cancelled += 1
+            task.uncancel()
+    for _ in range(cancelled):
+        task.cancel()
+    return running.result()

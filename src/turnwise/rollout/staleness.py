@@ -1,0 +1,40 @@
+"""How old the tokens of a step are: updates between the weights that sampled them and their update.
+
+Not here: what keeps them young (`pipeline.py`), and what corrects for their age
+(`algorithms/corrections.py`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.types import Group
+
+
+def staleness_of(groups: Sequence[Group], step: int) -> NDArray[np.int64]:
+    """int64, `step` less the version of each token that graded members sampled, in their order.
+
+    `step` is the version of the weights that the update begins with.
+    """
+    members = [member for group in groups for member in group.graded]
+    versions = [member.tokens.version[member.tokens.mask] for member in members]
+    return step - np.concatenate([np.empty(0, np.int64), *versions])
+
+
+def check_staleness(groups: Sequence[Group], step: int, max_staleness: int) -> None:
+    """Raise RuntimeError for a token that is older than the bound, or newer than the weights."""
+    found = staleness_of(groups, step)
+    if len(found) and not 0 <= found.min() <= found.max() <= max_staleness:
+        raise RuntimeError(
+            f"update {step} has tokens that are {found.min()} to {found.max()} updates old; "
+            f"the bound is {max_staleness}"
+        )
+
+
+def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """Mean and maximum over sampled tokens of graded members; nothing where there are none."""
+    found = staleness_of(groups, step)
+    if not len(found):
+        return {}
+    return {"staleness/mean": float(found.mean()), "staleness/max": float(found.max())}
