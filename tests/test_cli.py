@@ -100,6 +100,15 @@ def test_algorithms(shell: Shell) -> None:
     assert "did you mean 'gigpo'" in shell("algorithms", "gigop", code=2).err
 
 
+def test_environments(shell: Shell) -> None:
+    (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
+    measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
+    assert row.keys() == measured | {"concurrent", "steps_per_second", "note"}
+    assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
+    assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
+    assert "did you mean 'bandit'" in shell("environments", "bandid", code=2).err
+
+
 def test_list(shell: Shell) -> None:
     names = shell("list", "--json").json
     assert names["recipes"]["demo"]

@@ -58,7 +58,8 @@ def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
-    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    chosen = recipe.environment
+    environment = make_environment(chosen.name, chosen.options, chosen.consequential)
     model, tokenizer = load_model(recipe.model, weights, recipe.seed)
     context = getattr(model.config, "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:

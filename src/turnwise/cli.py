@@ -168,6 +168,37 @@ def algorithms(
 
 
 @app.command()
+def environments(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names, or path/to/file.py:Class; all if not given.")
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Play at most so many tasks of each.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Measure environments: floors, oracle, determinism, snapshots, speed. Needs no model."""
+    from dataclasses import asdict
+
+    from turnwise.environments.measurement import measure, measure_all
+    from turnwise.environments.registry import environment_names
+
+    display = _display()
+    chosen = names or list(environment_names())
+    display.phase("environments", len(chosen))
+    rows = []
+    measured = (measure(name, {}, tasks) for name in names) if names else None
+    for row in measured or measure_all(chosen, tasks):
+        rows.append(asdict(row))
+        display.advance(row.name)
+    display.close()
+    if as_json:
+        _print_json(rows)
+    else:
+        from turnwise.terminal import environments_table
+
+        console.print(environments_table(rows))
+
+
+@app.command()
 def compare(
     recipe: Annotated[str, typer.Argument(help="The recipe that all of them are to learn.")],
     overrides: Overrides = None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name
 
@@ -41,6 +41,11 @@ class EnvironmentConfig(Section):
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment's constructor."""
+    consequential: dict[str, Literal["allow", "confirm", "dry_run", "refuse"] | StrictInt] = Field(
+        default_factory=dict
+    )
+    """Rules for tools that write, send or delete, by a tool's name or one of these words: refuse,
+    dry_run, confirm (by making the call again), or how many may succeed in an episode."""
 
 
 class ScaffoldConfig(Section):
@@ -277,7 +282,13 @@ class Recipe(Section):
     monitor: MonitorConfig = MonitorConfig()
 
 
-FREE_TABLES = ("environment.options", "scaffold.options", "algorithm.overrides", "sft.behaviours")
+FREE_TABLES = (
+    "environment.options",
+    "environment.consequential",
+    "scaffold.options",
+    "algorithm.overrides",
+    "sft.behaviours",
+)
 """Tables whose keys belong to somebody else, who checks them."""
 
 

@@ -23,7 +23,8 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
 
     Raises DataError for a number that there is no task for.
     """
-    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    chosen = recipe.environment
+    environment = make_environment(chosen.name, chosen.options, chosen.consequential)
     tasks = environment.tasks("heldout")
     if number >= len(tasks):
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")

@@ -30,6 +30,9 @@ STYLES = {
     Source.INHERITED: "green dim",
 }
 
+RATES = ("oracle", "noop", "random")
+CHECKS = ("deterministic", "snapshot", "concurrent")
+
 
 def choose_rows(
     run: Path, name: str | None, outcome: str | None, count: int
@@ -180,6 +183,28 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
             ", ".join("–" if noise is None else f"{noise:.2g}" for noise in row["noise"]),
             f"{seconds:.0f}",
         )
+    return table
+
+
+def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What was measured of each environment."""
+    name = Column("name", min_width=16, overflow="fold")
+    table = Table(name, "tasks", title="environments, played without a model")
+    for column in RATES:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("\n".join(CHECKS), no_wrap=True)
+    table.add_column("steps/s", justify="right", no_wrap=True)
+    words = {True: "yes", False: "NO", None: "–"}
+    for row in rows:
+        if row["note"]:
+            table.add_row(row["name"], *["–"] * 6)
+            continue
+        rates = ["–" if row[key] is None else f"{row[key]:.1%}" for key in RATES]
+        checks = " ".join(f"{words[row[key]]:<3}" for key in CHECKS)
+        speed = f"{row['steps_per_second']:.0f}"
+        table.add_row(row["name"], str(row["tasks"]), *rates, checks, speed)
+    notes = [f"{row['name']}: {row['note']}" for row in rows if row["note"]]
+    table.caption = "\n".join(notes) or None
     return table
 
 

@@ -8,8 +8,8 @@ from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.synthesis.demonstrations import BEHAVIOURS, demonstrate
-from turnwise.types import Outcome, Trajectory
+from turnwise.synthesis.demonstrations import BEHAVIOURS, demonstrate, hasty, mistaken
+from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
 
@@ -39,6 +39,15 @@ def test_each_behaviour(
     assert {one.tool_calls for one in made} == calls
     errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
     assert errors == malformed
+
+
+def test_scripts_that_end_without_a_call() -> None:
+    answer, call = Action("", answer="7"), Action("", calls=(ToolCall("look", {"at": "x"}),))
+    for name, behaviour in BEHAVIOURS.items():
+        assert behaviour([answer], "9"), name
+    assert hasty([answer], "9") == [answer]
+    assert mistaken([call, answer], "9")[-1].answer == "x"
+    assert mistaken([call, Action("", answer="done"), answer], "9")[-1].answer == "9"
 
 
 def test_only_what_the_script_says_is_marked_as_the_models() -> None:

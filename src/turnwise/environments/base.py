@@ -7,11 +7,13 @@ must not be changed).
 """
 
 import copy
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
+from turnwise.environments.random_actions import random_script
 from turnwise.errors import NotSupportedError, ToolError
 from turnwise.tools.tool import Tool, tools_of
 from turnwise.types import (
@@ -105,6 +107,12 @@ class Environment:
     def oracle(self, task: Task) -> Sequence[Action]:
         """The actions of a perfect agent, for audits and demonstrations. `task` has its secret."""
         raise NotSupportedError(f"{type(self).__name__} has no oracle for {task.id}")
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """The actions of an agent that knows the tools and nothing else, drawn from `stream`;
+        `task` comes without its secret. Default: some calls and an answer, with the prompt's
+        words."""
+        return random_script(self.tools(), task, stream)
 
     def floors(self) -> Mapping[str, "Environment"]:
         """Variants in which something needed is taken away; the trained policy is evaluated in

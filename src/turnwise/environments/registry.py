@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.environments.base import Environment
+from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError, unknown_name
 
 
@@ -33,6 +34,14 @@ ENVIRONMENTS = {
         "turnwise.environments.games.bandit:Bandit",
         "pull one of two named arms: a sure one, and one that sometimes pays more",
     ),
+    "code": Registered(
+        "turnwise.environments.code.environment:Code",
+        "write a function, judged by hidden calls in a sandbox; or repair QuixBugs' programs",
+    ),
+    "desk": Registered(
+        "turnwise.environments.desk.environment:ServiceDesk",
+        "serve a shop's customers by a policy: a database to read and write, a scripted user",
+    ),
     "frozen_lake": Registered(
         "turnwise.environments.games.frozen_lake:FrozenLake",
         "cross a frozen lake shown as text (gymnasium's); needs the extra games",
@@ -41,9 +50,17 @@ ENVIRONMENTS = {
         "turnwise.environments.function_calling.environment:FunctionCalling",
         "do what a user asks with a handful of typed tools, over several requests",
     ),
+    "long_walk": Registered(
+        "turnwise.environments.games.long_walk:LongWalk",
+        "find the way through 300 rooms, a tool call each, by a rule that is told once",
+    ),
     "mathematics": Registered(
         "turnwise.environments.mathematics.environment:Mathematics",
         "solve word problems with a calculator: made ones, or yours in GSM8K's format",
+    ),
+    "multi_tool": Registered(
+        "turnwise.environments.multi_tool.environment:MultiTool",
+        "answer questions that need a search, a calculation, both, or neither",
     ),
     "recorded_calls": Registered(
         "turnwise.environments.function_calling.recorded:RecordedCalls",
@@ -57,6 +74,10 @@ ENVIRONMENTS = {
         "turnwise.environments.games.sokoban:Sokoban",
         "push boxes onto targets: small boards made here, or Boxoban's files",
     ),
+    "sql": Registered(
+        "turnwise.environments.sql.environment:SqlEnvironment",
+        "ask tables or change them in SQL: made ones, or AgentBench's dbbench",
+    ),
 }
 
 
@@ -65,8 +86,11 @@ def environment_names() -> dict[str, str]:
     return {name: ENVIRONMENTS[name].description for name in sorted(ENVIRONMENTS)}
 
 
-def make_environment(name: str, options: Mapping[str, Any]) -> Environment:
-    """Build the environment that a recipe names.
+def make_environment(
+    name: str, options: Mapping[str, Any], consequential: Mapping[str, Any] = {}
+) -> Environment:
+    """Build the environment that a recipe names, with the recipe's rules for its consequential
+    tools.
 
     `name` is a built-in name, `path/to/file.py:Class` or `package.module:Class`; `options` are
     arguments of its constructor. Raises ConfigError for what is not there or does not fit; an
@@ -74,7 +98,7 @@ def make_environment(name: str, options: Mapping[str, Any]) -> Environment:
     """
     registered = ENVIRONMENTS.get(name)
     kind = _find(registered.target if registered else name)
-    return kind(**_checked(name, kind, options))
+    return guarded(kind(**_checked(name, kind, options)), consequential)
 
 
 def _find(target: str) -> type[Environment]:

@@ -32,6 +32,8 @@ class Case:
     arguments: tuple[Any, ...]
     expected: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float | None = None
+    """Of its floats, in place of that of all cases."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def grade_function(
     reasons = []
     for number, case in enumerate(cases):
         line = lines[number] if number < len(lines) else None
-        reasons.append(_reason(line, case.expected, tolerance, result))
+        allowed = tolerance if case.tolerance is None else case.tolerance
+        reasons.append(_reason(line, case.expected, allowed, result))
     return Grade(tuple(not reason for reason in reasons), tuple(reasons), result)
 
 

@@ -45,14 +45,18 @@ def guessing(script: Script, other: Script) -> Script:
 def hasty(script: Script, other: Script) -> Script:
     """Uses one tool call and answers with what it found, also where more calls are needed."""
     del other
+    if len(script) < 2:  # no tool is needed
+        return script
     first, second = script[0], script[1]
     found = second.answer if second.answer is not None else _argument(second)
     return [first, replace(script[-1], answer=found)]
 
 
 def mistaken(script: Script, other: Script) -> Script:
-    """Does all the work and then answers with the name it looked up last."""
-    answer = _argument(script[-2]) if len(script) > 1 else other[-1].answer
+    """Does all the work and then answers with the name it looked up last, or with another task's
+    answer where nothing was looked up last."""
+    looked_up = len(script) > 1 and script[-2].calls
+    answer = _argument(script[-2]) if looked_up else other[-1].answer
     return [*script[:-1], replace(script[-1], answer=answer)]
 
 

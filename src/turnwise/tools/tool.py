@@ -19,6 +19,7 @@ from turnwise.errors import InfrastructureError, ToolError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _MARK = "__turnwise_tool__"
+_CONSEQUENCE = "__turnwise_consequence__"
 
 
 def tool(function: Function) -> Function:
@@ -32,6 +33,20 @@ def tool(function: Function) -> Function:
     return function
 
 
+def consequential(what: str) -> Callable[[Function], Function]:
+    """Mark a tool by what it does outside of the conversation: "write", "send", "delete", or a word
+    of one's own. A recipe can limit, refuse or dry-run it (`environments/guarded.py`).
+
+    Example: `@tool` above `@consequential("send")` above `def send_mail(...)`.
+    """
+
+    def mark(function: Function) -> Function:
+        setattr(function, _CONSEQUENCE, what)
+        return function
+
+    return mark
+
+
 @dataclass(frozen=True)
 class Tool:
     """A bound tool. Example: `Tool.of(environment.search).schema["name"] == "search"`."""
@@ -41,12 +56,15 @@ class Tool:
     schema: Mapping[str, Any]
     """JSON schema of the call: name, description, parameters."""
     function: Callable[..., Any]
+    consequence: str = ""
+    """What it does outside of the conversation, if it is marked as `consequential`."""
 
     @classmethod
     def of(cls, method: Callable[..., Any]) -> "Tool":
         """Read a bound method's signature."""
         schema = _schema_of(getattr(method, "__func__", method))
-        return cls(schema["name"], schema["description"], schema, method)
+        consequence = getattr(method, _CONSEQUENCE, "")
+        return cls(schema["name"], schema["description"], schema, method, consequence)
 
     async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
         """Check the arguments and run the tool.
@@ -108,7 +126,9 @@ def tools_of(owner: object) -> dict[str, Tool]:
 
 @functools.cache
 def _tool_names(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in sorted(dir(kind)) if hasattr(getattr(kind, name, None), _MARK))
+    """Looked up in the class: its properties are not worked out for it."""
+    found = (name for name in dir(kind) if hasattr(inspect.getattr_static(kind, name), _MARK))
+    return tuple(sorted(found))
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import re
 import subprocess
 import sys
@@ -14,10 +13,10 @@ import pytest
 from turnwise.environments.base import Environment
 from turnwise.environments.function_calling.applications import application_tools, signature
 from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
+from turnwise.environments.measurement import random_script
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.rewards.tool_calls import read_calls, write_calls
-from turnwise.seeds import derive
 from turnwise.types import Action, Source, Task, ToolCall, Trajectory, Turn
 
 
@@ -76,28 +75,6 @@ def test_the_oracle_succeeds_on_every_task(made: FunctionCalling) -> None:
         assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
-def random_actions(task: Task) -> list[Action]:
-    """As many calls as are needed, of offered tools, with random arguments of the right types."""
-    stream = random.Random(derive("random policy", task.id))
-    words = re.findall(r"\w+", " ".join(task.data["requests"]))
-
-    def value(schema: dict[str, Any]) -> Any:
-        if "enum" in schema:
-            return stream.choice(schema["enum"])
-        return stream.randint(5, 30) if schema["type"] == "integer" else stream.choice(words)
-
-    calls = []
-    for _ in range(task.info["calls"]):
-        name = stream.choice(task.data["tools"])
-        schemas = application_tools()[name].schema["parameters"]["properties"]
-        arguments = {key: value(schema) for key, schema in schemas.items()}
-        calls.append(ToolCall(name, arguments))
-    return [
-        calling(write_calls(calls)),
-        *(answered(stream.choice(words)) for _ in task.data["requests"]),
-    ]
-
-
 def test_trivial_policies(made: FunctionCalling) -> None:
     """Who does nothing, in any words, fails every task; the random policy's rate is declared."""
     tasks = all_tasks(made)
@@ -110,7 +87,7 @@ def test_trivial_policies(made: FunctionCalling) -> None:
         for task in tasks[:20]:
             assert reward(made, task, said[: task.info["requests"]]) == 0.0
     assert reward(made, tasks[0], []) == 0.0
-    lucky = sum(reward(made, task, random_actions(task)) for task in made.tasks("heldout"))
+    lucky = sum(reward(made, task, random_script(made, task)) for task in made.tasks("heldout"))
     assert lucky / 1000 == pytest.approx(made.spec.floors["random"], abs=1e-9)
 
 

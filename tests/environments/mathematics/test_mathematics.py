@@ -17,6 +17,7 @@ import pytest
 from turnwise.environments.base import Environment
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
+from turnwise.environments.measurement import random_script
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.rewards.numeric import matches
@@ -98,6 +99,18 @@ def test_trivial_policies(made: Mathematics) -> None:
     random = sum(random_success(task) for task in tasks) / len(tasks)
     assert float(random) == pytest.approx(made.spec.floors["random"], abs=1e-4)
     assert reward(made, tasks[0]) == 0.0
+
+
+def test_random_actions_succeed_as_often_as_is_declared(made: Mathematics) -> None:
+    """One draw for each of the 2,000 tasks, so within four standard errors."""
+    tasks = all_tasks(made)
+    scripts = [random_script(made, task) for task in tasks]
+    assert {len(script) for script in scripts} == {1}
+    lucky = sum(
+        matches(script[0].answer, task.secret["answer"], task.secret["units"])
+        for task, script in zip(tasks, scripts, strict=True)
+    )
+    assert lucky / len(tasks) == pytest.approx(made.spec.floors["random"], abs=0.019)
 
 
 def random_success(task: Task) -> Fraction:

@@ -9,17 +9,25 @@ dialogues whose tools cannot be run (`recorded.py`).
 
 import copy
 import json
+import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.function_calling.applications import Desk
+from turnwise.environments.function_calling.applications import Desk, application_tools
 from turnwise.environments.function_calling.tasks import made_tasks, tasks_hash
+from turnwise.environments.random_actions import random_call
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches, read_quantity
-from turnwise.rewards.tool_calls import read_calls, toolrl_correctness, toolrl_format
+from turnwise.rewards.tool_calls import (
+    read_calls,
+    toolrl_correctness,
+    toolrl_format,
+    write_calls,
+)
 from turnwise.tools.tool import tool
 from turnwise.types import (
     Action,
@@ -148,6 +156,19 @@ class FunctionCalling(Environment):
             ]
             actions.append(Action("", "done", answer=answer or "done"))
         return actions
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """As many calls as are needed, of the task's tools, with words of its requests; and an
+        answer to each request."""
+        words = re.findall(r"\w+", " ".join(task.data["requests"]))
+        tools = [application_tools()[name] for name in task.data["tools"]]
+        calls = [
+            random_call(stream.choice(tools), words, stream) for _ in range(task.info["calls"])
+        ]
+        return [
+            Action("", calls=(ToolCall("tool_call", {"calls": write_calls(calls)}),)),
+            *(Action("", answer=stream.choice(words)) for _ in task.data["requests"]),
+        ]
 
     def snapshot(self) -> bytes:
         """The complete state of the episode."""

@@ -50,6 +50,10 @@ class Bandit(Game):
     def _look(self) -> str:
         return f"{self.pulls - self._play.moves} pulls left."
 
+    def _moves(self, task: Task) -> Sequence[str]:
+        names: Sequence[str] = task.data["names"]
+        return names
+
     @tool
     def pull(self, arm: str) -> str:
         """Pull the arm of that name; says what it pays."""

@@ -5,16 +5,19 @@ against them. Not here: the games (one file each).
 """
 
 import json
+import random
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Source, Step, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
 
 DIRECTIONS = ("left", "down", "right", "up")
 """In gymnasium's order, so that an index is its action."""
+RANDOM_MOVES = 100
 
 
 @dataclass
@@ -72,6 +75,15 @@ class Game(Environment):
             self._outcome_reward(), won, {"won": float(won)}, f"{self._play.moves} moves"
         )
 
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """RANDOM_MOVES moves, each of those that there are."""
+        (tool,) = self.tools()
+        (name,) = tool.schema["parameters"]["required"]
+        return [
+            Action("", calls=(ToolCall(tool.name, {name: stream.choice(self._moves(task))}),))
+            for _ in range(RANDOM_MOVES)
+        ]
+
     def snapshot(self) -> bytes:
         """The complete state of the episode."""
         return json.dumps(vars(self._play)).encode()
@@ -83,6 +95,11 @@ class Game(Environment):
     def reseed(self, seed: int) -> None:
         """Other luck from now on."""
         self._play.seed = seed
+
+    def _moves(self, task: Task) -> Sequence[str]:
+        """What its one tool takes."""
+        del task
+        return DIRECTIONS
 
     def _outcome_reward(self) -> float:
         return 0.0

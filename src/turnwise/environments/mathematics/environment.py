@@ -4,14 +4,16 @@ Problems are made by program (`problems.py`), or read from a user's files in GSM
 answer must be the number itself (`rewards/numeric.py`). Not here: proofs, algebra, several answers.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.mathematics.problems import numbers_in
 from turnwise.environments.mathematics.tasks import made_tasks, read_questions, tasks_hash
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.numeric import matches
-from turnwise.tools.calculator import calculate
+from turnwise.tools.calculator import calculate, evaluate
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
@@ -93,6 +95,18 @@ class Mathematics(Environment):
             for number, expression in enumerate(steps, start=1)
         ]
         return [*work, Action("", "that is it", answer=task.secret["answer"])]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """An answer: two numbers of the question, put together with + - * or /."""
+        numbers = [str(number) for number in numbers_in(task.prompt)]
+        if len(numbers) < 2:
+            return [Action("", answer="")]
+        first, second = stream.sample(numbers, 2)
+        try:
+            made = evaluate(f"{first} {stream.choice('+-*/')} {second}")
+        except ToolError:  # a division by zero
+            return [Action("", answer="")]
+        return [Action("", answer=str(made.value))]
 
     def floors(self) -> Mapping[str, Environment]:
         """The same tasks with a calculator that does not work."""

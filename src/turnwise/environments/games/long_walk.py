@@ -1,0 +1,135 @@
+"""A walk through hundreds of rooms, one tool call each, by a rule that is told only once.
+
+Every room has doors of several colours, and is seen only from inside; the rule is an order of the
+colours. Now and then a herald changes it, and then the new order holds until the end. One wrong
+door ends the walk. Nothing else is hard about it: what is asked for is not to lose the goal.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.games.base import Game
+from turnwise.environments.splits import shuffled_split
+from turnwise.errors import ConfigError, ToolError
+from turnwise.seeds import derive
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall
+
+COLOURS = ("red", "blue", "green", "gold", "white")
+DOORS = 3
+LENGTH, HERALD_EVERY, COUNT = 300, 50, 1000
+
+
+class LongWalk(Game):
+    """One tool, `go`; each right door is worth its share of 1."""
+
+    def __init__(
+        self,
+        length: int = LENGTH,
+        herald_every: int = HERALD_EVERY,
+        count: int = COUNT,
+        heldout_share: float = 0.5,
+    ) -> None:
+        """`length` rooms, a herald in each `herald_every`-th one (0 for none), `count` walks.
+
+        Raises ConfigError for options that make no sense.
+        """
+        if length < 1 or herald_every < 0 or count < 1 or not 0 <= heldout_share <= 1:
+            raise ConfigError(
+                "long_walk: length and count are 1 or more, herald_every 0 or more, heldout_share "
+                "0 to 1"
+            )
+        self.length, self.herald_every = length, herald_every
+        tasks = [self._task(number) for number in range(count)]
+        self._tasks = shuffled_split(tasks, heldout_share)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all walks; a random walker is right once in DOORS doors."""
+        ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
+        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
+        floors = {"noop": 0.0, "random": DOORS**-self.length, "oracle": 1.0}
+        return EnvironmentSpec("long_walk", "1", digest, floors, turn_rewards=True)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """One for each walk."""
+        return self._tasks[split]
+
+    @tool
+    async def go(self, door: str) -> str:
+        """Go through the door of that colour into the next room."""
+        play, wanted = self._play, door.strip()
+        room, doors = play.scene["room"], self._doors(play.task, play.scene["room"])
+        if wanted not in doors:
+            raise ToolError(f"there is no {door!r} door; doors: {', '.join(doors)}")
+        play.moves += 1
+        if wanted != _best(play.scene["order"], doors):
+            play.over = True
+            return "Wrong door: the walk is over."
+        play.reward = (room + 1) / self.length
+        play.scene = {"room": room + 1, "order": self._order_after(play.task, room + 1)}
+        play.won = play.over = room + 1 == self.length
+        return "You are out." if play.over else self._look()
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The right door of each room."""
+        data = task.data
+        right = [
+            _best(self._order_after(data, room), self._doors(data, room))
+            for room in range(self.length)
+        ]
+        return [Action("", door, (ToolCall("go", {"door": door}),)) for door in right]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """A random one of each room's doors."""
+        rooms = [self._doors(task.data, room) for room in range(self.length)]
+        doors = [stream.choice(doors) for doors in rooms]
+        return [Action("", calls=(ToolCall("go", {"door": door}),)) for door in doors]
+
+    def _task(self, number: int) -> Task:
+        order = random.Random(derive("long walk", number)).sample(COLOURS, len(COLOURS))
+        data = {"walk": number, "order": order}
+        prompt = (
+            f"There are {self.length} rooms, one after the other. In each, take the {order[0]} "
+            f"door; where there is none, the {order[1]} one; then {', '.join(order[2:])}. A herald "
+            "may change that. A wrong door ends the walk."
+        )
+        content = json.dumps([data, self.length, self.herald_every])
+        identity = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return Task(identity, prompt, data=data)
+
+    def _begin(self, task: Task) -> dict[str, Any]:
+        return {"room": 0, "order": list(task.data["order"])}
+
+    def _look(self) -> str:
+        room = self._play.scene["room"]
+        herald = self._herald(self._play.task, room)
+        news = f" A herald: from now on, {herald} comes first." if herald else ""
+        return f"Room {room + 1}.{news} Doors: {', '.join(self._doors(self._play.task, room))}."
+
+    def _doors(self, data: Mapping[str, Any], room: int) -> list[str]:
+        stream = random.Random(derive("long walk", data["walk"], "room", room))
+        return stream.sample(COLOURS, DOORS)
+
+    def _herald(self, data: Mapping[str, Any], room: int) -> str | None:
+        """The colour that comes first from this room on, where somebody says so."""
+        if not self.herald_every or room == 0 or room % self.herald_every:
+            return None
+        return COLOURS[derive("long walk", data["walk"], "herald", room) % len(COLOURS)]
+
+    def _order_after(self, data: Mapping[str, Any], room: int) -> list[str]:
+        """The order of the colours that holds in a room, all heralds up to it heard."""
+        order: list[str] = data["order"]
+        for passed in range(0, room + 1, self.herald_every or room + 1):
+            herald = self._herald(data, passed)
+            if herald is not None:
+                order = [herald, *(colour for colour in order if colour != herald)]
+        return order
+
+
+def _best(order: Sequence[str], doors: Sequence[str]) -> str:
+    return next(colour for colour in order if colour in doors)

@@ -1,0 +1,1 @@
+"""Questions that need a search, a calculation, both, or neither."""

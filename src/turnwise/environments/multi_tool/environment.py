@@ -1,0 +1,185 @@
+"""Several tools at once: a search over documents, and a calculator or Python.
+
+A question needs both, one or none of them, and does not say which. Rewards: 1 for the right answer,
+or Tool-Star's (arXiv 2505.16410). Not here: towns (`world.py`), questions (`tasks.py`).
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.multi_tool.tasks import made_tasks, tasks_hash
+from turnwise.environments.multi_tool.world import towns
+from turnwise.errors import ConfigError, ToolError
+from turnwise.rewards.answer import exact_match
+from turnwise.rewards.numeric import matches
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tools.bm25 import BM25Index
+from turnwise.tools.calculator import calculate
+from turnwise.tools.python import observation
+from turnwise.tools.tool import Tool, tool
+from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+
+COUNT = 1000
+RANDOM_FLOOR = 0.014
+"""Measured on the standard tasks: success of one who answers with a word of the question."""
+BONUS, MALFORMED = 0.1, -1.0
+"""Tool-Star's rewards for a right answer with both tools, and for a broken form."""
+
+
+class MultiTool(Environment):
+    """Tools: `search`, and `calculator` or `python`."""
+
+    def __init__(
+        self,
+        count: int = COUNT,
+        interpreter: Literal["calculator", "python"] = "calculator",
+        top_k: int = 3,
+        reward: Literal["success", "tool_star"] = "success",
+        allow_unisolated: bool = False,
+    ) -> None:
+        """`count` tasks in each split. A search gives `top_k` documents. The reward is 1 or 0, or
+        Tool-Star's: -1 for an episode with a malformed turn or no answer, 0 for a wrong answer, 1
+        for a right one, and 0.1 more where both tools were used with success. `allow_unisolated`
+        runs Python where no sandbox works.
+
+        Raises ConfigError for options that make no sense.
+        """
+        if count < 1 or top_k < 1:
+            raise ConfigError("multi_tool: count and top_k are 1 or more")
+        limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
+        self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
+        self._interpreter, self._top_k, self._reward = interpreter, top_k, reward
+        found = towns()
+        self._documents = [town.document for split in found.values() for town in split]
+        names = [town.name for split in found.values() for town in split]
+        self._index = BM25Index(self._documents, names)
+        self._tasks = made_tasks(count, found)
+        self._data_hash = tasks_hash(self._tasks, found)
+        self._floors = {"noop": 0.0, "oracle": 1.0}
+        if count == COUNT:
+            self._floors["random"] = RANDOM_FLOOR
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all questions, answers and documents."""
+        return EnvironmentSpec("multi_tool", "1", self._data_hash, self._floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    def tools(self) -> list[Tool]:
+        """The search and the interpreter that was chosen."""
+        offered = ("search", self._interpreter)
+        return [found for found in super().tools() if found.name in offered]
+
+    @tool
+    async def search(self, query: str) -> str:
+        """Search documents about towns; gives the best matches, one on each line."""
+        if not query.strip():
+            raise ToolError("the query is empty: write the words to search for")
+        found = self._found(query)
+        lines = [f"[{number}] {text}" for number, text in enumerate(found, start=1)]
+        return "\n".join(lines) or "No results."
+
+    @tool
+    async def calculator(self, expression: str) -> str:
+        """Work out arithmetic such as (3 + 4) * 2: numbers, + - * / // % **, sqrt, round."""
+        self._check_offered("calculator")
+        return calculate(expression)
+
+    @tool
+    def python(self, code: str) -> str:
+        """Run a Python program and see what it prints. Nothing stays for the next one."""
+        self._check_offered("python")
+        return observation(self.sandbox.run_python(code).checked(), False)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """Success when the model's own last answer is the right one; `both_used` says whether both
+        tools gave a result."""
+        answer, accepted = trajectory.answer, trajectory.task.secret["answer"]
+        if accepted.isdecimal():
+            success = matches(answer, accepted)
+        else:
+            success = exact_match(answer, [accepted])
+        both = _used(trajectory) >= {"search", self._interpreter}
+        parts = {"correct": float(success), "both_used": float(both)}
+        reward = float(success)
+        if self._reward == "tool_star":
+            reward = tool_star(trajectory, success, both)
+        return Verdict(reward, success, parts, f"answered {answer!r}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The searches and sums that the question needs, then the answer."""
+        secret = task.secret
+        calls = [ToolCall("search", {"query": name}) for name in secret["searches"]]
+        for expression in secret["sums"]:
+            python = self._interpreter == "python"
+            arguments = {"code": f"print({expression})"} if python else {"expression": expression}
+            calls.append(ToolCall(self._interpreter, arguments))
+        work = [Action("", f"step {number}", (call,)) for number, call in enumerate(calls, 1)]
+        return [*work, Action("", "that is it", answer=secret["answer"])]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """A word of the question as the answer."""
+        return [Action("", answer=stream.choice(re.findall(r"\w+", task.prompt)))]
+
+    def floors(self) -> Mapping[str, Environment]:
+        """The same tasks with a search that finds nothing, and with a calculator that does not
+        work."""
+        return {"no_search": self._as(NoSearch), "no_interpreter": self._as(NoInterpreter)}
+
+    def snapshot(self) -> bytes:
+        """Nothing: no tool changes anything, so an episode has no state here."""
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
+        if state:
+            raise ValueError(f"not a snapshot of multi_tool: {len(state)} bytes")
+
+    def _found(self, query: str) -> list[str]:
+        return [self._documents[place] for place in self._index.search(query, self._top_k)]
+
+    def _check_offered(self, name: str) -> None:
+        if name != self._interpreter:
+            raise ToolError(f"there is no tool {name!r}; tools: search, {self._interpreter}")
+
+    def _as(self, kind: "type[MultiTool]") -> "MultiTool":
+        """This environment's data in another class."""
+        variant = kind.__new__(kind)
+        vars(variant).update(vars(self))
+        return variant
+
+
+class NoSearch(MultiTool):
+    """A floor: every search comes back empty."""
+
+    def _found(self, query: str) -> list[str]:
+        del query
+        return []
+
+
+class NoInterpreter(MultiTool):
+    """A floor: the calculator or Python never works."""
+
+    def _check_offered(self, name: str) -> None:
+        raise ToolError(f"{name} does not work now")
+
+
+def tool_star(trajectory: Trajectory, success: bool, both_used: bool) -> float:
+    """Tool-Star's reward, with 1 in place of F1: answers here are right or not."""
+    malformed = any(turn.action.error is not None for turn in trajectory.turns)
+    if malformed or trajectory.answer is None:
+        return MALFORMED
+    return success * (1.0 + BONUS * both_used)
+
+
+def _used(trajectory: Trajectory) -> set[str]:
+    """Names of the tools that gave a result."""
+    steps = [turn.step for turn in trajectory.turns if turn.step is not None]
+    return {result.call.name for step in steps for result in step.results if result.ok}

@@ -1,0 +1,150 @@
+"""The SQL environment: answer a question about tables, or change them, with SQL.
+
+The tables are in SQLite, in memory, one database for each episode. What counts is the answer where
+one is asked for, and the state that is left: a question must leave the tables as they are, a change
+must make the wanted rows and no others, on whatever way. Not here: requests (`requests.py`),
+AgentBench's (`dbbench.py`).
+"""
+
+import base64
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.sql.dbbench import read_tasks
+from turnwise.environments.sql.requests import GRAMMARS
+from turnwise.environments.sql.tasks import made_tasks, scene_of, tasks_hash
+from turnwise.errors import ConfigError
+from turnwise.rewards.cells import cells_match
+from turnwise.tools.sql import Database, Table
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+
+COUNT = 1000
+HELDOUT_SHARE = 0.5
+RANDOM_FLOORS = {"small": 0.0075, "full": 0.008}
+"""Measured on the standard tasks: success of one who runs a statement of the grammar, with names
+that the tables have, and answers with a number below 10."""
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it."""
+
+    database: Database = field(default_factory=Database)
+
+
+class SqlEnvironment(Environment):
+    """One tool, `sql`.
+
+    Example:
+        SqlEnvironment(records="dbbench/standard.jsonl")
+    """
+
+    _play: Play
+
+    def __init__(
+        self,
+        count: int = COUNT,
+        grammar: Literal["small", "full"] = "full",
+        records: str | None = None,
+        heldout_share: float = HELDOUT_SHARE,
+    ) -> None:
+        """`count` made tasks in each split; or those of `records`, a .jsonl or .json file in the
+        format of AgentBench's dbbench, of which `heldout_share` is held out.
+
+        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        """
+        made = (count, grammar) != (COUNT, "full")
+        if count < 1 or not 0 <= heldout_share <= 1:
+            raise ConfigError("sql: count is 1 or more, and heldout_share 0 to 1")
+        if records is None and heldout_share != HELDOUT_SHARE:
+            raise ConfigError("sql: heldout_share is for your own records: give a path")
+        if records is not None and made:
+            raise ConfigError("sql: count and grammar are for made tasks, not for a file")
+        self._floors = {"noop": 0.0, "oracle": 1.0}
+        if records is not None:
+            self._tasks = read_tasks(Path(records).expanduser(), heldout_share)
+        else:
+            self._tasks = made_tasks(count, grammar)
+            if count == COUNT:
+                self._floors["random"] = RANDOM_FLOORS[grammar]
+        self._data_hash = tasks_hash(self._tasks)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all tasks."""
+        return EnvironmentSpec("sql", "1", self._data_hash, self._floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """A database of the task's tables, whose names and columns the prompt has."""
+        del seed
+        await self.close()
+        self._play = Play(Database([Table.of(plain) for plain in task.data["tables"]]))
+        return Observation(task.prompt, Source.USER)
+
+    @tool
+    async def sql(self, statement: str) -> str:
+        """Run one SQL statement (SQLite) on the tables."""
+        return self._play.database.run(statement)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """1 when the tables are what the request makes of them and no more, the episode was ended
+        by an answer, and that is the right one where one is asked for; else 0."""
+        secret, answer = trajectory.task.secret, trajectory.answer
+        kept = self._play.database.state() == secret["state"]
+        if secret["answer"] is None:
+            # A change that leaves all as it is (there are such) still has to be made.
+            told = answer is not None and self._play.database.written > 0
+        else:
+            told = cells_match(answer, secret["answer"])
+        success = kept and told
+        parts = {"state": float(kept), "answer": float(told)}
+        return Verdict(float(success), success, parts, f"answered {answer!r}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The statement, where one is known, then the answer."""
+        cells = task.secret["answer"]
+        if cells is None:
+            answer = "done"
+        else:
+            answer = cells[0] if len(cells) == 1 else json.dumps(cells, ensure_ascii=False)
+        last = Action("", "done", answer=answer)
+        if task.secret["statement"] is None:
+            return [last]
+        call = ToolCall("sql", {"statement": task.secret["statement"]})
+        return [Action("", "ask", (call,)), last]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """A statement of the grammar about what the tables have, and a number below 10; for
+        records, what any environment has."""
+        if "grammar" not in task.info:
+            return super().random_actions(task, stream)
+        scene, makers = scene_of(task), GRAMMARS[task.info["grammar"]][1]
+        call = ToolCall("sql", {"statement": stream.choice(makers)(stream, scene).statement})
+        return [Action("", calls=(call,)), Action("", answer=str(stream.randrange(10)))]
+
+    def snapshot(self) -> bytes:
+        """The complete state of the episode."""
+        database = self._play.database
+        dump = base64.b64encode(database.dump()).decode()
+        return json.dumps({"written": database.written, "dump": dump}).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Return to a state given by `snapshot`."""
+        found = json.loads(state)
+        self._play.database.close()
+        self._play = Play(Database.restored(base64.b64decode(found["dump"]), found["written"]))
+
+    async def close(self) -> None:
+        """Release the database."""
+        if hasattr(self, "_play"):
+            self._play.database.close()

@@ -1,0 +1,94 @@
+"""The tasks of the SQL environment: tables, a request, and what comes of it.
+
+A draft becomes a task only if doing nothing fails: a change must change something, and an answer
+must not stand in the request's words. Not here: what is asked (`requests.py`).
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.environments.base import Split
+from turnwise.environments.sql.requests import GRAMMARS, THEMES, Request, Scene
+from turnwise.rewards.answer import normalise
+from turnwise.seeds import derive
+from turnwise.tools.sql import Database, Table, shown
+from turnwise.types import Task
+
+
+def made_tasks(count: int, grammar: str) -> dict[Split, list[Task]]:
+    """`count` tasks for each split; no request of one split is in the other, whatever the rows."""
+    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
+    seen: set[str] = set()
+    draw, makers = GRAMMARS[grammar]
+    number = 0
+    while any(len(found) < count for found in tasks.values()):
+        stream = random.Random(derive("sql", grammar, number))
+        number += 1
+        scene = draw(stream)
+        request = stream.choice(makers)(stream, scene)
+        split: Split = "heldout" if derive("split", request.text) % 2 else "train"
+        if request.text in seen or len(tasks[split]) == count:
+            continue
+        task = _task(scene, request, grammar)
+        if task is not None:
+            seen.add(request.text)
+            tasks[split].append(task)
+    return tasks
+
+
+def outcome(tables: Sequence[Table], statement: str) -> tuple[list[str], dict[str, Any]]:
+    """The first column of a statement's result, and the state of the tables after it."""
+    database = Database(tables)
+    cells = [shown(row[0]) for row in database.rows(statement)]
+    state = database.state()
+    database.close()
+    return cells, state
+
+
+def make_task(
+    prompt: str, tables: Sequence[Table], secret: Mapping[str, Any], info: Mapping[str, Any]
+) -> Task:
+    """A task whose id is a hash of what it asks, and of what."""
+    plain = [table.plain() for table in tables]
+    content = json.dumps([prompt, plain], sort_keys=True)
+    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return Task(identity, prompt, secret, {"tables": plain}, info)
+
+
+def scene_of(task: Task) -> Scene:
+    """The theme and the rows of a task that was made."""
+    tables = [Table.of(plain) for plain in task.data["tables"]]
+    (theme,) = (theme for theme in THEMES if theme.table == tables[0].name)
+    return Scene(theme, tables[0].rows, tables[1].rows if tables[1:] else ())
+
+
+def _task(scene: Scene, request: Request, grammar: str) -> Task | None:
+    tables = scene.tables()
+    before = outcome(tables, "SELECT 1")[1]
+    cells, after = outcome(tables, request.statement)
+    words = normalise(request.text).split()
+    if request.changes and before == after:
+        return None
+    if not request.changes and (not cells or any(normalise(cell) in words for cell in cells)):
+        return None
+    secret = {
+        "statement": request.statement,
+        "answer": None if request.changes else cells,
+        "state": after,
+    }
+    forms = [f"{table.name}({', '.join(name for name, _ in table.columns)})" for table in tables]
+    prompt = f"{' '.join(forms)} {request.text}"
+    return make_task(prompt, tables, secret, {"kind": request.kind, "grammar": grammar})
+
+
+def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
+    """A hash of all that tasks show, hold and expect."""
+    digest = hashlib.sha256()
+    for split, entries in tasks.items():
+        for task in entries:
+            row = [split, task.prompt, dict(task.data), dict(task.secret)]
+            digest.update(json.dumps(row, sort_keys=True).encode())
+    return digest.hexdigest()

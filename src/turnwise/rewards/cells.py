@@ -1,0 +1,60 @@
+"""Answers that are the cells of a result: one value, or several in any order.
+
+A number is compared as a number (`1` is `1.0`), anything else as a short answer (`answer.py`).
+Several values are a JSON array, or stand on lines of their own or with commas between them. Not
+here: tables of several columns.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from turnwise.rewards.answer import exact_match
+from turnwise.rewards.numeric import matches
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+def cells_match(answer: str | None, cells: Sequence[str]) -> bool:
+    """Whether an answer is these cells, each once, and no others. Never for an empty answer.
+
+    >>> cells_match("bob, ada", ["ada", "bob"]), cells_match("3.0", ["3"]), cells_match("3", ["4"])
+    (True, True, False)
+    """
+    text = (answer or "").strip()
+    if not text or not cells:
+        return False
+    if len(cells) == 1 and cell_matches(text, cells[0]):
+        return True
+    return any(_same(parts, cells) for parts in _readings(text) if len(parts) == len(cells))
+
+
+def cell_matches(answer: str, cell: str) -> bool:
+    """Whether a value is the accepted one."""
+    if _NUMBER.fullmatch(cell.strip()) and matches(answer, cell):
+        return True
+    return exact_match(answer, [cell]) or (bool(answer.strip()) and answer.strip() == cell.strip())
+
+
+def _readings(text: str) -> list[list[str]]:
+    """The ways in which a text can be a list."""
+    found = [text.split("\n"), text.split(",")]
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return found
+    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
+        found.append([str(part) for part in value])
+    return found
+
+
+def _same(parts: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether each cell has a part of its own."""
+    left = list(parts)
+    for cell in cells:
+        place = next((i for i, part in enumerate(left) if cell_matches(part, cell)), None)
+        if place is None:
+            return False
+        del left[place]
+    return True

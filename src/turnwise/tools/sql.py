@@ -1,0 +1,239 @@
+"""A SQL tool: tables in SQLite, in memory, for one episode.
+
+Put one in an environment and hand its `run` on as a tool:
+
+    async def reset(self, task, seed):
+        self.database = Database(tables)
+    @tool
+    async def sql(self, statement: str) -> str:
+        \"""Run one SQL statement.\"""
+        return self.database.run(statement)
+
+A statement can reach the tables and nothing else: no files, no other database, no settings, no
+extensions. It is bounded in steps and in the size of values, not in seconds, so that it ends the
+same way everywhere. Functions that differ from run to run are refused, but for the clock (`now`).
+Not here: other servers' dialects.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.errors import ToolError
+
+MAX_ROWS = 20
+"""Of a result that are shown."""
+MAX_STEPS = 500_000
+"""Of SQLite's machine that one statement may take: some hundredths of a second."""
+MAX_VALUE_BYTES = 20_000
+MAX_STATEMENT_CHARACTERS = 5_000
+MAX_PAGES = 1024
+"""Of 4 KiB each that the tables may fill."""
+
+REFUSED = {
+    sqlite3.SQLITE_ATTACH: "other databases are not here",
+    sqlite3.SQLITE_DETACH: "other databases are not here",
+    sqlite3.SQLITE_PRAGMA: "settings (PRAGMA) are not available",
+    sqlite3.SQLITE_TRANSACTION: "transactions are not available: a statement is one by itself",
+    sqlite3.SQLITE_SAVEPOINT: "transactions are not available: a statement is one by itself",
+    sqlite3.SQLITE_CREATE_VTABLE: "virtual tables are not available",
+    sqlite3.SQLITE_CREATE_TEMP_TABLE: "temporary tables are not available",
+    sqlite3.SQLITE_CREATE_TEMP_VIEW: "temporary views are not available",
+    sqlite3.SQLITE_CREATE_TEMP_TRIGGER: "temporary triggers are not available",
+}
+REFUSED_FUNCTIONS = frozenset(
+    {"changes", "last_insert_rowid", "load_extension", "random", "randomblob", "total_changes"}
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Example: Table("staff", (("name", "TEXT"), ("age", "INTEGER")), (("ada", 41),))."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Each one's name and type."""
+    rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "Table":
+        """From JSON: `name`, `columns`, `rows`."""
+        columns = tuple((str(name), str(kind)) for name, kind in plain["columns"])
+        return cls(plain["name"], columns, tuple(tuple(row) for row in plain["rows"]))
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can have it."""
+        rows = [list(row) for row in self.rows]
+        return {"name": self.name, "columns": [list(one) for one in self.columns], "rows": rows}
+
+
+class Database:
+    """Some tables, and statements on them. Example: Database([Table(...)]).run("SELECT 1")."""
+
+    def __init__(self, tables: Sequence[Table] = ()) -> None:
+        """Raises ValueError for tables that SQLite does not take."""
+        self.written = 0
+        """How many INSERT, UPDATE and DELETE were run, whether they changed something or not."""
+        self._why = ""
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
+        )
+        try:
+            for table in tables:
+                _create(self._connection, table)
+        except sqlite3.Error as error:
+            raise ValueError(f"table {table.name!r}: {error}") from None
+        if tables:
+            # So that it is kept as a restored one is: their dumps are the same bit for bit.
+            self._connection.deserialize(self._connection.serialize())
+        self._lock_up()
+
+    def run(self, statement: str) -> str:
+        """Run one statement; gives the names of the columns and the first MAX_ROWS rows, or how
+        many rows were changed. Raises ToolError, with SQLite's words, for what does not work."""
+        cursor = self._execute(statement)
+        rows = self._fetch(cursor, MAX_ROWS + 1)
+        if cursor.description is None:
+            return "done" if cursor.rowcount < 0 else f"{cursor.rowcount} rows changed"
+        lines = [" | ".join(name for name, *_ in cursor.description)]
+        lines += [" | ".join(map(shown, row)) for row in rows[:MAX_ROWS]]
+        if not rows:
+            lines.append("(no rows)")
+        if len(rows) > MAX_ROWS:
+            lines.append(f"(more rows: only {MAX_ROWS} are shown)")
+        return "\n".join(lines)
+
+    def rows(self, statement: str) -> list[list[Any]]:
+        """All rows of a result, for who makes tasks. Raises ToolError as `run` does."""
+        return [list(row) for row in self._fetch(self._execute(statement), -1)]
+
+    def state(self) -> dict[str, Any]:
+        """What is in the tables: name -> columns and rows, whatever the order of the rows."""
+        self._connection.set_progress_handler(None, 0)
+        names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        found = {}
+        for (name,) in self._connection.execute(names).fetchall():
+            cursor = self._connection.execute(f"SELECT * FROM {quoted(name)}")
+            columns = [column for column, *_ in cursor.description]
+            rows = sorted(([_plain(value) for value in row] for row in cursor), key=repr)
+            found[name] = {"columns": columns, "rows": rows}
+        return found
+
+    def dump(self) -> bytes:
+        """The complete database, for `restored`. There must have been a table."""
+        self._connection.set_authorizer(None)  # it asks for settings
+        dump = self._connection.serialize()
+        self._lock_up()
+        return dump
+
+    @classmethod
+    def restored(cls, dump: bytes, written: int) -> "Database":
+        """A database as it was."""
+        database = cls()
+        database._connection.set_authorizer(None)
+        database._connection.deserialize(dump)
+        database._lock_up()
+        database.written = written
+        return database
+
+    def close(self) -> None:
+        """Release it. Idempotent."""
+        self._connection.close()
+
+    def _lock_up(self) -> None:
+        connection = self._connection
+        connection.set_authorizer(None)
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        connection.execute(f"PRAGMA max_page_count = {MAX_PAGES}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, MAX_STATEMENT_CHARACTERS)
+        connection.set_authorizer(self._authorize)
+
+    def _authorize(
+        self, action: int, first: str | None, second: str | None, *places: str | None
+    ) -> int:
+        del first, places
+        if action in REFUSED:
+            self._why = REFUSED[action]
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION and str(second).lower() in REFUSED_FUNCTIONS:
+            self._why = f"the function {second} is not available"
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def _execute(self, statement: str) -> sqlite3.Cursor:
+        if not statement.strip() or "\0" in statement:
+            raise ToolError("the statement is empty, or has a character that no statement has")
+        self._why = ""
+        self._connection.set_progress_handler(lambda: 1, MAX_STEPS)
+        try:
+            return self._connection.execute(statement)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise ToolError(self._explained(error)) from None
+
+    def _fetch(self, cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
+        """So many rows, or all for -1; the statement is over then."""
+        try:
+            rows = cursor.fetchall() if most < 0 else cursor.fetchmany(most)
+        except sqlite3.Error as error:
+            raise ToolError(self._explained(error)) from None
+        finally:
+            self.written += cursor.rowcount >= 0
+            cursor.close()
+        return rows
+
+    def _explained(self, error: Exception) -> str:
+        if isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted":
+            return "the statement takes too long"
+        return self._why or str(error)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever is in it.
+
+    >>> quoted('a "b"')
+    '"a ""b\"""'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """A value as SQL has it.
+
+    >>> literal("it's"), literal(3), literal(None)
+    ("'it''s'", '3', 'NULL')
+    """
+    if value is None:
+        return "NULL"
+    return (
+        str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as the agent reads it.
+
+    >>> shown(None), shown(2.0), shown(b"ab")
+    ('NULL', '2', "x'6162'")
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+def _create(connection: sqlite3.Connection, table: Table) -> None:
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in table.columns)
+    connection.execute(f"CREATE TABLE {quoted(table.name)} ({columns})")
+    places = ", ".join("?" * len(table.columns))
+    connection.executemany(f"INSERT INTO {quoted(table.name)} VALUES ({places})", table.rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return shown(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value

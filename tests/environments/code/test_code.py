@@ -1,0 +1,197 @@
+"""The code environment: oracle and floors, what tests must not be fooled by, QuixBugs' format."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.environments.code.environment import Code, program_of
+from turnwise.environments.code.pipelines import inputs
+from turnwise.environments.measurement import (
+    NOTHING,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    played_all,
+    random_script,
+    spread,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
+RECORD: dict[str, Any] = {
+    "name": "halves",
+    "buggy": "def halves(n):\n    yield n\n",
+    "correct": "def halves(n):\n    while n > 1:\n        n = n / 2\n        yield (n,)\n",
+    "tests": [[[4], [[2], [1]]], [[3], [[1.5], [0.75]]], [[1], []]],
+}
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Code]:
+    environment = make_environment("code", {})
+    assert isinstance(environment, Code)
+    try:
+        environment.sandbox.tier  # noqa: B018
+    except ConfigError as error:
+        pytest.skip(str(error))
+    yield environment
+    environment.sandbox.close()
+
+
+def judged(environment: Code, task: Task, *actions: Action) -> Verdict:
+    (play,) = played_all(environment, [task], [actions])
+    assert play.trajectory.verdict is not None
+    return play.trajectory.verdict
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+def results(source: str, task: Task) -> list[Any]:
+    """What a program of this environment's own making returns, here."""
+    space: dict[str, Any] = {}
+    exec(source, space)
+    return [space[task.secret["name"]](*arguments) for arguments, *_ in task.secret["cases"]]
+
+
+def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    lucky = 0
+    for task in tasks:
+        expected = [entry for _, entry, _ in task.secret["cases"]]
+        assert results(task.secret["solution"], task) == expected
+        lucky += results(str(random_script(made, task)[0].answer), task) == expected
+    assert lucky / 2000 == made.spec.floors["random"]
+
+
+def test_the_oracle_and_who_does_nothing(made: Code) -> None:
+    few = spread(all_tasks(made), 24)
+    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
+    more = spread(all_tasks(made), 300)
+    assert success(played_all(made, more, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
+
+
+def test_no_function_of_one_split_is_in_the_other(made: Code) -> None:
+    def behaviour(task: Task) -> str:
+        return json.dumps([expected for _, expected, _ in task.secret["cases"]])
+
+    train, heldout = ({behaviour(task) for task in made.tasks(s)} for s in ("train", "heldout"))
+    assert len(train) == len(heldout) == 1000
+    assert not train & heldout
+    shown = [task.prompt for task in made.tasks("train")]
+    assert not any(str(values) in text for values in inputs() if len(values) > 1 for text in shown)
+
+
+def test_another_process_a_snapshot_and_many_at_once(made: Code) -> None:
+    assert is_deterministic("code", {"count": 3}, Code(count=3))
+    few = made.tasks("heldout")[:6]
+    assert asyncio.run(is_concurrent(made, few))
+    assert asyncio.run(is_restorable(made, few[:2]))
+
+
+TRICKS = {
+    "constant": "def solve(values): return 0",
+    "exit": "import os, sys\nsys.exit(0)",
+    "hard exit": "import os\ndef solve(values): os._exit(0)",
+    "equals everything": (
+        "class A(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
+        "def solve(values): return A()"
+    ),
+    "printed": "def solve(values): print('PASSED')",
+    "no function": "solve = 3",
+    "no program": "def solve(values) return",
+    "shown inputs only": "def solve(values): return {0} if values == {1} else None",
+    "the file of results": (
+        "open('returned.by.turnwise.jsonl', 'w').write('{\"value\": 0}\\n' * 99)\n"
+        "def solve(values): return 0"
+    ),
+    "looking around": (
+        "import gc, sys\ndef solve(values):\n"
+        "    return [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o][0]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_tricks_fail(made: Code, name: str) -> None:
+    task = made.tasks("train")[0]
+    verdict = judged(made, task, answered(TRICKS[name]))
+    assert (verdict.reward, verdict.success) == (0.0, False)
+
+
+def test_a_fenced_answer_and_the_tool(made: Code) -> None:
+    task = made.tasks("train")[0]
+    trying = Action("", calls=(ToolCall("python", {"code": "x = 1\nprint(x + 1)"}),))
+    fenced = f"Here it is:\n```python\n{task.secret['solution']}```"
+    (play,) = played_all(made, [task], [[trying, trying, answered(fenced)]])
+    assert play.trajectory.observed[:2] == ("2\n", "2\n") or play.trajectory.observed[0] == "2"
+    assert success([play]) == 1.0
+    assert program_of("```\na\n```\n```\nb\n```").startswith("```")
+
+
+def write(path: Path, *records: Any) -> str:
+    path.write_text(json.dumps(list(records)))
+    return str(path)
+
+
+def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> None:
+    environment = Code(programs=write(tmp_path / "p.json", RECORD), heldout_share=0.0)
+    environment.sandbox = made.sandbox
+    (task,) = environment.tasks("train")
+    assert judged(environment, task, *environment.oracle(task)).reward == 1.0
+    assert judged(environment, task, answered(RECORD["buggy"])).reward == 0.0
+    listed = "def halves(n): return [] if n <= 1 else [[n / 2], *halves(n / 2)]"
+    assert judged(environment, task, answered(listed)).reward == 1.0
+    endless = "def halves(n):\n    while True:\n        yield n\n"
+    assert judged(environment, task, answered(endless)).reward == 0.0
+
+
+BROKEN = {
+    "entry 1: 'buggy' must be there": {**RECORD, "buggy": ""},
+    "entry 1: 'tests' must be a list": {**RECORD, "tests": [[1, 2, 3]]},
+    "entry 1: 'correct' is no Python": {**RECORD, "correct": "def"},
+    "entry 1: 'correct' has no function 'other'": {**RECORD, "name": "other"},
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        Code(programs=write(tmp_path / "broken.json", BROKEN[message]))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"count": 0}, {"max_steps": 4}, {"heldout_share": 0.1}, {"programs": "a", "count": 3}],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="code"):
+        make_environment("code", options)
+
+
+def test_more_functions_than_there_are() -> None:
+    with pytest.raises(ConfigError, match="lower count"):
+        Code(count=400, max_steps=1)
+
+
+@pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
+def test_every_program_of_quixbugs(made: Code) -> None:
+    environment = Code(programs=str(QUIXBUGS))
+    environment.sandbox = made.sandbox
+    tasks = all_tasks(environment)
+    buggy = {json.loads(line)["name"]: json.loads(line)["buggy"] for line in QUIXBUGS.open()}
+    assert len(tasks) == len(buggy) == 21
+    for task in tasks:
+        assert judged(environment, task, *environment.oracle(task)).reward == 1.0, task.info
+        assert judged(environment, task, answered(buggy[task.info["program"]])).reward == 0.0

@@ -1,0 +1,144 @@
+"""Several tools: what each kind of question needs, floors, and Tool-Star's reward."""
+
+import asyncio
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from turnwise.environments.measurement import (
+    NOTHING,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    played_all,
+    random_script,
+    spread,
+    success,
+)
+from turnwise.environments.multi_tool.environment import MultiTool
+from turnwise.environments.multi_tool.tasks import KINDS
+from turnwise.environments.multi_tool.world import towns
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+
+@pytest.fixture(scope="module")
+def made() -> MultiTool:
+    environment = make_environment("multi_tool", {})
+    assert isinstance(environment, MultiTool)
+    return environment
+
+
+def judged(environment: MultiTool, task: Task, *actions: Action) -> Verdict:
+    (play,) = played_all(environment, [task], [actions])
+    assert play.trajectory.verdict is not None
+    return play.trajectory.verdict
+
+
+def of_kind(environment: MultiTool, kind: str) -> Task:
+    return next(task for task in environment.tasks("heldout") if task.info["needs"] == kind)
+
+
+def test_the_oracle_and_the_floors(made: MultiTool) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
+    few = spread(tasks, 300)
+    assert success(played_all(made, few, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
+    lucky = success(played_all(made, tasks, [random_script(made, task) for task in tasks]))
+    assert lucky == pytest.approx(made.spec.floors["random"], abs=1e-9)
+
+
+def test_each_kind_needs_what_it_says(made: MultiTool) -> None:
+    """The oracle sees all that the answer is made of; without a tool there is no such thing."""
+    documents = {town.name: town.document for split in towns().values() for town in split}
+    for task in made.tasks("heldout"):
+        kind, secret = task.info["needs"], task.secret
+        words = re.findall(r"\w+", task.prompt)
+        assert bool(secret["searches"]) == (kind in ("search", "both"))
+        assert bool(secret["sums"]) == (kind in ("calculator", "both"))
+        assert (secret["answer"] in words) == (kind == "none")
+        shown = " ".join(documents[name] for name in secret["searches"])
+        assert (secret["answer"] in re.findall(r"\w+", shown)) == (kind == "search")
+        for name in secret["searches"]:
+            assert documents[name] in asyncio.run(made.search(name))
+    for split in ("train", "heldout"):
+        counts = Counter(task.info["needs"] for task in made.tasks(split))
+        assert counts == dict.fromkeys(KINDS, 250)
+
+
+def test_splits_share_no_question_and_no_town(made: MultiTool) -> None:
+    names = {town.name for split in towns().values() for town in split}
+    asked = [
+        {word for task in made.tasks(split) for word in re.findall(r"\w+", task.prompt)} & names
+        for split in ("train", "heldout")
+    ]
+    assert not asked[0] & asked[1]
+    texts = [{task.prompt for task in made.tasks(split)} for split in ("train", "heldout")]
+    assert not texts[0] & texts[1]
+
+
+def test_without_a_tool_what_needs_it_is_lost(made: MultiTool) -> None:
+    for kind in KINDS:
+        task = of_kind(made, kind)
+        for name, needs in (("no_search", "searches"), ("no_interpreter", "sums")):
+            variant = made.floors()[name]
+            assert isinstance(variant, MultiTool)
+            (play,) = played_all(variant, [task], [made.oracle(task)])
+            seen = " ".join(play.trajectory.observed)
+            broken = "No results" in seen or "does not work now" in seen
+            assert broken == bool(task.secret[needs])
+
+
+def test_another_process_a_snapshot_and_many_at_once(made: MultiTool) -> None:
+    assert is_deterministic("multi_tool", {"count": 20}, MultiTool(count=20))
+    tasks = all_tasks(made)[:16]
+    assert asyncio.run(is_restorable(made, tasks))
+    assert asyncio.run(is_concurrent(made, tasks))
+
+
+def test_tool_stars_reward() -> None:
+    made = MultiTool(count=8, reward="tool_star")
+    task = of_kind(made, "both")
+    script = list(made.oracle(task))
+    assert judged(made, task, *script).reward == pytest.approx(1.1)
+    assert judged(made, task, script[-1]).reward == 1.0
+    assert judged(made, task, *script[:-1], Action("", answer="17")).reward == 0.0
+    assert judged(made, task, *script[:-1]).reward == -1.0
+    assert judged(made, task, Action("", error="broken"), *script).reward == -1.0
+    failed = Action("", calls=(ToolCall("calculator", {"expression": "2 +"}),))
+    assert judged(made, task, *script[:1], failed, script[-1]).reward == 1.0
+
+
+def test_hedges_and_lists_fail(made: MultiTool) -> None:
+    task = of_kind(made, "both")
+    for wrong in (f"not {task.secret['answer']}", f"{task.secret['answer']} or 3", "0 1 2 3", ""):
+        assert judged(made, task, Action("", answer=wrong)).reward == 0.0
+
+
+def test_the_other_interpreter(made: MultiTool) -> None:
+    python = MultiTool(count=4, interpreter="python")
+    assert [tool.name for tool in python.tools()] == ["python", "search"]
+    assert [tool.name for tool in made.tools()] == ["calculator", "search"]
+    call = Action("", calls=(ToolCall("calculator", {"expression": "1 + 1"}),))
+    (play,) = played_all(python, [python.tasks("train")[0]], [[call]])
+    assert play.trajectory.observed[0] == (
+        "Error: there is no tool 'calculator'; tools: search, python"
+    )
+    try:
+        python.sandbox.tier  # noqa: B018
+    except ConfigError as error:
+        pytest.skip(str(error))
+    task = of_kind(python, "both")
+    assert judged(python, task, *python.oracle(task)).parts == {"correct": 1.0, "both_used": 1.0}
+    python.sandbox.close()
+
+
+@pytest.mark.parametrize("options", [{"count": 0}, {"top_k": 0}, {"interpreter": "abacus"}])
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="multi_tool"):
+        make_environment("multi_tool", options)

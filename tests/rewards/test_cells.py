@@ -1,0 +1,40 @@
+"""Cells: numbers as numbers, several in any order, and no hedges."""
+
+import pytest
+
+from turnwise.rewards.cells import cells_match
+
+RIGHT = [
+    ("3", ["3.0"]),
+    ("1,258", ["1258"]),
+    ("Ada", ["ada"]),
+    ("2\u20131", ["2\u20131"]),
+    ("-", ["-"]),
+    ("a, b", ["b", "a"]),
+    ('["a, b", "c"]', ["c", "a, b"]),
+    ("[3]", ["3"]),
+    ("1\n1", ["1", "1"]),
+    ("Paris, France", ["Paris, France"]),
+]
+WRONG = [
+    (None, ["3"]),
+    ("", ["3"]),
+    ("3", []),
+    ("3 or 4", ["3"]),
+    ("3, 4", ["3"]),
+    ("3", ["3", "4"]),
+    ("3, 3", ["3", "4"]),
+    ("a b", ["a", "b"]),
+    ("[" * 100_000, ["1"]),
+    ("not 3", ["3"]),
+]
+
+
+@pytest.mark.parametrize(("answer", "cells"), RIGHT)
+def test_right(answer: str, cells: list[str]) -> None:
+    assert cells_match(answer, cells)
+
+
+@pytest.mark.parametrize(("answer", "cells"), WRONG)
+def test_wrong(answer: str | None, cells: list[str]) -> None:
+    assert not cells_match(answer, cells)

@@ -1,0 +1,128 @@
+"""The workspace: shell calls over files that stay, file tools, limits, snapshots."""
+
+import io
+import tarfile
+from collections.abc import Iterator
+
+import pytest
+
+from turnwise.errors import ConfigError, ToolError
+from turnwise.sandbox import folder
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tools.tool import tools_of
+from turnwise.tools.workspace import UNCHANGED, Entry, Workspace, WorkspaceTools, unpacked
+
+LIMITS = Limits(seconds=2, cpu_seconds=2, memory=256 * MEBIBYTE)
+FILES = {"main.py": "print('hi')\n", "data/a.txt": "1\n2\n3\n"}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(SandboxSettings(limits=LIMITS, warm=0)) as made:
+        try:
+            made.tier  # noqa: B018
+        except ConfigError as error:
+            pytest.skip(str(error))
+        yield made
+
+
+def test_files_stay_and_nothing_else(sandbox: Sandbox) -> None:
+    workspace = Workspace(sandbox, FILES)
+    assert workspace.shell("ls; cat data/a.txt; X=1; cd data") == "data\nmain.py\n1\n2\n3"
+    made = "mkdir -p e/f && echo out > new.txt && ln -s new.txt link && chmod +x main.py; exit 3"
+    assert workspace.shell(made) == "[exit status 3]"
+    assert workspace.shell('cat link; test -x main.py && test -d e/f && echo "yes$X"') == "out\nyes"
+    assert workspace.files["new.txt"] == b"out\n"
+    assert workspace.entries["link"] == Entry("link", b"new.txt", 0o777)
+    state = workspace.snapshot()
+    other = Workspace(sandbox)
+    other.restore(state)
+    assert (other.snapshot(), other.packed()) == (state, workspace.packed())
+    assert workspace.shell("rm -r data link; ls") == other.shell("rm -r data link; ls")
+    assert workspace.snapshot() == other.snapshot() != state
+
+
+def test_a_call_beyond_a_limit_leaves_the_files_as_they_were(sandbox: Sandbox) -> None:
+    workspace = Workspace(sandbox, FILES)
+    before = workspace.snapshot()
+    told = workspace.shell("echo started; rm -r data; sleep 60")
+    assert told == f"started\n[stopped after 2 s]\n[{UNCHANGED}]"
+    assert workspace.snapshot() == before
+    assert UNCHANGED in workspace.shell("rm main.py; kill -9 $PPID")
+    assert UNCHANGED in workspace.shell(
+        f"rm -r data; : > ../{folder.PACKED}; mkdir ../{folder.PACKED}; chmod 0 main.py"
+    )
+    assert workspace.snapshot() == before
+
+
+def test_what_is_no_archive_is_refused_and_paths_stay_inside() -> None:
+    with pytest.raises(tarfile.TarError):
+        unpacked(b"no archive" * 200)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in ("../out", "/etc/passwd", "a/../../b", "good"):
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            archive.addfile(info, io.BytesIO(b"x"))
+        pipe = tarfile.TarInfo("pipe")
+        pipe.type = tarfile.FIFOTYPE
+        archive.addfile(pipe)
+    assert list(unpacked(buffer.getvalue())) == ["good"]
+
+
+@pytest.fixture
+def workspace() -> Workspace:
+    return Workspace(Sandbox(), FILES)  # no sandbox is started where no shell is called
+
+
+def test_reading_and_writing(workspace: Workspace) -> None:
+    assert workspace.read("main.py") == "print('hi')\n"
+    assert workspace.read("data/a.txt", 2, 1) == "2\n[2 more lines: read from line 3 on]"
+    assert workspace.write("src/new.py", "x = 1\n") == "written"
+    assert workspace.files["src/new.py"] == b"x = 1\n"
+    patch = "--- a/main.py\n+++ b/main.py\n@@ -1 +1 @@\n-print('hi')\n+print('ho')\n"
+    assert workspace.edit(patch) == "changed: main.py"
+    assert workspace.files["main.py"] == b"print('ho')\n"
+    assert workspace.delete("data") == "deleted"
+    assert sorted(workspace.files) == ["main.py", "src/new.py"]
+
+
+def test_what_cannot_be_done_is_told(workspace: Workspace) -> None:
+    workspace.entries["raw"] = Entry(content=b"a\0b")
+    workspace.entries["link"] = Entry("link", b"/etc/passwd")
+    before = workspace.snapshot()
+    attempts = {
+        "there is no file 'no.py'; files: data/a.txt, main.py": lambda: workspace.read("no.py"),
+        "raw is no text: 3 bytes": lambda: workspace.read("raw"),
+        "link is a link": lambda: workspace.read("link"),
+        "main.py has 2 lines only": lambda: workspace.read("main.py", 9),
+        "first and lines are 1 or more": lambda: workspace.read("main.py", 0),
+        "give a path below the folder": lambda: workspace.write("../x", ""),
+        "'/etc/x': give a path": lambda: workspace.write("/etc/x", ""),
+        "main.py is a file, not a folder": lambda: workspace.write("main.py/x", ""),
+        "data is a folder": lambda: workspace.write("data", ""),
+        "would be more than 16 MiB": lambda: workspace.write("big", "x" * (17 << 20)),
+        "there is no file 'data/b'": lambda: workspace.delete("data/b"),
+        "this is no patch": lambda: workspace.edit("x"),
+        "link is a link, not a folder": lambda: workspace.write("link/x", ""),
+        "the command is empty": lambda: workspace.shell(" "),
+    }
+    for message, attempt in attempts.items():
+        with pytest.raises(ToolError) as error:
+            attempt()
+        assert message in str(error.value)
+    assert workspace.snapshot() == before
+    with pytest.raises(ValueError, match="plain relative path"):
+        Workspace(Sandbox(), {"../x": ""})
+
+
+def test_tools_that_change_something_are_marked() -> None:
+    marks = {name: tool.consequence for name, tool in tools_of(WorkspaceTools()).items()}
+    assert marks == {
+        "delete_file": "delete",
+        "edit_file": "write",
+        "read_file": "",
+        "shell": "write",
+        "write_file": "write",
+    }
