@@ -65,6 +65,20 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "exclude each other: set one of them to false",
     ),
     ("rollout.top_p=0.9", "bypass"),
+    ("train.max_staleness=1", "the slowest tool: set engine.deterministic=false"),
+    (
+        "train.max_staleness=1 engine.deterministic=false curriculum.tasks=by_success",
+        "or curriculum.tasks=all",
+    ),
+    (
+        "train.max_staleness=1 engine.deterministic=false monitor.echo_trap=roll_back",
+        "choose another reaction, or max_staleness=0",
+    ),
+    ("train.spare_episodes=1", "set engine.deterministic=false, or spare_episodes=0"),
+    (
+        "train.spare_episodes=1 engine.deterministic=false algorithm.name=remax",
+        "needs each of its episodes: set spare_episodes=0",
+    ),
     ("algorithm.name=echo learning.mask_observations=false", "set observation_coefficient to 0"),
     ("sft.steps=1 sft.behaviours={faithfull=1}", "did you mean 'faithful'"),
     ("sft.steps=1", "give at least one behaviour a positive share"),

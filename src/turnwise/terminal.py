@@ -180,7 +180,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
             ", ".join(f"{success:.1%}" for success in successes),
             f"{sum(successes) / len(successes):.1%}",
             steps,
-            ", ".join("–" if noise is None else f"{noise:.2g}" for noise in row["noise"]),
+            ", ".join("–" if noise is None else f"{noise:.1f}" for noise in row["noise"]),
             f"{seconds:.0f}",
         )
     return table

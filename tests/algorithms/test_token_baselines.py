@@ -56,6 +56,18 @@ def test_it_is_the_formula(group: list[Episode]) -> None:
 
 
 @given(groups(), st.integers(0, 2**32))
+def test_rewards_of_tokens_count_from_where_they_stand(group: list[Episode], seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    given_group = []
+    for episode in group:
+        rewards = np.where(episode.mask, generator.normal(size=len(episode.mask)), np.nan)
+        given_group.append(replace(episode, token_rewards=rewards))
+    rows = zip(given_group, otb(given_group), by_hand(given_group), strict=True)
+    for episode, row, expected in rows:
+        assert row[episode.mask].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@given(groups(), st.integers(0, 2**32))
 def test_order_and_masked_tokens_do_not_matter(group: list[Episode], seed: int) -> None:
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(group))

@@ -8,7 +8,14 @@ from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.synthesis.demonstrations import BEHAVIOURS, demonstrate, hasty, mistaken
+from turnwise.synthesis.demonstrations import (
+    BEHAVIOURS,
+    astray,
+    demonstrate,
+    guessing,
+    hasty,
+    mistaken,
+)
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
@@ -43,11 +50,14 @@ def test_each_behaviour(
 
 def test_scripts_that_end_without_a_call() -> None:
     answer, call = Action("", answer="7"), Action("", calls=(ToolCall("look", {"at": "x"}),))
+    other = [Action("", answer="9")]
     for name, behaviour in BEHAVIOURS.items():
-        assert behaviour([answer], "9"), name
-    assert hasty([answer], "9") == [answer]
-    assert mistaken([call, answer], "9")[-1].answer == "x"
-    assert mistaken([call, Action("", answer="done"), answer], "9")[-1].answer == "9"
+        assert behaviour([answer], other), name
+    assert hasty([answer], other) == [answer]
+    assert mistaken([call, answer], other)[-1].answer == "x"
+    assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
+    assert guessing([answer], [call])[0].answer == "nothing"
+    assert astray([answer], other) == other
 
 
 def test_only_what_the_script_says_is_marked_as_the_models() -> None:

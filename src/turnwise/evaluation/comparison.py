@@ -140,7 +140,7 @@ def _intervals(row: Row) -> str:
 
 
 def _noises(numbers: Sequence[float | None]) -> str:
-    return ", ".join("not measured" if number is None else f"{number:.2g}" for number in numbers)
+    return ", ".join("not measured" if number is None else f"{number:.1f}" for number in numbers)
 
 
 def _counts(numbers: Sequence[float | None]) -> str:

@@ -190,7 +190,8 @@ def test_every_program_of_quixbugs(made: Code) -> None:
     environment = Code(programs=str(QUIXBUGS))
     environment.sandbox = made.sandbox
     tasks = all_tasks(environment)
-    buggy = {json.loads(line)["name"]: json.loads(line)["buggy"] for line in QUIXBUGS.open()}
+    programs = [json.loads(line) for line in QUIXBUGS.read_text().splitlines()]
+    buggy = {program["name"]: program["buggy"] for program in programs}
     assert len(tasks) == len(buggy) == 21
     for task in tasks:
         assert judged(environment, task, *environment.oracle(task)).reward == 1.0, task.info
