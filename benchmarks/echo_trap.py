@@ -18,14 +18,13 @@ import glob
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from turnwise.comparison import finished_run
 from turnwise.learning.checkpoint import COLD_START, latest
-from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, look
+from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, look
 from turnwise.monitor.run_folder import RunFolder
 
 ALGORITHMS = ("starpo", "starpo_s")
@@ -95,7 +94,7 @@ def judge(folder: Path) -> dict[str, Any]:
     """Step of the warning and of the collapse, None where there was none; and the success."""
     lines = list(RunFolder.open(folder).lines("metrics.jsonl"))
     warned = (step for step in range(1, len(lines) + 1) if look(lines[:step], 1.0, Thresholds()))
-    success = averages([line[SUCCESS] for line in lines])
+    success = averages([line[SUCCESS] for line in lines], WINDOW)
     falls = (
         place + WINDOW
         for place, rate in enumerate(success)
@@ -109,11 +108,6 @@ def judge(folder: Path) -> dict[str, Any]:
         "highest": max(success),
         "last": success[-1],
     }
-
-
-def averages(numbers: Sequence[float]) -> list[float]:
-    """Of each full window, in order."""
-    return [fmean(numbers[end - WINDOW : end]) for end in range(WINDOW, len(numbers) + 1)]
 
 
 def markdown(rows: Sequence[dict[str, Any]], healthy: Sequence[dict[str, Any]]) -> str:
@@ -138,7 +132,7 @@ def draw(runs: Sequence[tuple[str, int, Path]], rows: Sequence[dict[str, Any]], 
         column = ALGORITHMS.index(name)
         lines = list(RunFolder.open(folder).lines("metrics.jsonl"))
         for axes, metric in zip(grid[:, column], (SUCCESS, REWARD, SPREAD), strict=True):
-            smooth = averages([line.get(metric, 0.0) for line in lines])
+            smooth = averages([line[metric] for line in lines], WINDOW)
             (line,) = axes.plot(range(WINDOW, WINDOW + len(smooth)), smooth, label=f"seed {seed}")
             if row["warning"]:
                 axes.axvline(row["warning"], color=line.get_color(), linestyle=":")

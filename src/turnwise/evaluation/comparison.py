@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from turnwise.errors import ConfigError
+from turnwise.monitor.echo_trap import averages
 from turnwise.monitor.run_folder import RunFolder
 
 WINDOW = 5
@@ -70,7 +71,7 @@ def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for name, paths in runs.items():
-        curves = [_smooth(_successes(RunFolder.open(path))) for path in paths]
+        curves = [averages(_successes(RunFolder.open(path)), WINDOW) for path in paths]
         length = min(map(len, curves))
         columns = list(zip(*(curve[:length] for curve in curves), strict=True))
         steps = range(WINDOW, WINDOW + length)
@@ -110,7 +111,7 @@ def _row(name: str, runs: Sequence[tuple[RunFolder, dict[str, Any]]], target: fl
 
 def _reached(folder: RunFolder, target: float) -> tuple[int | None, float | None]:
     lines = folder.lines("metrics.jsonl")
-    for index, success in enumerate(_smooth(_successes(folder))):
+    for index, success in enumerate(averages(_successes(folder), WINDOW)):
         if success >= target:
             step = index + WINDOW
             return step, sum(line["rollout/tokens_sampled"] for line in lines[:step])
@@ -126,10 +127,6 @@ def _noise(folder: RunFolder) -> float | None:
 
 def _successes(folder: RunFolder) -> list[float]:
     return [line["rollout/success"] for line in folder.lines("metrics.jsonl")]
-
-
-def _smooth(numbers: Sequence[float]) -> list[float]:
-    return [fmean(numbers[end - WINDOW : end]) for end in range(WINDOW, len(numbers) + 1)]
 
 
 def _intervals(row: Row) -> str:

@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import Block, Example, Forest
+from turnwise.learning.batch import Block, Example, Forest, by_group
 from turnwise.learning.logprobs import base_model, last_hidden, score_tokens, token_logprobs
 
 IN_BLOCKS = "turnwise_in_blocks"
@@ -74,12 +74,8 @@ def plant(
 
     `width` is the model's. A tree of more tokens than a micro-batch has is cut in two.
     """
-    groups: dict[str, list[Example]] = {}
-    for example in examples:
-        if example.trained.any():
-            groups.setdefault(example.group, []).append(example)
     planted, others = [], []
-    for group in groups.values():
+    for group in by_group(example for example in examples if example.trained.any()):
         ordered = sorted(group, key=lambda example: example.ids.tolist())
         for members, tree in _grown(ordered, tokens_per_micro_batch):
             if len(members) > 1 and _is_less_work(tree, width):

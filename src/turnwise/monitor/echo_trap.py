@@ -63,9 +63,9 @@ def look(
     window = thresholds.window
     if len(history) < thresholds.fewest_steps:
         return None
-    spreads = _averages([line[SPREAD] for line in history], window)
-    entropies = _averages(_carried([line.get(ENTROPY) for line in history]), window)
-    rewards = _averages([line[REWARD] for line in history], window)
+    spreads = averages([line[SPREAD] for line in history], window)
+    entropies = averages(_carried([line.get(ENTROPY) for line in history]), window)
+    rewards = averages([line[REWARD] for line in history], window)
     fallen = spreads[-1] <= thresholds.spread * max(spreads)
     rising = rewards[-1] > rewards[-1 - window] + thresholds.gain * abs(highest_reward)
     if not fallen or rising or rewards[-1] >= thresholds.solved * highest_reward:
@@ -78,7 +78,7 @@ def look(
     )
 
 
-def _averages(numbers: Sequence[float], window: int) -> list[float]:
+def averages(numbers: Sequence[float], window: int) -> list[float]:
     """Of each full window, in order."""
     return [fmean(numbers[end - window : end]) for end in range(window, len(numbers) + 1)]
 
