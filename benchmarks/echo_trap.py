@@ -1,16 +1,20 @@
-"""The Echo Trap on purpose: StarPO until it collapses, StarPO-S from the same cold start.
+"""The Echo Trap on purpose, two ways: StarPO until it collapses, StarPO-S from the same cold start.
 
     .venv/bin/python benchmarks/echo_trap.py --healthy 'runs/comparison/*'
 
-A lake where a move costs a little and giving up costs nothing. In groups that fail as a whole the
-one that gives up first is the best, by hardly anything, which a z-score makes as much as a success;
-StarPO-S does not train on such groups. The cold start gives up in 30% of its demonstrations.
+`haste`: the recipe's lake and cold start at four times its learning rate. Groups become all alike,
+what is learned from the few others overshoots, and success follows.
+
+`giving_up`: a lake where a move costs a little and giving up costs nothing. In groups that fail as
+a whole the one that gives up first is the best, by hardly anything, which a z-score makes as much
+as a success; StarPO-S does not train on such groups. The cold start gives up in 30% of its
+demonstrations.
 
 A run has collapsed at the first step at which its success, averaged over five steps, is half of the
 highest such average before it. The warning is that of `turnwise.monitor.echo_trap`, looked for at
 every step. Runs that are finished are not repeated. A warning in a healthy run (one that keeps its
 success) is a false alarm; the folders given with --healthy are counted. Writes table.md,
-summary.json and curves.png.
+summary.json and, for each trap, TRAP.png.
 """
 
 import argparse
@@ -29,7 +33,8 @@ from turnwise.monitor.run_folder import RunFolder
 
 ALGORITHMS = ("starpo", "starpo_s")
 RECIPE = "frozen_lake"
-LAKE = ("environment.options.move_reward=-0.05", "monitor.echo_trap=off", "threads=1")
+COMMON = ("monitor.echo_trap=off", "threads=1")
+LAKE = ("environment.options.move_reward=-0.05", *COMMON)
 GIVING_UP = (
     "sft.steps=40",
     "sft.learning_rate=1e-3",
@@ -39,7 +44,16 @@ GIVING_UP = (
     "sft.behaviours.guessing=0.3",
 )
 """On top of the recipe's own cold start, in which nobody gives up."""
-RL = ("sft.steps=0", "train.steps=35", "learning.learning_rate=5e-5", "evaluation.tasks=100")
+RL = ("sft.steps=0", "evaluation.tasks=100")
+TRAPS = {
+    "haste": (
+        *COMMON,
+        "train.steps=40",
+        "learning.learning_rate=2e-3",
+        "learning.share_prefixes=true",
+    ),
+    "giving_up": (*LAKE, "train.steps=35", "learning.learning_rate=5e-5"),
+}
 SUCCESS = "rollout/success"
 WINDOW = Thresholds().window
 
@@ -52,12 +66,17 @@ def main() -> None:
     parser.add_argument("--healthy", nargs="*", default=[], help="patterns of run folders")
     parser.add_argument("overrides", nargs="*", help="key=value, for every run")
     arguments = parser.parse_args()
-    runs = [
-        (name, seed, run(name, seed, arguments.out, arguments.overrides))
-        for seed in arguments.seeds
+    rows = [
+        {
+            "trap": trap,
+            "algorithm": name,
+            "seed": seed,
+            **judge(run(trap, name, seed, arguments.out, arguments.overrides)),
+        }
+        for trap in TRAPS
         for name in ALGORITHMS
+        for seed in arguments.seeds
     ]
-    rows = [{"algorithm": name, "seed": seed, **judge(folder)} for name, seed, folder in runs]
     found = sorted(path for pattern in arguments.healthy for path in glob.glob(pattern))
     others = [judge(Path(path)) for path in found if (Path(path) / "report.json").is_file()]
     healthy = [row for row in others if row["collapse"] is None]
@@ -65,13 +84,16 @@ def main() -> None:
     summary = {"runs": rows, "healthy": healthy}
     (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     (arguments.out / "table.md").write_text(table)
-    draw(runs, rows, arguments.out / "curves.png")
+    for trap in TRAPS:
+        draw([row for row in rows if row["trap"] == trap], arguments.out, f"{trap}.png")
     print(table)
 
 
-def cold_start(out: Path) -> Path:
-    """The weights that all runs begin with."""
+def cold_start(trap: str, out: Path) -> Path:
+    """The weights that all runs of a trap begin with."""
     able = supervised(out / "lake", ())
+    if trap == "haste":
+        return able
     return supervised(out / "giving_up", (*LAKE, *GIVING_UP, f"model.name={able}"))
 
 
@@ -83,11 +105,11 @@ def supervised(folder: Path, chosen: Sequence[str]) -> Path:
     return weights
 
 
-def run(name: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
+def run(trap: str, name: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
     """The run's folder, trained if it is not there."""
-    weights = f"model.name={cold_start(out)}"
-    chosen = [*LAKE, *RL, weights, *overrides, f"seed={seed}", f"algorithm.name={name}"]
-    return finished_run(out / f"{name}-{seed}", RECIPE, chosen)
+    weights = f"model.name={cold_start(trap, out)}"
+    chosen = [*RL, *TRAPS[trap], weights, *overrides, f"seed={seed}", f"algorithm.name={name}"]
+    return finished_run(out / f"{trap}-{name}-{seed}", RECIPE, chosen)
 
 
 def judge(folder: Path) -> dict[str, Any]:
@@ -112,10 +134,11 @@ def judge(folder: Path) -> dict[str, Any]:
 
 def markdown(rows: Sequence[dict[str, Any]], healthy: Sequence[dict[str, Any]]) -> str:
     """One line a run, and the false alarms."""
-    head = "| algorithm | seed | highest success | last | collapse | warning | steps before |\n"
-    head += "|---|---|---|---|---|---|---|\n"
+    head = "| trap | algorithm | seed | highest success | last | collapse | warning | before |\n"
+    head += "|---|---|---|---|---|---|---|---|\n"
     lines = [
-        f"| {row['algorithm']} | {row['seed']} | {row['highest']:.0%} | {row['last']:.0%} | "
+        f"| {row['trap']} | {row['algorithm']} | {row['seed']} | {row['highest']:.0%} | "
+        f"{row['last']:.0%} | "
         f"{row['collapse'] or 'none'} | {row['warning'] or 'none'} | {_lead(row)} |\n"
         for row in rows
     ]
@@ -124,23 +147,25 @@ def markdown(rows: Sequence[dict[str, Any]], healthy: Sequence[dict[str, Any]]) 
     return head + "".join(lines) + rate + (f" ({', '.join(alarms)})" if alarms else "") + "\n"
 
 
-def draw(runs: Sequence[tuple[str, int, Path]], rows: Sequence[dict[str, Any]], file: Path) -> None:
+def draw(rows: Sequence[dict[str, Any]], out: Path, file: str) -> None:
     """Success, reward and spread by step: a column for each algorithm, a line for each seed."""
     figure = Figure(figsize=(10, 8), layout="constrained")
     grid = figure.subplots(3, len(ALGORITHMS), sharex=True, sharey="row", squeeze=False)
-    for (name, seed, folder), row in zip(runs, rows, strict=True):
-        column = ALGORITHMS.index(name)
-        lines = list(RunFolder.open(folder).lines("metrics.jsonl"))
+    for row in rows:
+        name, column = row["algorithm"], ALGORITHMS.index(row["algorithm"])
+        lines = list(RunFolder.open(out / row["folder"]).lines("metrics.jsonl"))
         for axes, metric in zip(grid[:, column], (SUCCESS, REWARD, SPREAD), strict=True):
             smooth = averages([line[metric] for line in lines], WINDOW)
-            (line,) = axes.plot(range(WINDOW, WINDOW + len(smooth)), smooth, label=f"seed {seed}")
+            (line,) = axes.plot(
+                range(WINDOW, WINDOW + len(smooth)), smooth, label=f"seed {row['seed']}"
+            )
             if row["warning"]:
                 axes.axvline(row["warning"], color=line.get_color(), linestyle=":")
             axes.set_ylabel(metric)
         grid[0, column].set_title(f"{name} (dotted: the warning)")
         grid[-1, column].set_xlabel(f"step, means of {WINDOW}")
     grid[0, 0].legend()
-    figure.savefig(file, dpi=120)
+    figure.savefig(out / file, dpi=120)
 
 
 def _lead(row: dict[str, Any]) -> str:

@@ -533,15 +533,15 @@ class Trainer:
         return staleness_metrics(groups, self.steps_done - 1)
 
     def _watch(self, learner: PolicyLearner, critic: Assessor | None) -> None:
-        """Tell of an Echo Trap and react to it as the recipe says; then not again before there are
-        as many new steps as it takes to see one."""
+        """Tell of an Echo Trap and react to it as the recipe says; then not again for some
+        steps."""
         config, thresholds = self.recipe.monitor, Thresholds()
         if config.echo_trap == "off" or self.steps_done < self._quiet_until:
             return
         trap = look(self._history, config.highest_reward, thresholds)
         if trap is None:
             return
-        self._quiet_until = self.steps_done + thresholds.fewest_steps
+        self._quiet_until = self.steps_done + thresholds.pause
         self.display.say(str(trap))
         step = self._best_step(self._history[:-1])  # the present one is not saved yet
         best = checkpoint.at(self.folder.checkpoints, step) if step is not None else None

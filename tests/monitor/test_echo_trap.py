@@ -73,5 +73,13 @@ def test_steps_without_an_update_keep_the_last_entropy() -> None:
 def test_few_steps_say_nothing() -> None:
     assert look([], 1.0, Thresholds()) is None
     lines = history(fall(0, 3, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
-    assert look(lines[:9], 1.0, Thresholds()) is None
-    assert look(lines[:10], 1.0, Thresholds()) is not None
+    assert look(lines[:5], 1.0, Thresholds()) is None
+    lines = history(fall(0, 1, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
+    assert look(lines[:6], 1.0, Thresholds()) is not None
+
+
+def test_a_reward_that_rises_from_the_first_window_on_is_no_alarm() -> None:
+    lines = history(fall(0, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(0.2, 1.0, STEPS))
+    assert look(lines[:7], 1.0, Thresholds()) is None
+    lines = history(fall(0, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(1.0, 0.2, STEPS) / 2)
+    assert look(lines[:7], 1.0, Thresholds()) is not None

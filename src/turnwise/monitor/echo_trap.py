@@ -22,14 +22,20 @@ class Thresholds:
     spread: float = 0.45
     """To what share of its highest average the spread has fallen."""
     gain: float = 0.02
-    """The reward counts as rising when its average is so much above that of the window before."""
+    """The reward counts as rising when its average is so much above that of the window before, or
+    of the first one."""
     solved: float = 0.75
     """Of the highest reward there can be: above it a small spread is success. Runs that learned
     what they can of the demo level off from 0.8 on."""
 
     @property
     def fewest_steps(self) -> int:
-        """Two windows: fewer steps are too few to say."""
+        """Fewer are too few to say that anything fell."""
+        return self.window + 1
+
+    @property
+    def pause(self) -> int:
+        """Steps between two warnings."""
         return 2 * self.window
 
 
@@ -42,7 +48,7 @@ class EchoTrap:
     """Highest and present average."""
     entropy: tuple[float, float]
     reward: tuple[float, float]
-    """Average of the window before, and of the last one."""
+    """Average of the window before (or the first), and of the last one."""
 
     def __str__(self) -> str:
         return (
@@ -67,14 +73,15 @@ def look(
     entropies = averages(_carried([line.get(ENTROPY) for line in history]), window)
     rewards = averages([line[REWARD] for line in history], window)
     fallen = spreads[-1] <= thresholds.spread * max(spreads)
-    rising = rewards[-1] > rewards[-1 - window] + thresholds.gain * abs(highest_reward)
+    before = rewards[max(0, len(rewards) - 1 - window)]
+    rising = rewards[-1] > before + thresholds.gain * abs(highest_reward)
     if not fallen or rising or rewards[-1] >= thresholds.solved * highest_reward:
         return None
     return EchoTrap(
         step=int(history[-1]["step"]),
         spread=(max(spreads), spreads[-1]),
         entropy=(max(entropies), entropies[-1]),
-        reward=(rewards[-1 - window], rewards[-1]),
+        reward=(before, rewards[-1]),
     )
 
 
