@@ -2,14 +2,19 @@
 
     .venv/bin/python benchmarks/asynchronous.py --json runs/asynchronous.json
 
-The demo's agent, from its base, searches the documentation; a search takes a random time with a
-heavy tail (log-normal, mean 1 s), the same one for the same episode and turn in every run. Each arm
-makes the same number of updates on the same tasks; arms alternate. Timed is the whole stage of RL.
+The demo's agent, after its cold start, searches the documentation; a search takes a random time
+with a heavy tail (log-normal, mean 1 s), the same one for the same episode and turn in every run.
+All arms begin with the same weights and make the same number of updates on the same tasks; for each
+seed they take turns. Timed is the stage of RL. The trained policies then play the same held-out
+tasks, with a search that takes no time.
 
-The sampler's share of time with work is the time in forward passes by the time in which at least
-one request was waiting or being sampled: what is missing is waiting for other episodes (lockstep),
-for new weights, or for the processor. Its share of all time also misses when no episode asked for
-anything, because all waited for tools or for the update.
+The sampler's share of time with work is the time that it spent on forward passes by the time in
+which at least one request was waiting or being sampled: what is missing is waiting for other
+episodes (lockstep), for new weights, or for the processor. Its share of all time also misses when
+no episode asked for anything, because all waited for tools or for the update.
+
+Lockstep waits for the slowest tool of every turn and takes most of the time, and its weights do not
+depend on how long tools take: it runs with the first `--lockstep-seeds` only.
 
 With an argument `key=value` the recipe is changed for all arms.
 """
@@ -30,10 +35,14 @@ from typing import Any
 
 import torch
 
+from turnwise.comparison import finished_run
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Engine, Sampling
-from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.engines.embedded import Counters, EmbeddedEngine
+from turnwise.engines.threaded import ThreadedEngine
 from turnwise.environments.search.environment import SearchEnvironment
+from turnwise.evaluation.intervals import wilson
+from turnwise.learning.checkpoint import COLD_START, latest
 from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.seeds import derive
@@ -60,7 +69,7 @@ class SlowSearch(SearchEnvironment):
         """Search the documents for words or names; gives the best matches, one on each line."""
         middle = -(SPREAD**2) / 2
         await asyncio.sleep(MEAN * self._latencies.lognormvariate(middle, SPREAD))
-        return SearchEnvironment.search(self, query)
+        return await asyncio.to_thread(SearchEnvironment.search, self, query)
 
 
 class Watched:
@@ -68,6 +77,9 @@ class Watched:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        inner = engine.engine if isinstance(engine, ThreadedEngine) else engine
+        assert isinstance(inner, EmbeddedEngine)
+        self.counters: Counters = inner.counters
         self.open, self.close = engine.open, engine.close
         self.load, self.stop = engine.load, engine.stop
         self.with_work = 0.0
@@ -96,6 +108,7 @@ class Arm:
     overrides: tuple[str, ...]
     threads: int
     """Of each of the two, sampling and learning."""
+    lockstep: bool = False
 
 
 def arms(staleness: int, episodes: int, cores: int) -> list[Arm]:
@@ -103,7 +116,7 @@ def arms(staleness: int, episodes: int, cores: int) -> list[Arm]:
     all cores in the end."""
     free = ("engine.deterministic=false", f"engine.concurrency={episodes}")
     return [
-        Arm("synchronous", (f"engine.concurrency={episodes}",), cores),
+        Arm("synchronous", (f"engine.concurrency={episodes}",), cores, lockstep=True),
         Arm("synchronous, no lockstep", free, cores),
         Arm(
             f"asynchronous, max_staleness {staleness}",
@@ -117,109 +130,162 @@ def arms(staleness: int, episodes: int, cores: int) -> list[Arm]:
     ]
 
 
-def measure(arm: Arm, overrides: Sequence[str]) -> dict[str, Any]:
+async def played(trainer: Trainer, watched: Watched) -> dict[str, float]:
+    """The stage of RL, timed; then the evaluation, with searches that take no time."""
+    start = time.monotonic()
+    try:
+        await trainer.reinforce()
+        seconds = time.monotonic() - start
+        busy = watched.counters.seconds
+        found = {
+            "seconds": seconds,
+            "sampler_share_of_time_with_work": busy / watched.with_work,
+            "sampler_share_of_all_time": busy / seconds,
+            "forward_passes": float(watched.counters.passes),
+            "tokens_computed": float(watched.counters.computed),
+        }
+        quick = SearchEnvironment(**trainer.recipe.environment.options)
+        await trainer.evaluate("trained", quick)
+    finally:
+        await watched.stop()
+    return found
+
+
+def measure(arm: Arm, seed: int, overrides: Sequence[str]) -> dict[str, Any]:
     """One run of an arm."""
-    chosen = [f"threads={arm.threads}", *arm.overrides, *overrides]
+    chosen = [f"seed={seed}", f"threads={arm.threads}", *arm.overrides, *overrides]
     recipe = load_recipe("demo", chosen)
     configure_threads(arm.threads)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(recipe, RunFolder.new(Path(folder) / "run"), SilentDisplay())
-        engine = trainer.parts.engine
-        assert isinstance(engine, EmbeddedEngine)
-        watched = Watched(engine)
+        watched = Watched(trainer.parts.engine)
         trainer.parts = replace(trainer.parts, engine=watched)
-        start = time.monotonic()
-        asyncio.run(trainer.run())
-        seconds = time.monotonic() - start
+        found = asyncio.run(played(trainer, watched))
         lines = trainer.folder.lines("metrics.jsonl")
+        timing = trainer.folder.lines("timing.jsonl")
+        evaluation = trainer.folder.evaluation("trained")
     assert len(lines) == recipe.train.steps
+    assert evaluation is not None
     return {
         "arm": arm.name,
-        "seconds": seconds,
-        "sampler_share_of_time_with_work": engine.counters.seconds / watched.with_work,
-        "sampler_share_of_all_time": engine.counters.seconds / seconds,
+        "seed": seed,
+        **found,
+        "seconds_waiting": sum(line["seconds/waiting"] for line in timing),
+        "seconds_learning": sum(line["seconds/update"] for line in timing),
         "staleness_mean": statistics.fmean(line.get("staleness/mean", 0.0) for line in lines),
         "staleness_max": max(line.get("staleness/max", 0.0) for line in lines),
         "tokens_sampled": sum(line["rollout/tokens_sampled"] for line in lines),
         "tool_calls": statistics.fmean(line["rollout/tool_calls"] for line in lines),
-        "reward_of_last_step": lines[-1]["reward/mean"],
+        "rewards": [line["reward/mean"] for line in lines],
+        "heldout_tasks": evaluation["n"],
+        "success": evaluation["success"],
     }
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Medians over the repeats, with the extremes of the times."""
+    """Medians over the seeds, with the extremes of the times; success over all seeds together.
+    How many times as fast: against the last arm, with the same seed."""
     names = list(dict.fromkeys(run["arm"] for run in runs))
-    seconds = {name: [run["seconds"] for run in runs if run["arm"] == name] for name in names}
-    baseline = seconds[names[0]]
+    last = {run["seed"]: run["seconds"] for run in runs if run["arm"] == names[-1]}
     lines = [
-        "| | seconds | times as fast | sampler, of time with work | of all time "
-        "| staleness mean, max | searches |",
-        "|---|---|---|---|---|---|---|",
+        "| | seeds | seconds | of the last arm's | sampler, of time with work | of all time "
+        "| learning | staleness mean, max | success on held-out tasks |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in names:
         own = [run for run in runs if run["arm"] == name]
-        ratios = [first / own for first, own in zip(baseline, seconds[name], strict=True)]
-
-        def middle(key: str, own: Sequence[Mapping[str, Any]] = own) -> float:
-            return statistics.median(run[key] for run in own)
-
-        spent = seconds[name]
+        spent = [run["seconds"] for run in own]
+        ratios = [run["seconds"] / last[run["seed"]] for run in own]
+        middle = {
+            key: statistics.median(run[key] for run in own)
+            for key, value in own[0].items()
+            if isinstance(value, float)
+        }
+        tasks = sum(run["heldout_tasks"] for run in own)
+        success = sum(run["success"] * run["heldout_tasks"] for run in own) / tasks
+        low, high = wilson(round(success * tasks), tasks)
+        each = ", ".join(f"{run['success']:.0%}" for run in own)
         lines.append(
-            f"| {name} | {statistics.median(spent):.1f} ({min(spent):.1f}–{max(spent):.1f}) "
+            f"| {name} | {len(own)} "
+            f"| {middle['seconds']:.0f} ({min(spent):.0f}–{max(spent):.0f}) "
             f"| {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f}) "
-            f"| {middle('sampler_share_of_time_with_work'):.0%} "
-            f"| {middle('sampler_share_of_all_time'):.0%} "
-            f"| {middle('staleness_mean'):.2f}, {middle('staleness_max'):.0f} "
-            f"| {middle('tool_calls'):.1f} |"
+            f"| {middle['sampler_share_of_time_with_work']:.0%} "
+            f"| {middle['sampler_share_of_all_time']:.0%} "
+            f"| {middle['seconds_learning']:.0f} s "
+            f"| {middle['staleness_mean']:.2f}, {max(run['staleness_max'] for run in own):.0f} "
+            f"| {success:.1%} ({low:.1%}–{high:.1%}): {each} |"
         )
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run the arms one after the other, several times; print the table and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--staleness", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("overrides", nargs="*", help="key=value, for every arm")
-    arguments = parser.parse_args()
+def cold_start(folder: Path, heldout: int) -> tuple[Path, dict[str, Any]]:
+    """The demo's weights after its cold start, and how they do on the held-out tasks."""
+    run = finished_run(folder, "demo", ["train.steps=0", f"evaluation.tasks={heldout}"])
+    found = RunFolder.open(run).evaluation("cold_start")
+    weights = latest(run / "checkpoints" / COLD_START)
+    assert found is not None
+    assert weights is not None
+    return weights, found
+
+
+def compare(arguments: argparse.Namespace, weights: Path) -> list[dict[str, Any]]:
+    """Run the arms one after the other, for each seed."""
+    episodes = arguments.tasks * arguments.group
     overrides = [
         f"environment.name={Path(__file__).resolve()}:SlowSearch",
+        f"model.name={weights}",
         "sft.steps=0",
-        "evaluation.tasks=0",
+        f"evaluation.tasks={arguments.heldout}",
         f"train.steps={arguments.steps}",
         f"train.tasks_per_step={arguments.tasks}",
         f"train.group_size={arguments.group}",
         f"train.checkpoint_every={arguments.steps}",
         *arguments.overrides,
     ]
-    load = os.getloadavg()[0]
-    episodes = arguments.tasks * arguments.group
-    compared = arms(arguments.staleness, episodes, arguments.cores)
     runs = []
-    for _ in range(arguments.repeats):
-        for arm in compared:
-            runs.append(measure(arm, overrides))
-            print(json.dumps(runs[-1]), flush=True)
+    for seed in range(arguments.seeds):
+        for arm in arms(arguments.staleness, episodes, arguments.cores):
+            if not arm.lockstep or seed < arguments.lockstep_seeds:
+                runs.append(measure(arm, seed, overrides))
+                print(json.dumps(runs[-1]), flush=True)
+    return runs
+
+
+def main() -> None:
+    """Cold start, all arms; print the table and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--group", type=int, default=8)
+    parser.add_argument("--staleness", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lockstep-seeds", type=int, default=1)
+    parser.add_argument("--heldout", type=int, default=300)
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--cold", type=Path, default=Path("runs/asynchronous-cold"))
+    parser.add_argument("overrides", nargs="*", help="key=value, for every arm")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    weights, cold = cold_start(arguments.cold, arguments.heldout)
+    runs = compare(arguments, weights)
+    found = {
+        "load": load,
+        "cores": arguments.cores,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "steps": arguments.steps,
+        "episodes_per_step": arguments.tasks * arguments.group,
+        "cold_start": cold,
+        "runs": runs,
+    }
     print(
-        f"\n{arguments.steps} updates on {episodes} episodes each, {arguments.cores} cores, "
-        f"load {load:.1f}, {arguments.repeats} repeats\n"
+        f"\n{arguments.steps} updates on {found['episodes_per_step']} episodes each, "
+        f"{arguments.cores} cores, load {load:.1f}; after the cold start {cold['success']:.1%} "
+        f"({cold['low']:.1%}–{cold['high']:.1%}) of {cold['n']} held-out tasks\n"
     )
     print(table(runs))
     if arguments.json:
-        found = {
-            "load": load,
-            "cores": arguments.cores,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "steps": arguments.steps,
-            "episodes_per_step": episodes,
-            "runs": runs,
-        }
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
 

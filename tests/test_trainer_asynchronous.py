@@ -138,7 +138,7 @@ def test_the_engines_weights_are_a_copy_and_become_the_learners(
     recipe: Path, tmp_path: Path
 ) -> None:
     trainer = train(recipe, tmp_path / "run", *AHEAD, "train.steps=2")
-    learned, sampled = trainer.parts.model, trainer.parts.engine._model  # type: ignore[attr-defined]
+    learned, sampled = trainer.parts.model, trainer.parts.engine.engine._model  # type: ignore[attr-defined]
     assert learned is not sampled
     for name, weight in learned.state_dict().items():
         assert torch.equal(weight, sampled.state_dict()[name])
@@ -150,7 +150,7 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
 ) -> None:
     pytest.importorskip("peft")
     trainer = train(recipe, tmp_path / "run", *AHEAD, "model.lora_rank=2", "train.steps=2")
-    sampled = dict(trainer.parts.engine._model.named_parameters())  # type: ignore[attr-defined]
+    sampled = dict(trainer.parts.engine.engine._model.named_parameters())  # type: ignore[attr-defined]
     adapters = 0
     for name, weight in trainer.parts.model.get_base_model().named_parameters():
         assert torch.equal(weight, sampled[name])
@@ -213,7 +213,7 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
         with pytest.raises(asyncio.CancelledError):
             await running
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not trainer.parts.engine._sessions  # type: ignore[attr-defined]
+        assert not trainer.parts.engine.engine._sessions  # type: ignore[attr-defined]
 
     asyncio.run(main())
     saved = max(int(path.name[5:]) for path in folder.checkpoints.glob("step-*"))

@@ -58,6 +58,7 @@ def test_tokens_are_shown_shortly() -> None:
     tokens.extend_sampled([3], [-1.0], 0, 0)
     trajectory = Trajectory(Task("t", "q"), "g", 0, 0, tokens)
     assert "tokens=Tokens(3, 1 sampled)," in repr(trajectory)
+    assert repr(Group("g", [trajectory] * 9)) == "Group('g', 9 trajectories)"
 
 
 def _trajectory(outcome: Outcome, verdict: Verdict | None) -> Trajectory:

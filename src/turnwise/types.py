@@ -244,12 +244,12 @@ class Tokens:
         Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
         through `extend_sampled` only.
         """
-        for segment in segments:
-            if segment.source == Source.MODEL:
-                raise ValueError("model tokens are appended by extend_sampled, from the engine")
-            count = len(segment.tokens)
-            nan = np.full(count, np.nan, np.float32)
-            self._append(segment.tokens, segment.source, turn, NO_VERSION, nan)
+        if any(segment.source == Source.MODEL for segment in segments):
+            raise ValueError("model tokens are appended by extend_sampled, from the engine")
+        ids = [token for segment in segments for token in segment.tokens]
+        lengths = [len(segment.tokens) for segment in segments]
+        source = np.repeat([int(segment.source) for segment in segments], lengths)
+        self._append(ids, source, turn, NO_VERSION, np.full(len(ids), np.nan, np.float32))
 
     def extend_sampled(
         self, ids: Sequence[int], logprobs: Sequence[float], version: int, turn: int
@@ -260,7 +260,12 @@ class Tokens:
         self._append(ids, Source.MODEL, turn, version, np.asarray(logprobs, np.float32))
 
     def _append(
-        self, ids: Sequence[int], source: Source, turn: int, version: int, logprob: np.ndarray
+        self,
+        ids: Sequence[int],
+        source: Source | np.ndarray,
+        turn: int,
+        version: int,
+        logprob: np.ndarray,
     ) -> None:
         count = len(ids)
         self.ids = np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)])
@@ -389,7 +394,7 @@ class Trajectory:
         return sum(len(turn.step.results) for turn in self.turns if turn.step is not None)
 
 
-@dataclass
+@dataclass(repr=False)
 class Group:
     """The trajectories of one task at one step, compared with each other by the estimator.
 
@@ -403,6 +408,10 @@ class Group:
     spare: list[Trajectory] = field(default_factory=list)
     """Episodes that were begun in excess, and cancelled or too late when there were enough members:
     never trained on, in no statistic but the count of what they cost."""
+
+    def __repr__(self) -> str:
+        """Shortly, as for `Tokens`."""
+        return f"Group({self.id!r}, {len(self.trajectories)} trajectories)"
 
     @property
     def graded(self) -> list[Trajectory]:

@@ -7,7 +7,6 @@ here: the forward pass (`runner.py`), who sits in which cache row (`sessions.py`
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +38,7 @@ class Counters:
     that was computed for another session."""
     sampled: int = 0
     seconds: float = 0.0
-    """Spent in forward passes and on sampling from them."""
+    """Spent on forward passes: their inputs, the model, sampling, and handing tokens out."""
 
 
 class EmbeddedEngine:
@@ -52,7 +51,8 @@ class EmbeddedEngine:
     With `deterministic`, the same seeds give bit-identical results however long tools take:
     requests are admitted only once every open session has one (so open all sessions that belong
     together before the first request), in the order of their names. Otherwise requests are
-    admitted in order of arrival, and forward passes run in a thread while tools proceed.
+    admitted in order of arrival. Forward passes block the event loop, which has its turn between
+    them: whose tools shall proceed meanwhile puts the engine into a thread (`threaded.py`).
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class EmbeddedEngine:
         self._slots = slots
         self._table = SlotTable(slots, self._runner.cache.swap)
         self._deterministic = deterministic
-        self._executor = None if deterministic else ThreadPoolExecutor(1, "turnwise-engine")
         self._sessions: dict[str, Session] = {}
         self._waiting: list[Request] = []
         self._running: list[Request] = []
@@ -172,8 +171,6 @@ class EmbeddedEngine:
         if self._pump is not None and not self._pump.done():
             await asyncio.wait({self._pump})
         self._fail(InfrastructureError("the engine was stopped"))
-        if self._executor is not None:
-            self._executor.shutdown()
 
     def _check_prompt(self, prompt: Sequence[int]) -> np.ndarray:
         history = np.array(prompt, np.int64)
@@ -188,7 +185,8 @@ class EmbeddedEngine:
             raise InfrastructureError("the engine was stopped")
         if name not in self._sessions:
             raise RuntimeError(f"session {name!r} is not open")
-        if self._sessions[name].request is not None:
+        request = self._sessions[name].request
+        if request is not None and not request.future.done():  # done: cancelled just now
             raise RuntimeError(f"session {name!r} has a request under way")
         return self._sessions[name]
 
@@ -268,28 +266,22 @@ class EmbeddedEngine:
 
     async def _step(self) -> None:
         """One forward pass: a prefill when there is one to do, else a token for all."""
+        start = time.monotonic()
         fresh = [request for request in self._running if not request.tokens]
         if fresh:
             batch = prefill_batch(fresh)
         else:
             self._table.pack(self._running)
             batch = decode_batch(self._running)
-        if self._executor is None:
-            self._apply(batch, *self._compute(batch))
-            await asyncio.sleep(0)
-        else:
-            loop = asyncio.get_running_loop()
-            results = await loop.run_in_executor(self._executor, self._compute, batch)
-            self._apply(batch, *results)
+        self._apply(batch, *self._compute(batch))
+        self.counters.seconds += time.monotonic() - start
+        await asyncio.sleep(0)
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        start = time.monotonic()
         logits = self._runner.forward(batch.rows, batch.ids, batch.positions)
         for row, others, columns in batch.copies:
             self._runner.cache.copy(row, others, columns)
-        found = self._sample(batch, logits) if batch.sampled else ([], [])
-        self.counters.seconds += time.monotonic() - start
-        return found
+        return self._sample(batch, logits) if batch.sampled else ([], [])
 
     def _sample(self, batch: Batch, logits: torch.Tensor) -> tuple[list[int], list[float]]:
         if batch.picks is not None:

@@ -1,0 +1,167 @@
+"""The engine in a thread of its own: what goes on beside it, what crosses over in which order, and
+what is left of it when it ends."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.engines.driving import PROMPT, assert_logprobs, once
+from tests.engines.models_for_tests import tiny_model
+from tests.engines.test_scheduling import BrokenModel, play
+from turnwise.engines.base import Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.engines.threaded import ThreadedEngine
+from turnwise.errors import ConfigError, InfrastructureError
+
+LONG = Sampling(max_tokens=490, seed=1)
+
+
+def threaded(model: Any, tokenizer: Any, slots: int = 4) -> ThreadedEngine:
+    return ThreadedEngine(
+        EmbeddedEngine(model, tokenizer, slots=slots, max_tokens=500, deterministic=False)
+    )
+
+
+def run(engine: ThreadedEngine, body: Callable[[], Awaitable[None]]) -> None:
+    """Run `body` with a deadline, stop the engine, and see that no thread is left."""
+
+    async def main() -> None:
+        try:
+            await asyncio.wait_for(body(), 60)
+        finally:
+            await engine.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert not [thread for thread in threading.enumerate() if thread.name == "turnwise-engine"]
+
+
+async def begun(engine: ThreadedEngine) -> None:
+    while engine.engine.counters.sampled < 3:
+        await asyncio.sleep(0.001)
+
+
+def test_sampling_goes_on_while_the_event_loop_is_blocked(tokenizer: Any) -> None:
+    """As by a tool, by rendering or by whatever else is slow where the episodes are."""
+    engine = threaded(tiny_model("qwen3"), tokenizer)
+
+    async def body() -> None:
+        engine.open("s")
+        turn = asyncio.create_task(engine.generate(PROMPT, LONG, session="s"))
+        await begun(engine)
+        before, deadline = engine.engine.counters.passes, time.monotonic() + 30
+        while engine.engine.counters.passes < before + 20 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert engine.engine.counters.passes >= before + 20
+        assert not turn.done()
+        engine.close("s")
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    run(engine, body)
+
+
+def test_it_samples_what_the_engine_samples(tokenizer: Any) -> None:
+    model, found = tiny_model("llama"), []
+    engine = threaded(model, tokenizer)
+    alone = EmbeddedEngine(model, tokenizer, slots=4, max_tokens=500, deterministic=False)
+    sampling = Sampling(max_tokens=12, seed=5)
+
+    async def body() -> None:
+        found.append(await once(engine, PROMPT, sampling))  # type: ignore[arg-type]
+        await play(engine, 9, seed=0)  # type: ignore[arg-type]
+
+    run(engine, body)
+    found.append(asyncio.run(once(alone, PROMPT, sampling)))
+    assert found[0] == found[1]
+    assert engine.engine.evictions > 0
+
+
+def test_a_cancelled_turn_leaves_its_session_usable_at_once(tokenizer: Any) -> None:
+    model = tiny_model("qwen3")
+    engine = threaded(model, tokenizer)
+
+    async def body() -> None:
+        engine.open("s")
+        for wait in (True, False):  # in the middle of a turn, and before it has begun
+            endless = asyncio.create_task(engine.generate(PROMPT, LONG, session="s"))
+            await (begun(engine) if wait else asyncio.sleep(0))
+            endless.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await endless
+            completion = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
+            assert_logprobs(model, PROMPT, completion)
+        assert engine.engine.counters.sampled < 490
+
+    run(engine, body)
+
+
+def test_weights_are_those_of_the_next_turn(tokenizer: Any) -> None:
+    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
+    engine = threaded(model, tokenizer)
+
+    async def body() -> None:
+        assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 0  # type: ignore[arg-type]
+        await engine.load(dict(other.state_dict()), 1)
+        after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
+        assert after.version == 1
+        assert_logprobs(other, PROMPT, after)
+        with pytest.raises(ConfigError, match="nothing"):
+            await engine.load({"nothing": [1.0]}, 2)
+
+    run(engine, body)
+
+
+def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> None:
+    engine = threaded(BrokenModel(tiny_model("qwen3").config), tokenizer)
+
+    async def body() -> None:
+        engine.open("s")
+        with pytest.raises(RuntimeError, match="open already"):
+            engine.open("s")
+        with pytest.raises(RuntimeError, match="not open"):
+            await engine.generate(PROMPT, LONG, session="t")
+        with pytest.raises(ConfigError, match="empty"):
+            await engine.generate([], LONG, session="s")
+        with pytest.raises(ArithmeticError, match="a bug"):
+            await engine.generate(PROMPT, LONG, session="s")
+        engine.close("s")
+        engine.close("s")
+        engine.open("s")
+
+    run(engine, body)
+
+
+def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
+    engine = threaded(tiny_model("qwen3"), tokenizer, slots=1)
+
+    async def body() -> None:
+        for name in "ab":
+            engine.open(name)
+        turns = [asyncio.create_task(engine.generate(PROMPT, LONG, session=s)) for s in "ab"]
+        await begun(engine)
+        await engine.stop()
+        await engine.stop()
+        for turn in turns:
+            with pytest.raises(InfrastructureError, match="stopped"):
+                await turn
+        with pytest.raises(InfrastructureError, match="stopped"):
+            await engine.generate(PROMPT, LONG, session="a")
+        with pytest.raises(InfrastructureError, match="stopped"):
+            await engine.load({}, 1)
+        engine.close("a")
+
+    run(engine, body)
+
+
+def test_one_that_is_never_used_has_no_thread(tokenizer: Any) -> None:
+    engine = threaded(tiny_model("qwen3"), tokenizer)
+
+    async def body() -> None:
+        assert not [thread for thread in threading.enumerate() if "turnwise" in thread.name]
+
+    run(engine, body)
