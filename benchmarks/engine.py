@@ -1,27 +1,28 @@
 """The embedded engine and the training step on this machine: `python benchmarks/engine.py`.
 
     python benchmarks/engine.py --json engine.json --plot docs/sessions.png
-    python benchmarks/engine.py --parts sampling --sizes 1M --rounds 3
+    python benchmarks/engine.py --parts sessions --sizes 1M --rounds 3
 
-Five parts, each side by side in one run, its contenders taking turns; figures are medians, ratios
-are those of the rounds with their lowest and highest. `sampling`: 64 sequences of 128 tokens,
-against `generate` and `generate_batch` (continuous batching) of transformers. `sessions`: episodes
-of many turns with a session, against prefilling the history every turn. `training`: a supervised
-step, against the rate of one large matrix product. `sharing`: a policy update whose groups share
-their prompts, with trees and without. `memory`: the log-probability pass for growing vocabularies.
-Weights are random, so nothing is loaded.
+Four parts, each side by side in one run, its contenders taking turns; figures are medians, ratios
+are those of the rounds with their lowest and highest. `sessions`: episodes of many turns with a
+session, against prefilling the history every turn. `training`: a supervised step, against the rate
+of one large matrix product. `sharing`: a policy update whose groups share their prompts, with trees
+and without. `memory`: the log-probability pass for growing vocabularies. Weights are random, so
+nothing is loaded. Sampling alone is `sampling.py`'s, against transformers and vLLM.
 """
 
 import argparse
 import json
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
+from machine import describe
+from tables import table
+
 from turnwise.threads import configure_threads
 
-PARTS = ("sampling", "sessions", "training", "sharing", "memory")
+PARTS = ("sessions", "training", "sharing", "memory")
 SIZES = ("1M", "5M", "20M")
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     configure_threads(arguments.threads)  # before torch is loaded
     import engine_measurements as measurements
 
-    figures: dict[str, Any] = {"machine": machine(arguments.threads)}
+    figures: dict[str, Any] = {"machine": describe(arguments.threads)}
     print(" · ".join(f"{name} {value}" for name, value in figures["machine"].items()), flush=True)
     for part in arguments.parts:
         figures[part] = getattr(measurements, part)(arguments)
@@ -50,28 +51,6 @@ def main() -> None:
         plot(figures["sessions"], arguments.plot)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def machine(threads: int) -> dict[str, Any]:
-    """What the figures depend on."""
-    from importlib.metadata import version
-
-    return {
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "load": round(os.getloadavg()[0], 1),
-        "processor": platform.machine(),
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-    }
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """A Markdown table of rows that have the same keys; lists are not shown."""
-    keys = [key for key, value in rows[0].items() if not isinstance(value, list)]
-    lines = [keys, ["---"] * len(keys), *([str(row[key]) for key in keys] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:

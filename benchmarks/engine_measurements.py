@@ -1,4 +1,5 @@
-"""What `engine.py` measures. Not here: the command, tables and files."""
+"""What `engine.py` measures. Not here: the command, tables and files; sampling alone
+(`sampling.py`)."""
 
 import asyncio
 import ctypes
@@ -15,8 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import (
-    ContinuousBatchingConfig,
-    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Qwen3Config,
@@ -38,9 +37,7 @@ from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajec
 VOCABULARY = 2048
 SHAPES = {"1M": (128, 4, 384), "5M": (256, 5, 768), "20M": (512, 6, 1408)}
 """Width, layers, inner width; heads have 32 numbers, and the embeddings are tied."""
-SEQUENCES, PROMPT, NEW = 64, 32, 128
-PAGE = 32
-"""Tokens in a page of the cache of continuous batching."""
+PROMPT = 32
 EPISODES, TURN, OBSERVATION = 8, 16, 16
 STEP_SEQUENCES, STEP_LENGTH = 64, 256
 MATRIX = 2048
@@ -51,66 +48,6 @@ SCORED = 8192
 """Tokens of the log-probability pass: of a micro-batch, by default."""
 
 Rounds = dict[str, list[float]]
-
-
-def sampling(arguments: Namespace) -> list[dict[str, Any]]:
-    """Tokens per second of each contender, and turnwise over each of the others."""
-    rows = []
-    for size in arguments.sizes:
-        model = random_model(size)
-        prompts = np.random.default_rng(0).integers(3, VOCABULARY, (SEQUENCES, PROMPT)).tolist()
-        seconds = alternate(
-            {
-                "turnwise": lambda model=model, prompts=prompts: with_turnwise(model, prompts),
-                "generate": lambda model=model, prompts=prompts: with_generate(model, prompts),
-                "generate_batch": lambda model=model, prompts=prompts: with_batches(model, prompts),
-            },
-            arguments.rounds,
-        )
-        rates = {
-            f"{name}, tokens/s": round(SEQUENCES * NEW / statistics.median(times))
-            for name, times in seconds.items()
-        }
-        over = {
-            f"over {name}": ratio(seconds[name], seconds["turnwise"])
-            for name in ("generate", "generate_batch")
-        }
-        rows.append({"size": parameters(model), **rates, **over, "seconds": [seconds]})
-    return rows
-
-
-def with_turnwise(model: PreTrainedModel, prompts: list[list[int]]) -> None:
-    """One batch through the embedded engine, log-probabilities included."""
-    asyncio.run(turns(model, prompts, 1, NEW, keep=True))
-
-
-def with_generate(model: PreTrainedModel, prompts: list[list[int]]) -> None:
-    """One batch through `generate`, without log-probabilities."""
-    with torch.inference_mode():
-        output = model.generate(torch.tensor(prompts), generation_config=plain_sampling(end=None))
-    expect(output.shape[1] - PROMPT, NEW)
-
-
-def with_batches(model: PreTrainedModel, prompts: list[list[int]]) -> None:
-    """One batch through continuous batching, without log-probabilities.
-
-    Its own choice of a cache would be nearly all the memory there is, which takes long to get.
-    """
-    pages = -(-(PROMPT + NEW) // PAGE)
-    settings = ContinuousBatchingConfig(
-        page_size=PAGE, num_blocks=2 * SEQUENCES * pages, max_batch_tokens=SEQUENCES * PROMPT
-    )
-    outputs = model.generate_batch(
-        prompts, generation_config=plain_sampling(end=-1), continuous_batching_config=settings
-    )
-    expect(sum(len(output.generated_tokens) for output in outputs.values()), SEQUENCES * NEW)
-
-
-def plain_sampling(end: int | None) -> GenerationConfig:
-    """Temperature 1, all tokens, and no end but the length; `end` is how that is said."""
-    return GenerationConfig(
-        do_sample=True, top_k=0, top_p=1.0, max_new_tokens=NEW, eos_token_id=end, pad_token_id=0
-    )
 
 
 def sessions(arguments: Namespace) -> list[dict[str, Any]]:
