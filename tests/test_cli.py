@@ -133,6 +133,14 @@ def test_list(shell: Shell) -> None:
         ("rollout.max_tokens=100000", "lower it"),
         ("sft.steps=1", "sft.behaviours"),
         ("sft.behaviours.faithfull=1 sft.steps=1", "did you mean 'faithful'"),
+        ("sandbox.kind=docker", "takes no table [sandbox]"),
+        ("environment.name=code sandbox.kindd=docker", "did you mean 'sandbox.kind'"),
+        ("environment.name=code sandbox.tier=rlimits", "allow_unisolated"),
+        (
+            "environment.name=code sandbox.kind=docker sandbox.docker=no-such-docker",
+            "no 'no-such-docker' on the PATH",
+        ),
+        ("environment.name=code sandbox.kind=sandbox_fusion", "sandbox url"),
     ],
 )
 def test_the_users_mistakes_are_one_line_and_code_2(

@@ -29,8 +29,12 @@ def test_overrides_are_toml_or_bare_strings(recipe: Path) -> None:
 
 
 def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
-    loaded = load_recipe(str(recipe), ["environment.options.top_k=5", "sft.behaviours.hasty=1"])
+    loaded = load_recipe(
+        str(recipe),
+        ["environment.options.top_k=5", "sft.behaviours.hasty=1", "sandbox.limits.seconds=5.0"],
+    )
     assert loaded.environment.options == {"top_k": 5}
+    assert loaded.sandbox == {"limits": {"seconds": 5.0}}
     assert loaded.sft.behaviours == {"hasty": 1.0}
 
 

@@ -19,6 +19,7 @@ from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.seats import Seats
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 
@@ -53,13 +54,23 @@ class Assembly:
         await self.engine.load(weights, version)
 
 
+def _check_sandbox(environment: Environment) -> None:
+    """Raise ConfigError, before a model is loaded, if the environment's sandbox cannot be had."""
+    sandbox = getattr(getattr(environment, "inner", environment), "sandbox", None)
+    if isinstance(sandbox, CodeSandbox):
+        sandbox.tier  # noqa: B018 - finds it
+
+
 def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
     """Build everything a recipe names; `weights` is a checkpoint of such a run.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
     chosen = recipe.environment
-    environment = make_environment(chosen.name, chosen.options, chosen.consequential)
+    environment = make_environment(
+        chosen.name, chosen.options, chosen.consequential, recipe.sandbox
+    )
+    _check_sandbox(environment)
     model, tokenizer = load_model(recipe.model, weights, recipe.seed)
     context = getattr(model.config, "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:

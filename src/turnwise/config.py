@@ -265,6 +265,8 @@ class Recipe(Section):
     """Threads of the numerical library; more than there are cores slows everything down."""
     model: ModelConfig = ModelConfig()
     environment: EnvironmentConfig
+    sandbox: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the sandbox, for environments that run code: see docs/sandbox.md."""
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: EngineConfig = EngineConfig()
     rollout: RolloutConfig = RolloutConfig()
@@ -285,6 +287,7 @@ class Recipe(Section):
 FREE_TABLES = (
     "environment.options",
     "environment.consequential",
+    "sandbox",
     "scaffold.options",
     "algorithm.overrides",
     "sft.behaviours",

@@ -24,7 +24,9 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
     Raises DataError for a number that there is no task for.
     """
     chosen = recipe.environment
-    environment = make_environment(chosen.name, chosen.options, chosen.consequential)
+    environment = make_environment(
+        chosen.name, chosen.options, chosen.consequential, recipe.sandbox
+    )
     tasks = environment.tasks("heldout")
     if number >= len(tasks):
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")

@@ -97,6 +97,30 @@ def test_options_that_do_not_fit(file, options, message):
         make_environment(f"{file}:Echo", options)
 
 
+def test_the_recipe_chooses_the_sandbox():
+    table = {"kind": "docker", "limits": {"seconds": 2.0}}
+    sandbox = make_environment("code", {"seconds": 9.0}, {}, table).sandbox
+    assert (sandbox.settings.kind, sandbox.settings.limits.seconds) == ("docker", 2.0)
+    assert sandbox.settings.limits.cpu_seconds == 9.0  # the environment's own
+    service = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:1"}
+    options = {"interpreter": "python", "count": 4}
+    assert make_environment("multi_tool", options, {}, service).sandbox.tier == "sandbox_fusion"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("search", {"kind": "docker"}, "search takes no table .sandbox.: remove it"),
+        ("multi_tool", {"warm": 1}, "is for interpreter = 'python'"),
+        ("code", {"kin": "docker"}, "did you mean 'sandbox.kind'"),
+        ("code", {"tier": "rlimits"}, "allow_unisolated = true"),
+    ],
+)
+def test_sandboxes_that_do_not_fit(name, table, message):
+    with pytest.raises(ConfigError, match=message):
+        make_environment(name, {}, {}, table)
+
+
 def test_an_error_inside_a_file_goes_through(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("import not_a_package_at_all\n")

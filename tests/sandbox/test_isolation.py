@@ -123,6 +123,82 @@ print(json.dumps([seen, os.getpid()]))
     assert set(outcomes[1:]) <= {"EACCES", "EPERM", "ENOENT", "EROFS"}
 
 
+def test_ways_through_proc(isolated: Sandbox) -> None:
+    """What /proc says of the machine, and what it would let a process change."""
+    away = [
+        "open('/proc/kcore', 'rb')",
+        "open('/proc/sys/kernel/core_pattern', 'w')",
+        "open('/proc/sys/vm/drop_caches', 'w')",
+        "open('/proc/sysrq-trigger', 'w')",
+        "os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'-1000')",
+        "os.write(os.open('/proc/self/uid_map', os.O_WRONLY), b'0 0 1')",
+        "open('/proc/self/root/etc/shadow')",
+        "open('/proc/self/cwd/../etc/shadow')",
+        "open('/proc/self/cwd/../../../../etc/shadow')",
+        "libc('setns', os.open('/proc/self/ns/net', os.O_RDONLY), 0)",
+        "libc('mount', b'proc', b'/tmp', b'proc', 0, 0)",
+    ]
+    outcomes = tried(isolated, *away, setup=LIBC)
+    wrong = {
+        one: outcome
+        for one, outcome in zip(away, outcomes, strict=True)
+        if outcome not in ("EACCES", "EPERM", "ENOENT", "EROFS")
+    }
+    assert not wrong
+    score = isolated.run_python("print(open('/proc/self/oom_score_adj').read().strip())")
+    assert score.stdout.text == "1000\n"
+
+
+LIBC = """
+def libc(name, *arguments):
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), "")
+"""
+
+
+def test_ways_out_by_links_and_paths(isolated: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    up = "../" * 30
+    setup = f"""
+os.symlink({str(secret)!r}, "link"); os.symlink("/", "root"); os.symlink("loop", "loop")
+os.symlink({up!r}, "up"); os.mkdir("a"); os.symlink("/proc/1/root", "other")
+"""
+    tries = {
+        "open('link')": {"ENOENT"},
+        f"open('root{secret}')": {"ENOENT"},
+        f"open('up{secret}')": {"ENOENT"},
+        f"open({up + str(secret)!r})": {"ENOENT"},
+        f"open('other{secret}')": {"EACCES", "ENOENT"},
+        "open('loop')": {"ELOOP"},
+        "os.link('/usr/bin/env', 'own')": {"EXDEV", "EPERM", "EROFS"},
+        "os.rename('/work', '/tmp/moved')": {"EBUSY", "EROFS", "EACCES", "EXDEV"},
+        "os.rename('a', '/usr/a')": {"EXDEV", "EROFS", "EACCES"},
+        "os.rmdir('/tmp')": {"EBUSY", "EROFS", "EACCES"},
+        "os.mknod('device', 0o20666, os.makedev(1, 1))": {"EPERM"},
+        "os.chroot('/work')": {"EPERM"},
+        "os.setuid(0)": {"EPERM", "EINVAL"},
+        "os.chown('a', 0, 0)": {"EPERM", "EINVAL"},
+    }
+    outcomes = tried(isolated, *tries, setup=setup)
+    wrong = {
+        one: outcome
+        for (one, allowed), outcome in zip(tries.items(), outcomes, strict=True)
+        if outcome not in allowed
+    }
+    assert not wrong
+    assert secret.read_text() == "secret"
+
+
+def test_a_set_user_id_file_of_its_own_gives_nothing(isolated: Sandbox) -> None:
+    command = "cp /usr/bin/id i && chmod 6755 i && ./i -u && ./i -G"
+    result = isolated.run(["sh", "-c", command])
+    users = set(result.stdout.text.split())
+    assert result.status is Status.OK, result.stderr.text
+    assert users <= {"65534", "65533"}
+
+
 def test_the_warden_cannot_be_killed(isolated: Sandbox) -> None:
     source = """
 import os, signal

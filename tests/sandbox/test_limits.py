@@ -192,3 +192,19 @@ def test_open_files(sandbox: Sandbox) -> None:
 def test_no_core_files(sandbox: Sandbox) -> None:
     result = sandbox.run_python("import os; os.abort()", collect=["*"])
     assert (result.status, result.signal, result.files) == (Status.SIGNAL, 6, {})
+
+
+def test_stack(sandbox: Sandbox) -> None:
+    """The same on every machine; without a limit of Python's own, deep recursion is a crash."""
+    source = "import resource; print(resource.getrlimit(resource.RLIMIT_STACK))"
+    assert sandbox.run_python(source).stdout.text == f"({8 << 20}, {8 << 20})\n"
+
+
+def test_what_kept_the_limits_is_recorded(sandbox: Sandbox) -> None:
+    result = sandbox.run_python("")
+    assert sandbox._launch is not None
+    assert result.limited_by == ("cgroup" if sandbox._launch.cgroup else "rlimits")
+    assert result.runtime.startswith("python 3.")
+    with sandbox.session() as session:
+        cell = session.run("1")
+        assert (cell.limited_by, cell.runtime) == (result.limited_by, result.runtime)

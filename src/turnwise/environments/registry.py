@@ -87,10 +87,13 @@ def environment_names() -> dict[str, str]:
 
 
 def make_environment(
-    name: str, options: Mapping[str, Any], consequential: Mapping[str, Any] = {}
+    name: str,
+    options: Mapping[str, Any],
+    consequential: Mapping[str, Any] = {},
+    sandbox: Mapping[str, Any] = {},
 ) -> Environment:
     """Build the environment that a recipe names, with the recipe's rules for its consequential
-    tools.
+    tools, and the recipe's table `sandbox` as the constructor's argument of that name.
 
     `name` is a built-in name, `path/to/file.py:Class` or `package.module:Class`; `options` are
     arguments of its constructor. Raises ConfigError for what is not there or does not fit; an
@@ -98,6 +101,12 @@ def make_environment(
     """
     registered = ENVIRONMENTS.get(name)
     kind = _find(registered.target if registered else name)
+    if sandbox:
+        if "sandbox" not in inspect.signature(kind).parameters or "sandbox" in options:
+            raise ConfigError(
+                f"environment {name} takes no table [sandbox]: remove it from the recipe"
+            )
+        options = {**options, "sandbox": sandbox}
     return guarded(kind(**_checked(name, kind, options)), consequential)
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from turnwise.errors import ConfigError
 from turnwise.sandbox import artefacts, calls
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Result, Status
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits
 
 _PROGRAM = inspect.getsource(calls) + "\n\ncall_all()\n"
@@ -73,7 +73,7 @@ def select(
 
 
 def grade_function(
-    sandbox: Sandbox,
+    sandbox: CodeSandbox,
     files: Mapping[str, bytes],
     target: str,
     cases: Sequence[Case],

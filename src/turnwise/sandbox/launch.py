@@ -3,6 +3,7 @@
 Not here: what a sandbox is asked to do (worker.py), and which tier is taken (sandbox.py).
 """
 
+import hashlib
 import itertools
 import json
 import os
@@ -15,10 +16,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol
 
-from turnwise.errors import InfrastructureError
-from turnwise.sandbox import seccomp, wire
-from turnwise.sandbox.settings import Limits, SandboxSettings, TierName
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.sandbox import cgroups, seccomp, wire
+from turnwise.sandbox.settings import LimitedBy, Limits, SandboxSettings, TierName
 
 START_SECONDS = 20.0
 """How long anything that is not the code's own may take before the machine is held to be at
@@ -51,13 +53,42 @@ class Ticket:
         """How its first process ended, as os.waitpid gives it."""
 
 
+class Starter(Protocol):
+    """What starts sandboxes and ends them: the seam between a tier's machinery and `Sandbox`."""
+
+    interpreter: str
+    """Of the code, as the code sees it."""
+    limited_by: LimitedBy
+    runtime: str
+    """What runs the code, by version and hash: goes into every result."""
+    cgroup: str
+    """Folder for control groups, or nothing."""
+
+    @property
+    def ended(self) -> bool:
+        """It is gone, and with it all that it has started: another one is needed."""
+
+    def start(self, spec: wire.Message, descriptors: Sequence[int]) -> Ticket:
+        """Ask for a sandbox with a warden in it, which gets these descriptors: stdout, stderr,
+        control, channel. They are the caller's to close."""
+
+    def kill(self, ticket: Ticket) -> None:
+        """Kill all that is in a sandbox; `ticket.over` says when it is done."""
+
+    def close(self) -> None:
+        """End everything; returns when it is gone. Idempotent."""
+
+
 class Launch:
-    """A running launcher. Example: see `Sandbox`, which has one."""
+    """A running launcher: the starter of the tiers of this machine. `Sandbox` has one."""
 
     def __init__(self, settings: SandboxSettings) -> None:
-        """Start the launcher. Raises InfrastructureError if it does not answer."""
+        """Start the launcher. Raises InfrastructureError if it does not answer, ConfigError if
+        control groups are required and cannot be had."""
         self.settings = settings
         self.interpreter = str(Path(settings.python or sys.executable).resolve())
+        self.cgroup = _cgroup(settings)
+        self.limited_by: LimitedBy = "cgroup" if self.cgroup else "rlimits"
         self.tickets: dict[int, Ticket] = {}
         self.numbers = itertools.count(1)
         self.lock = threading.Lock()
@@ -74,14 +105,21 @@ class Launch:
         )
         theirs.close()
         self.socket.settimeout(START_SECONDS)
-        if not self._receive():
+        ready = self._receive()
+        if not ready:
             raise InfrastructureError(f"the sandbox's launcher ({self.interpreter}) did not start")
+        self.runtime = _runtime(json.loads(ready)["version"], self.interpreter, settings.packages)
         self.socket.settimeout(None)
         self.listener = threading.Thread(target=self._listen, daemon=True)
         self.listener.start()
 
+    @property
+    def ended(self) -> bool:
+        """The launcher has ended."""
+        return self.process.poll() is not None
+
     def start(self, spec: wire.Message, descriptors: Sequence[int]) -> Ticket:
-        """Ask for a sandbox, which gets these descriptors: stdout, stderr, control, channel."""
+        """See `Starter`."""
         with self.lock:
             ticket = Ticket(next(self.numbers))
             self.tickets[ticket.number] = ticket
@@ -136,9 +174,10 @@ class Launch:
 
 
 def specification(
-    settings: SandboxSettings, tier: TierName, interpreter: str, limits: Limits
+    settings: SandboxSettings, tier: TierName, starter: Starter, limits: Limits
 ) -> wire.Message:
     """What the launcher and the warden have to know of one sandbox."""
+    interpreter = starter.interpreter
     prefix = str(Path(interpreter).parent.parent)
     shown = [path for path in _SYSTEM if os.path.lexists(path)]
     shown += [path for path in _SYSTEM_FILES if os.path.exists(path)]
@@ -148,6 +187,7 @@ def specification(
     return {
         "tier": tier,
         "limits": asdict(limits),
+        "cgroup": starter.cgroup,
         "work": "/work",
         "read_only": shown,
         "interpreter": interpreter,
@@ -175,8 +215,31 @@ def environment(interpreter: str, packages: Sequence[str] = ()) -> dict[str, str
     return values | ({"PYTHONPATH": ":".join(packages)} if packages else {})
 
 
+def _cgroup(settings: SandboxSettings) -> str:
+    if settings.cgroups == "off":
+        return ""
+    place, reason = cgroups.find() if sys.platform == "linux" else ("", "this is not Linux")
+    if settings.cgroups == "required" and not place:
+        raise ConfigError(
+            f"sandbox.cgroups is required, but {reason}: start this with `systemd-run --user "
+            "--scope -p Delegate=yes`, or set it to auto"
+        )
+    return place
+
+
+def _runtime(version: str, interpreter: str, packages: Sequence[str]) -> str:
+    """Version of an interpreter, and a hash of its program and of the packages' names and sizes."""
+    digest = hashlib.sha256(Path(interpreter).read_bytes())
+    for folder in packages:
+        for path in sorted(Path(folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+    return f"python {version} sha256:{digest.hexdigest()[:16]}"
+
+
 def unavailable(tier: TierName) -> str:
     """Why a tier cannot be there at all, without trying it; or nothing."""
+    if tier == "docker":
+        return ""
     if sys.platform != "linux":
         return f"sandboxes need Linux, and this is {sys.platform}"
     if platform.machine() not in seccomp.ARCHITECTURES:

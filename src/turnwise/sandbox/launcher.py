@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 
-from turnwise.sandbox import bubblewrap, kernel, namespaces, rlimits, seccomp, warden, wire
+from turnwise.sandbox import bubblewrap, cgroups, kernel, namespaces, rlimits, seccomp, warden, wire
 
 TIERS = {"bubblewrap": bubblewrap, "namespaces": namespaces, "rlimits": rlimits}
 LARGEST_REQUEST = 1 << 18
@@ -30,6 +30,7 @@ class Launcher:
         self.processes: dict[int, list[int]] = {}
         self.specs: dict[int, wire.Message] = {}
         self.statuses: dict[int, int] = {}
+        self.groups: dict[int, cgroups.Group] = {}
 
     def serve(self) -> None:
         """Work until the host is gone."""
@@ -68,6 +69,7 @@ class Launcher:
         try:
             self.start(number, message["spec"], descriptors)
         except OSError as error:
+            self.clear(number)
             self.say({"id": number, "failed": str(error)})
         finally:
             for descriptor in descriptors:
@@ -79,6 +81,9 @@ class Launcher:
         if spec["tier"] == "rlimits":
             taken = {one["user"] for one in self.specs.values() if "user" in one}
             rlimits.prepare(spec, taken)
+        if spec["cgroup"]:
+            self.groups[number] = cgroups.Group(spec["cgroup"], str(number), spec["limits"])
+            descriptors += self.groups[number].open()  # the caller closes them
         self.processes[number] = TIERS[spec["tier"]].start(spec, descriptors)
         self.specs[number] = spec
 
@@ -116,7 +121,14 @@ class Launcher:
             known = [one for processes in self.processes.values() for one in processes]
             warden.kill_descendants(known)  # there are some if the code killed its warden
             rlimits.clean(spec)
+        self.clear(number)
         self.say({"id": number, "gone": self.statuses.pop(number)})
+
+    def clear(self, number: int) -> None:
+        """Remove a sandbox's group, if it has one."""
+        group = self.groups.pop(number, None)
+        if group is not None:
+            group.remove()
 
     def say(self, message: wire.Message) -> None:
         """Tell the host, if it is still there."""
@@ -142,5 +154,6 @@ def main() -> None:
     seccomp.filter_program()  # made once, for all that are forked from here
     gc.collect()
     gc.freeze()
-    host.send(b'{"id": 0}')
+    version = ".".join(map(str, sys.version_info[:3]))
+    host.send(json.dumps({"id": 0, "version": version}).encode())
     Launcher(host).serve()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from turnwise.errors import InfrastructureError
-from turnwise.sandbox.settings import Limits, TierName
+from turnwise.sandbox.settings import LimitedBy, Limits, TierName
 
 
 class Status(StrEnum):
@@ -80,6 +80,10 @@ class Result:
     """Allow-listed files that were not gathered, and why."""
     error: str = ""
     """The class of what a cell raised (the code says so itself), or what failed."""
+    limited_by: LimitedBy = "rlimits"
+    """What kept the limits of memory and of processes."""
+    runtime: str = ""
+    """What ran the code: version and hash of the interpreter, or the image."""
 
     def checked(self) -> "Result":
         """This result, if the sandbox worked; raises InfrastructureError if it did not."""

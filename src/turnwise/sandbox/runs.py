@@ -10,15 +10,15 @@ from collections.abc import Mapping
 
 from turnwise.errors import ConfigError
 from turnwise.sandbox.artefacts import plain_path
-from turnwise.sandbox.result import Result, Status
+from turnwise.sandbox.result import Output, Result, Status
 from turnwise.sandbox.settings import Limits, TierName
 from turnwise.sandbox.worker import End, Job, Worker
 
 
 def run_job(worker: Worker, job: Job, tier: TierName, limits: Limits, queued: float) -> Result:
-    """Give a sandbox its one job, and say how it ended."""
+    """Let a sandbox that was given its one job come to an end, and say how it ended."""
     end: End = "broken"
-    if worker.begin(job):
+    if worker.begun:
         end = worker.wait()
         if end in ("timeout", "output_limit") and not worker.stop(job.collect):
             worker.kill()
@@ -32,7 +32,7 @@ def finished(worker: Worker, end: End, tier: TierName, limits: Limits, queued: f
     code = os.waitstatus_to_exitcode(raw) if raw is not None else None
     stdout, stderr = worker.outputs()
     status, error = _status(worker, end, code, limits, tier), ""
-    if status is Status.NONZERO and _last_line(stderr.text).startswith("MemoryError"):
+    if status is Status.NONZERO and ended_without_memory(stderr):
         status = Status.OUT_OF_MEMORY
     if status is Status.INFRASTRUCTURE:
         error = worker.failure or f"it ended without a report ({worker.ticket.status})"
@@ -54,6 +54,8 @@ def finished(worker: Worker, end: End, tier: TierName, limits: Limits, queued: f
         files=worker.files(),
         refused=report.get("refused", {}),
         error=error,
+        limited_by=worker.launch.limited_by,
+        runtime=worker.launch.runtime,
     )
 
 
@@ -86,6 +88,7 @@ def check_files(files: Mapping[str, bytes]) -> None:
             raise ConfigError(f"sandbox file {path!r}: write a plain path below the work folder")
 
 
-def _last_line(text: str) -> str:
-    lines = text.rstrip().splitlines()
-    return lines[-1] if lines else ""
+def ended_without_memory(stderr: Output) -> bool:
+    """Whether Python's MemoryError is the last word on stderr; code can print that too."""
+    lines = stderr.text.rstrip().splitlines()
+    return bool(lines) and lines[-1].startswith("MemoryError")

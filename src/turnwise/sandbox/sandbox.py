@@ -10,21 +10,22 @@ Each run has a sandbox of its own, which ends with it, so that nothing is left f
 are kept ready, which is what makes a short run cheap. All functions block, and may be called from
 many threads: a tool's plain method runs in a thread anyway.
 
-Not here: the verdict on what an agent wrote (grading.py), and whether code is good or evil.
+With kind docker the same is done in containers (docker.py). Not here: the verdict on what an agent
+wrote (grading.py), and whether code is good or evil.
 """
 
+import os
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
+from collections.abc import Mapping, Sequence
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.sandbox import launch as launching
-from turnwise.sandbox.launch import Launch
+from turnwise.sandbox.base import CodeSandbox
+from turnwise.sandbox.docker import DockerLaunch
+from turnwise.sandbox.launch import Launch, Starter
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.runs import check_files, run_job
 from turnwise.sandbox.session import Session
@@ -35,17 +36,22 @@ DEFAULT = SandboxSettings()
 _PROBE = "import decimal, json, sys; print(json.dumps(sys.version_info[:2]))"
 
 
-class Sandbox:
+class Sandbox(CodeSandbox):
     """Where code is run. Making one does nothing; the first run starts it, and finds the tier.
 
     It is closed by `close`, at the end of a `with`, when nothing refers to it, or with the program.
     """
 
     def __init__(self, settings: SandboxSettings = DEFAULT) -> None:
+        """Settings of kind local or docker; choice.py makes any."""
+        if settings.kind == "sandbox_fusion":
+            raise ConfigError("a Sandbox is of kind local or docker: see make_sandbox")
         self.settings = settings
         self._lock = threading.RLock()
         self._places = threading.BoundedSemaphore(settings.concurrency)
-        self._launch: Launch | None = None
+        # So that a thousand at once do not make each other late for the deadline of a start.
+        self._starting = threading.BoundedSemaphore(2 * (os.cpu_count() or 1))
+        self._launch: Starter | None = None
         self._tier: TierName | None = None
         self._ready: deque[Worker] = deque()
 
@@ -62,7 +68,10 @@ class Sandbox:
     def launcher_process(self) -> int:
         """Pid of the launcher, from which all that runs stems; starts it if need be."""
         with self._lock:
-            return self._launcher().process.pid
+            launch = self._launcher()
+        if not isinstance(launch, Launch):
+            raise NotSupportedError(f"a sandbox of kind {self.settings.kind} has no launcher here")
+        return launch.process.pid
 
     def run_python(
         self,
@@ -103,25 +112,13 @@ class Sandbox:
         )
         return self._run(job, limits)
 
-    @contextmanager
-    def session(
-        self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
-    ) -> Iterator[Session]:
-        """A Python session. It takes one of the places while a cell runs, and none in between."""
-        session = self.open_session(files=files, limits=limits)
-        try:
-            yield session
-        finally:
-            session.close()
-
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
     ) -> Session:
-        """As `session`, for those who close it themselves."""
+        """See `CodeSandbox`."""
         check_files(files)
         return Session(
-            job=Job(session=True, files=files),
-            take=lambda: self._take(limits),
+            take=lambda: self._begun(Job(session=True, files=files), limits),
             release=self._refill,
             places=self._places,
             limits=limits or self.settings.limits,
@@ -136,29 +133,24 @@ class Sandbox:
                 _end(self._launch, self._ready)
             self._launch = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _run(self, job: Job, limits: Limits | None) -> Result:
         check_files(job.files)
         start = time.monotonic()
         tier, limits_used = self.tier, limits or self.settings.limits
         with self._places:
-            worker = self._take(limits)
-            queued = time.monotonic() - start
+            worker = self._begun(job, limits)
             try:
-                return run_job(worker, job, tier, limits_used, queued)
+                return run_job(worker, job, tier, limits_used, time.monotonic() - start)
             finally:
                 worker.close()
                 self._refill()
+
+    def _begun(self, job: Job, limits: Limits | None) -> Worker:
+        """A sandbox that was given its job, and has begun or (`Worker.begun`) failed to."""
+        with self._starting:
+            worker = self._take(limits)
+            worker.begin(job)
+        return worker
 
     def _take(self, limits: Limits | None) -> Worker:
         with self._lock:
@@ -180,21 +172,24 @@ class Sandbox:
         with self._lock:
             launch = self._launcher()
         limits = limits or self.settings.limits
-        spec = launching.specification(self.settings, tier, launch.interpreter, limits)
+        spec = launching.specification(self.settings, tier, launch, limits)
         return Worker(launch, spec, limits)
 
-    def _launcher(self) -> Launch:
-        if self._launch is not None and self._launch.process.poll() is not None:
+    def _launcher(self) -> Starter:
+        if self._launch is not None and self._launch.ended:
             self.close()
         if self._launch is None:
-            self._launch = Launch(self.settings)
+            docker = self.settings.kind == "docker"
+            self._launch = DockerLaunch(self.settings) if docker else Launch(self.settings)
             # For a sandbox that is never closed, as the one that a recipe's environment holds.
             weakref.finalize(self, _end, self._launch, self._ready)
         return self._launch
 
     def _find_tier(self) -> TierName:
         wanted = self.settings.tier
-        candidates = list(TIERS) if wanted == "auto" else [wanted]
+        candidates: list[TierName] = list(TIERS) if wanted == "auto" else [wanted]
+        if self.settings.kind == "docker":
+            candidates = ["docker"]
         if not self.settings.allow_unisolated and "rlimits" in candidates:
             candidates.remove("rlimits")
         reasons = []
@@ -204,18 +199,18 @@ class Sandbox:
                 return tier
             reasons.append(f"{tier}: {reason}")
         self.close()
-        hint = (
-            ""
-            if self.settings.allow_unisolated
-            else ("; allow_unisolated = true runs code with limits but without isolation")
-        )
+        hint = "; allow_unisolated = true runs code with limits but without isolation"
+        if self.settings.allow_unisolated or self.settings.kind == "docker":
+            hint = ""
         raise ConfigError(f"no sandbox works here ({'; '.join(reasons)}){hint}")
 
     def _probe(self, tier: TierName) -> str:
         """Why a tier does not work here, or nothing."""
         worker = self._new_worker(tier, None)
         try:
-            result = run_job(worker, Job(source=_PROBE), tier, self.settings.limits, 0.0)
+            job = Job(source=_PROBE)
+            worker.begin(job)
+            result = run_job(worker, job, tier, self.settings.limits, 0.0)
         finally:
             worker.close()
         if result.status is Status.OK:
@@ -223,7 +218,7 @@ class Sandbox:
         return result.error or f"{result.status}: {result.stderr.text.strip()[-300:]}"
 
 
-def _end(launch: Launch, ready: deque[Worker]) -> None:
+def _end(launch: Starter, ready: deque[Worker]) -> None:
     """End a launcher and the sandboxes that it has ready."""
     for worker in [worker for worker in ready if worker.launch is launch]:
         ready.remove(worker)

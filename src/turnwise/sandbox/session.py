@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.runs import finished
 from turnwise.sandbox.settings import Limits, TierName
-from turnwise.sandbox.worker import End, Job, Worker
+from turnwise.sandbox.worker import End, Worker
 
 
 @dataclass
 class Session:
     """Made by `Sandbox.session`. One thread at a time."""
 
-    job: Job
     take: Callable[[], Worker]
+    """Gives a sandbox that was told to be a session; see `Worker.begun`."""
     release: Callable[[], None]
     places: threading.Semaphore
     limits: Limits
@@ -45,7 +45,7 @@ class Session:
         with self.places:
             if self.worker is None:
                 self.worker = self.take()
-                if not self.worker.begin(self.job):
+                if not self.worker.begun:
                     return self._ended("broken", time.monotonic() - start)
             return self._cell(source, time.monotonic() - start)
 
@@ -68,6 +68,8 @@ class Session:
             seconds=time.monotonic() - self.worker.started,
             queued=queued,
             error=error,
+            limited_by=self.worker.launch.limited_by,
+            runtime=self.worker.launch.runtime,
         )
 
     def finish(self, collect: Sequence[str] = ()) -> Result:

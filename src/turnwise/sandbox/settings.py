@@ -11,9 +11,13 @@ from typing import Literal
 
 from turnwise.errors import ConfigError
 
-TierName = Literal["bubblewrap", "namespaces", "rlimits"]
+TierName = Literal["bubblewrap", "namespaces", "rlimits", "docker", "sandbox_fusion"]
 TIERS: tuple[TierName, ...] = ("bubblewrap", "namespaces", "rlimits")
-"""From the strongest to the weakest; the last one isolates nothing."""
+"""Of this machine, from the strongest to the weakest; the last one isolates nothing. The other two
+are whole back ends, and never taken unless they are asked for."""
+LimitedBy = Literal["cgroup", "rlimits", "docker", "service"]
+"""Who limits memory and processes: a control group of its own, or else the limits of each process
+and looks at all of them; Docker's control group; a service, in ways of its own."""
 
 MEBIBYTE = 1 << 20
 
@@ -77,18 +81,63 @@ class SandboxSettings:
     """Sandboxes kept ready; 0 starts each when it is needed."""
     concurrency: int = 8
     """Runs and cells at once; others wait. A session between two cells is not counted."""
+    cgroups: Literal["auto", "required", "off"] = "auto"
+    """Control groups (version 2) for memory and processes: where they can be had, always, or never.
+    `limited_by` in every result says whether they were. Kind local only."""
+    kind: Literal["local", "docker", "sandbox_fusion"] = "local"
+    """Where: on this machine in one of the tiers, in Docker's containers, or at a service that
+    speaks SandboxFusion's protocol."""
+    image: str = "python:3.13-slim"
+    """Of kind docker: it has to be there already, with Python 3.11 or later as `python3`."""
+    docker: str = "docker"
+    """Of kind docker: the command line to use, as `docker` or `podman`."""
+    url: str = ""
+    """Of kind sandbox_fusion: the service, as http://127.0.0.1:8080."""
+    answer_seconds: float = 30.0
+    """Of kind sandbox_fusion: how much longer than the code may run the service may take to answer,
+    for its queue and its start."""
 
     def __post_init__(self) -> None:
-        if self.tier not in ("auto", *TIERS):
-            raise ConfigError(
-                f"sandbox tier {self.tier!r}: it is auto or one of {', '.join(TIERS)}"
-            )
+        self._check_kind()
         if self.tier == "rlimits" and not self.allow_unisolated:
             raise ConfigError(
                 "sandbox tier rlimits isolates nothing: set allow_unisolated = true to take it"
             )
+        if not (math.isfinite(self.answer_seconds) and self.answer_seconds > 0):
+            raise ConfigError("sandbox: answer_seconds is above 0")
         if self.warm < 0 or self.concurrency < 1:
             raise ConfigError("sandbox: warm is 0 or more, concurrency 1 or more")
         for package in self.packages:
             if not package.startswith("/"):
                 raise ConfigError(f"sandbox package folder {package!r}: write the whole path")
+
+    def _check_kind(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"sandbox {name} {getattr(self, name)!r}: it is one of {', '.join(known)}"
+                )
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for kind, names in _ONLY_OF.items():
+            for name in names:
+                if kind != self.kind and getattr(self, name) != defaults[name]:
+                    raise ConfigError(
+                        f"sandbox {name} is of kind {kind}, and kind is {self.kind}: leave it out"
+                    )
+        if self.kind == "sandbox_fusion" and not self.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"sandbox url {self.url!r}: give the service's address, as http://127.0.0.1:8080"
+            )
+
+
+_CHOICES = {
+    "kind": ("local", "docker", "sandbox_fusion"),
+    "tier": ("auto", *TIERS),
+    "cgroups": ("auto", "required", "off"),
+}
+_ONLY_OF = {
+    "local": ("tier", "allow_unisolated", "python", "packages", "cgroups"),
+    "docker": ("image", "docker"),
+    "sandbox_fusion": ("url", "answer_seconds"),
+}
+"""Settings that only one kind reads."""

@@ -22,21 +22,37 @@ import traceback
 from collections.abc import Collection
 from typing import NamedTuple, NoReturn
 
-from turnwise.sandbox import artefacts, kernel, seccomp, snippets, wire
+from turnwise.sandbox import artefacts, cgroups, kernel, seccomp, snippets, wire
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at the memory and processor time of all processes."""
 KILL_SECONDS = 2.0
+STACK = 8 << 20
+"""Bytes of the stack of each thread, the same on every machine."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CHANNEL, _FAULT, _JOB = 3, 4, 5
 
 
-def guard(spec: wire.Message, stdout: int, stderr: int, control: int, channel: int) -> None:
-    """Do the one job of this sandbox. Returns when the host has the report, or is gone."""
+def guard(
+    spec: wire.Message,
+    stdout: int,
+    stderr: int,
+    control: int,
+    channel: int,
+    events: int | None = None,
+    members: int | None = None,
+) -> None:
+    """Do the one job of this sandbox. Returns when the host has the report, or is gone.
+
+    All but `spec` are descriptors; the last two, of a control group, tell what was killed for lack
+    of memory, and take the code in (see cgroups.py).
+    """
     connection = socket.socket(fileno=control)
     try:
         waiting = _prepare(spec, stdout, stderr, channel)
+        if members is not None:
+            os.write(members, str(waiting.pid).encode())
         for descriptor in (stdout, stderr, channel):
             os.close(descriptor)
         connection.sendall(wire.encode({"event": "ready"}))
@@ -50,6 +66,8 @@ def guard(spec: wire.Message, stdout: int, stderr: int, control: int, channel: i
     connection.sendall(wire.encode({"event": "started"}))
     report = _watch(spec["limits"], waiting.pid, connection)
     if report is not None:
+        if events is not None and cgroups.kills(events):
+            report["why"] = report["why"] or "out_of_memory"
         report |= _gathered(spec, report.pop("collect") or job["collect"])
         connection.sendall(wire.encode(report))
 
@@ -68,7 +86,7 @@ def _prepare(spec: wire.Message, stdout: int, stderr: int, channel: int) -> _Wai
     stdin = os.memfd_create("stdin")
     job_end, job = os.pipe()
     fault, fault_end = os.pipe()
-    processes = spec["limits"]["processes"] + _others(spec)
+    processes = _most_processes(spec)
     child = os.fork()
     if child == 0:
         os.close(fault)
@@ -99,12 +117,16 @@ def _hand_over(spec: wire.Message, job: wire.Message, waiting: _Waiting) -> None
         raise OSError(f"the code could not be started: {said.decode(errors='replace')}")
 
 
-def _others(spec: wire.Message) -> int:
-    """Processes that count against the limit of the code's user and are not the code's."""
+def _most_processes(spec: wire.Message) -> int:
+    """The limit of the code's user, with those processes of it that are not the code's."""
+    most: int = spec["limits"]["processes"]
+    if spec["tier"] == "docker":
+        # The user is that of all containers, and Docker limits each of them.
+        return resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if spec["tier"] != "rlimits":
-        return 1  # this one: users are counted by user namespace
+        return most + 1  # this one: users are counted by user namespace
     if spec.get("user") is not None:
-        return 0
+        return most
     mine, count = os.getuid(), 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -112,7 +134,7 @@ def _others(spec: wire.Message) -> int:
                 count += len(os.listdir(f"/proc/{name}/task"))
         except OSError:
             continue  # it has ended
-    return count
+    return most + count
 
 
 def _become(spec: wire.Message, processes: int, descriptors: tuple[int, ...]) -> NoReturn:
@@ -131,6 +153,7 @@ def _become(spec: wire.Message, processes: int, descriptors: tuple[int, ...]) ->
         os.umask(0o022)
         _limit(spec["limits"], processes)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        _offer_to_the_kernel()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.install_filter(seccomp.filter_program())
         module = snippets.main_module()
@@ -187,6 +210,7 @@ def _limit(limits: wire.Message, processes: int) -> None:
         resource.RLIMIT_FSIZE: (limits["disk"], limits["disk"]),
         resource.RLIMIT_NOFILE: (limits["open_files"], limits["open_files"]),
         resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_STACK: (STACK, STACK),
         resource.RLIMIT_MSGQUEUE: (0, 0),
         resource.RLIMIT_MEMLOCK: (0, 0),
     }
@@ -195,6 +219,12 @@ def _limit(limits: wire.Message, processes: int) -> None:
         if most != resource.RLIM_INFINITY:
             soft, hard = min(soft, most), min(hard, most)
         resource.setrlimit(name, (soft, hard))
+
+
+def _offer_to_the_kernel() -> None:
+    """Be the first that the kernel kills where the whole machine lacks memory."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
 
 
 def _watch(limits: wire.Message, child: int, connection: socket.socket) -> wire.Message | None:

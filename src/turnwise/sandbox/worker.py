@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from turnwise.errors import InfrastructureError
 from turnwise.sandbox import wire
-from turnwise.sandbox.launch import START_SECONDS, Launch, Ticket
+from turnwise.sandbox.launch import START_SECONDS, Starter, Ticket
 from turnwise.sandbox.result import Output
 from turnwise.sandbox.settings import Limits
 
@@ -68,8 +69,9 @@ class Capture:
 class Worker:
     """One sandbox, from the request for it until it is gone."""
 
-    def __init__(self, launch: Launch, spec: wire.Message, limits: Limits) -> None:
-        """Ask for it; it becomes ready while others go on."""
+    def __init__(self, launch: Starter, spec: wire.Message, limits: Limits) -> None:
+        """Ask for it; it becomes ready while others go on. Raises InfrastructureError where this
+        process may not have more descriptors."""
         self.launch, self.limits = launch, limits
         self.report: wire.Message | None = None
         self.failure = ""
@@ -78,18 +80,13 @@ class Worker:
         self.token = ""
         self.cell_error: str | None = None
         self._buffers = {"control": bytearray(), "channel": bytearray()}
-        out, out_end = os.pipe()
-        error, error_end = os.pipe()
-        self.control, control_end = socket.socketpair()
-        self.channel, channel_end = socket.socketpair()
-        self.streams = {out: Capture(limits.shown), error: Capture(limits.shown)}
-        self.open = [out, error]
-        theirs = [out_end, error_end, control_end.fileno(), channel_end.fileno()]
+        mine, theirs = _connections()
+        self.open = mine[:2]
+        self.control, self.channel = (socket.socket(fileno=one) for one in mine[2:])
+        self.streams = {one: Capture(limits.shown) for one in self.open}
         self.ticket: Ticket = launch.start(spec, theirs)
-        for descriptor in (out_end, error_end):
+        for descriptor in theirs:
             os.close(descriptor)
-        control_end.close()
-        channel_end.close()
         for descriptor in self.open:
             os.set_blocking(descriptor, False)
 
@@ -278,3 +275,20 @@ class Worker:
             return connection.recv(_LARGEST_READ)
         except OSError:
             return b""
+
+
+def _connections() -> tuple[list[int], list[int]]:
+    """The host's and the sandbox's ends of stdout, stderr, control and channel."""
+    made: list[int] = []
+    try:
+        for _ in range(2):
+            made += os.pipe()
+        for _ in range(2):
+            made += (one.detach() for one in socket.socketpair())
+    except OSError as error:
+        for one in made:
+            os.close(one)
+        raise InfrastructureError(
+            f"sandbox: {error.strerror}: each that is open takes 4 descriptors (see `ulimit -n`)"
+        ) from None
+    return made[::2], made[1::2]

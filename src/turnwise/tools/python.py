@@ -18,8 +18,8 @@ Put one in an environment and hand its `run` on as a tool:
 Not here: isolation and limits (sandbox/), and any judgement: what a cell prints is the agent's own.
 """
 
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Result, Status
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.session import Session
 from turnwise.sandbox.settings import Limits
 
@@ -36,7 +36,7 @@ LOST = "All variables are gone; the next call starts anew."
 class PythonSession:
     """The session of one episode, opened by its first call."""
 
-    def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
+    def __init__(self, sandbox: CodeSandbox, limits: Limits | None = None) -> None:
         self.sandbox, self.limits = sandbox, limits
         self.session: Session | None = None
 

@@ -27,8 +27,8 @@ from typing import Literal
 from turnwise.errors import ToolError
 from turnwise.sandbox import folder
 from turnwise.sandbox.artefacts import plain_path
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Result, Status
-from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits
 from turnwise.tools.patches import patched
 from turnwise.tools.python import ENDINGS
@@ -57,7 +57,10 @@ class Workspace:
     """A folder, and what can be done in it. Example: Workspace(sandbox, {"a.py": "x = 1\\n"})."""
 
     def __init__(
-        self, sandbox: Sandbox, files: Mapping[str, str | bytes] = {}, limits: Limits | None = None
+        self,
+        sandbox: CodeSandbox,
+        files: Mapping[str, str | bytes] = {},
+        limits: Limits | None = None,
     ) -> None:
         """`files` by relative path. Raises ValueError for a path that leaves the folder."""
         self.sandbox, self.limits = sandbox, limits

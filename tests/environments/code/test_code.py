@@ -22,7 +22,7 @@ from turnwise.environments.measurement import (
     success,
 )
 from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError
+from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall, Verdict
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -178,6 +178,15 @@ def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="code"):
         make_environment("code", options)
+
+
+def test_without_its_sandbox_there_is_no_verdict() -> None:
+    """A service where nobody listens: the episode is ungraded, and not a failure of the agent."""
+    service = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:9"}
+    environment = make_environment("code", {"count": 4}, {}, service)
+    task = environment.tasks("train")[0]
+    with pytest.raises(InfrastructureError, match="sandbox_fusion"):
+        judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
 
 
 def test_more_functions_than_there_are() -> None:

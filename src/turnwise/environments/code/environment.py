@@ -9,17 +9,18 @@ suites.
 import asyncio
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.code.pipelines import draw
 from turnwise.environments.code.programs import as_json, read_programs
 from turnwise.environments.code.tasks import NAME, made_tasks, tasks_hash
 from turnwise.errors import ConfigError
+from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.grading import Case, grade_function
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.python import observation
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
@@ -49,11 +50,11 @@ class Code(Environment):
         programs: str | None = None,
         heldout_share: float = HELDOUT_SHARE,
         seconds: float = 5.0,
-        allow_unisolated: bool = False,
+        sandbox: Mapping[str, Any] = {},
     ) -> None:
         """`count` made functions in each split, of one to `max_steps` steps; or the programs of a
         file in QuixBugs' format, of which `heldout_share` is held out. A run, and all hidden calls
-        together, may take `seconds`. `allow_unisolated` runs code where no sandbox works.
+        together, may take `seconds`. `sandbox` is a recipe's table (see `make_sandbox`).
 
         Raises ConfigError for options that make no sense, DataError for a file that is broken.
         """
@@ -66,7 +67,7 @@ class Code(Environment):
         if programs is not None and (count, max_steps) != (COUNT, MAX_STEPS):
             raise ConfigError("code: count and max_steps are for made functions, not for a file")
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
-        self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
+        self.sandbox = make_sandbox(sandbox, limits)
         self._max_steps = max_steps
         self._floors = {"noop": 0.0, "oracle": 1.0}
         if programs is not None:

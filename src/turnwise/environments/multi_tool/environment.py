@@ -7,7 +7,7 @@ or Tool-Star's (arXiv 2505.16410). Not here: towns (`world.py`), questions (`tas
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.multi_tool.tasks import made_tasks, tasks_hash
@@ -15,8 +15,8 @@ from turnwise.environments.multi_tool.world import towns
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches
-from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.sandbox.choice import make_sandbox
+from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.calculator import calculate
 from turnwise.tools.python import observation
@@ -39,19 +39,21 @@ class MultiTool(Environment):
         interpreter: Literal["calculator", "python"] = "calculator",
         top_k: int = 3,
         reward: Literal["success", "tool_star"] = "success",
-        allow_unisolated: bool = False,
+        sandbox: Mapping[str, Any] = {},
     ) -> None:
         """`count` tasks in each split. A search gives `top_k` documents. The reward is 1 or 0, or
         Tool-Star's: -1 for an episode with a malformed turn or no answer, 0 for a wrong answer, 1
-        for a right one, and 0.1 more where both tools were used with success. `allow_unisolated`
-        runs Python where no sandbox works.
+        for a right one, and 0.1 more where both tools were used with success. `sandbox` is a
+        recipe's table for `python` (see `make_sandbox`).
 
         Raises ConfigError for options that make no sense.
         """
         if count < 1 or top_k < 1:
             raise ConfigError("multi_tool: count and top_k are 1 or more")
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
-        self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
+        if sandbox and interpreter != "python":
+            raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")
+        self.sandbox = make_sandbox(sandbox, limits) if interpreter == "python" else None
         self._interpreter, self._top_k, self._reward = interpreter, top_k, reward
         found = towns()
         self._documents = [town.document for split in found.values() for town in split]
@@ -96,6 +98,7 @@ class MultiTool(Environment):
     def python(self, code: str) -> str:
         """Run a Python program and see what it prints. Nothing stays for the next one."""
         self._check_offered("python")
+        assert self.sandbox is not None
         return observation(self.sandbox.run_python(code).checked(), False)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:

@@ -1,0 +1,94 @@
+"""The seam of the sandbox: what tools and graders ask for, whatever it is that runs the code.
+
+Not here: what there is behind it (sandbox.py, sandbox_fusion.py), and which one a recipe gets
+(choice.py).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from turnwise.sandbox.result import Result
+from turnwise.sandbox.session import Session
+from turnwise.sandbox.settings import Limits, SandboxSettings, TierName
+
+
+class CodeSandbox(ABC):
+    """Where code is run. All functions block, and may be called from many threads."""
+
+    settings: SandboxSettings
+
+    @property
+    @abstractmethod
+    def tier(self) -> TierName:
+        """The tier in use. Raises ConfigError if none that is allowed works here, naming each with
+        the reason."""
+
+    @abstractmethod
+    def run_python(
+        self,
+        source: str,
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        """Run Python source as a program.
+
+        `files` are written to the work folder before, by relative path; those that the allow-list
+        `collect` names (see `artefacts.matches`) are gathered after. `limits` replace those of the
+        settings. `environment` adds variables. Raises ConfigError for a file path that leaves the
+        folder.
+        """
+
+    @abstractmethod
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        files: Mapping[str, bytes] = {},
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = {},
+        collect: Sequence[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        """Run a program: a name on the sandbox's PATH, or a path in it, and its arguments. A
+        program that is not there gives exit status 127. Otherwise as `run_python`."""
+
+    @abstractmethod
+    def open_session(
+        self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
+    ) -> Session:
+        """A Python session, for those who close it themselves. Raises NotSupportedError where
+        there are none."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything that runs in it; returns when all of it is gone. A later run starts it
+        again. Idempotent."""
+
+    @contextmanager
+    def session(
+        self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
+    ) -> Iterator[Session]:
+        """A Python session. It takes one of the places while a cell runs, and none in between."""
+        session = self.open_session(files=files, limits=limits)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,122 @@
+"""The first process in a container: between Docker's two streams and a warden's four.
+
+Standard library only. It runs in the container as its root, with the few rights that put it above
+the code; the warden is its child, and the code has a user of its own, so that no signal of the code
+reaches either. When the host closes its end, or is gone, this process ends, and the kernel ends the
+container with it.
+
+What goes each way are frames: a stream's number, a length, bytes. What a stream has to say before
+another's message (a program's output before the word that it has ended) goes first. Not here: what
+starts the container (docker.py).
+"""
+
+import os
+import select
+import socket
+import struct
+import threading
+from typing import NoReturn
+
+from turnwise.sandbox import kernel, warden, wire
+
+STDOUT, STDERR, CONTROL, CHANNEL = range(4)
+HEADER = struct.Struct(">BI")
+LARGEST = 1 << 16
+_IN_A_PIPE = 4
+"""Readings of `LARGEST` that surely empty a pipe to which nobody writes any more."""
+_EVENTS = "/sys/fs/cgroup/memory.events"
+
+
+def main(spec: wire.Message) -> NoReturn:
+    """Relay until the warden has ended."""
+    out, out_end = os.pipe()
+    error, error_end = os.pipe()
+    control, control_end = socket.socketpair()
+    channel, channel_end = socket.socketpair()
+    theirs = [out_end, error_end, control_end.fileno(), channel_end.fileno()]
+    child = os.fork()
+    if child == 0:
+        for one in (out, error, control.fileno(), channel.fileno()):
+            os.close(one)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        if os.path.exists(_EVENTS):
+            theirs.append(os.open(_EVENTS, os.O_RDONLY))
+        warden.main(spec, theirs)
+    for one in theirs:
+        os.close(one)
+    control_end.detach()
+    channel_end.detach()
+    sockets = {CONTROL: control, CHANNEL: channel}
+    threading.Thread(target=_down, args=(sockets,), daemon=True).start()
+    _up({STDOUT: out, STDERR: error, CHANNEL: channel.fileno(), CONTROL: control.fileno()})
+    os._exit(0)
+
+
+def _down(sockets: dict[int, socket.socket]) -> None:
+    """From the host to the warden; with the host's end, everything ends."""
+    try:
+        while header := exactly(0, HEADER.size):
+            stream, length = HEADER.unpack(header)
+            data = exactly(0, length)
+            try:
+                sockets[stream].sendall(data)
+            except OSError:
+                continue  # it has ended: the report says how
+    finally:
+        os._exit(1)
+
+
+def _up(streams: dict[int, int]) -> None:
+    """From the warden and the code to the host, until the warden is gone."""
+    poller = select.poll()
+    numbers = {descriptor: stream for stream, descriptor in streams.items()}
+    for descriptor in numbers:
+        # Sockets are written by the other thread too, which has to wait.
+        os.set_blocking(descriptor, numbers[descriptor] in (CONTROL, CHANNEL))
+        poller.register(descriptor, select.POLLIN)
+    while CONTROL in numbers.values():
+        ready = {descriptor for descriptor, _ in poller.poll()}
+        for descriptor, stream in list(numbers.items()):  # control is the last
+            output = stream in (STDOUT, STDERR)
+            if not output and descriptor not in ready:
+                continue
+            for _ in range(_IN_A_PIPE if output else 1):
+                data = _read(descriptor)
+                if data:
+                    send(1, stream, data)
+                if not data:
+                    if data == b"":
+                        poller.unregister(descriptor)
+                        del numbers[descriptor]
+                    break
+
+
+def _read(descriptor: int) -> bytes | None:
+    """What there is; nothing at its end, None if there is nothing now."""
+    try:
+        return os.read(descriptor, LARGEST)
+    except BlockingIOError:
+        return None
+    except ConnectionError:
+        return b""
+
+
+def send(descriptor: int, stream: int, data: bytes) -> None:
+    """Write one frame."""
+    left = memoryview(HEADER.pack(stream, len(data)) + data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def exactly(descriptor: int, count: int) -> bytes:
+    """So many bytes; none if the other end closes before."""
+    parts = []
+    while count:
+        part = os.read(descriptor, min(count, 1 << 20))
+        if not part:
+            return b""
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,88 @@
+"""A `docker` for tests: containers are processes in namespaces of their own, made as root.
+
+It knows the options that turnwise gives and refuses all others, as the real one would refuse what
+is misspelled. It does not limit memory and processes. First argument: a folder, in which each run's
+options are noted, and whose files `down` and `slow` make the engine fail.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from turnwise.sandbox import kernel
+
+FLAGS = {"--rm", "--interactive", "--read-only"}
+VALUES = {
+    *("--pull", "--name", "--network", "--hostname", "--log-driver", "--user", "--cap-drop"),
+    *("--security-opt", "--cap-add", "--memory", "--memory-swap", "--shm-size", "--pids-limit"),
+    *("--workdir", "--tmpfs", "--env", "--entrypoint"),
+}
+IMAGE = "python:3.13-slim"
+
+
+def parsed(words: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Options, and the image with what follows it."""
+    options: dict[str, list[str]] = {}
+    while words[0].startswith("-"):
+        name = words.pop(0)
+        if name in FLAGS:
+            options.setdefault(name, [])
+        elif name in VALUES:
+            options.setdefault(name, []).append(words.pop(0))
+        else:
+            fail(125, f"unknown flag: {name}")
+    return options, words
+
+
+def fail(status: int, text: str) -> None:
+    print(f"docker: {text}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def run(state: Path, words: list[str]) -> None:
+    options, (image, *arguments) = parsed(words)
+    if image != IMAGE:
+        fail(125, f"No such image: {image}")
+    (name,) = options["--name"]
+    (state / f"{name}.json").write_text(json.dumps([options, arguments]))
+    child = kernel.clone(kernel.NEWPID | kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC)
+    if child == 0:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+        kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
+        kernel.mount("proc", "/proc", 0)
+        for one in options["--tmpfs"]:
+            place, _, given = one.partition(":")
+            inside = [part for part in given.split(",") if "=" in part]
+            kernel.mount("tmpfs", place, kernel.MS_NOSUID | kernel.MS_NODEV, ",".join(inside))
+        os.chdir(options["--workdir"][0])
+        environment = dict(one.split("=", 1) for one in options["--env"])
+        environment["FROM_THE_IMAGE"] = "1"
+        python = "/usr/bin/python3"  # readable by all users
+        os.execve(python, [options["--entrypoint"][0], *arguments], environment)
+    (state / f"{name}.pid").write_text(str(child))
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+
+
+def main() -> None:
+    state, words = Path(sys.argv[1]), sys.argv[2:]
+    if (state / "slow").exists():
+        time.sleep(60)
+    if (state / "down").exists():
+        fail(125 if words[0] == "run" else 1, "Cannot connect to the Docker daemon.")
+    if words[:2] == ["image", "inspect"]:
+        if words[-1] != IMAGE:
+            fail(1, f"No such image: {words[-1]}")
+        print("sha256:0123456789ab")
+    elif words[:2] == ["rm", "--force"]:
+        os.kill(int((state / f"{words[2]}.pid").read_text()), signal.SIGKILL)
+    elif words[0] == "run":
+        run(state, words[1:])
+    else:
+        fail(1, f"unknown command: {words[0]}")
+
+
+if __name__ == "__main__":
+    main()
