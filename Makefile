@@ -3,13 +3,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format setup
+.PHONY: demo test test-vllm check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
 
 test: .venv/ready
 	$(BIN)/pytest -n 2
+
+# Installs vLLM for CPUs in an environment of its own, in the user's cache.
+test-vllm: .venv/ready
+	$(BIN)/pytest -m vllm -n 0 tests/engines/vllm
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

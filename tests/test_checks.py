@@ -79,6 +79,25 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "train.spare_episodes=1 engine.deterministic=false algorithm.name=remax",
         "needs each of its episodes: set spare_episodes=0",
     ),
+    ("vllm.replicas=2", "vllm is set, but the engine is embedded: set engine.name=vllm"),
+    ("engine=vllm", "Set engine.deterministic=false"),
+    (
+        "engine=vllm engine.deterministic=false rollout.top_p=0.9 rollout.min_p=0.1 "
+        "algorithm.overrides.correction=none",
+        "set rollout.top_p or rollout.min_p, not both",
+    ),
+    (
+        'engine=vllm engine.deterministic=false vllm.urls=["http://localhost:1"] vllm.replicas=2',
+        "leave the one or the others out",
+    ),
+    (
+        'engine=vllm engine.deterministic=false vllm.replicas=2 vllm.devices=["0"]',
+        "give one for each of vllm.replicas",
+    ),
+    (
+        "engine=vllm engine.deterministic=false vllm.colocated=true train.max_staleness=1",
+        "or give servers GPUs of their own",
+    ),
     ("algorithm.name=echo learning.mask_observations=false", "set observation_coefficient to 0"),
     ("sft.steps=1 sft.behaviours={faithfull=1}", "did you mean 'faithful'"),
     ("sft.steps=1", "give at least one behaviour a positive share"),

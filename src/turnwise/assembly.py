@@ -48,9 +48,10 @@ class Assembly:
     async def load(self, version: int) -> None:
         """Let the engine sample with the model's present weights, from now on as `version`.
 
-        Where sampling goes on beside learning they are copied; else they are the engine's own.
+        Where sampling goes on beside learning they are copied; else they are the engine's own, or
+        those that it looks at, as servers have copies anyhow.
         """
-        weights = trained_weights(self.model) if self.recipe.train.max_staleness else {}
+        weights = trained_weights(self.model) if _copied(self.recipe) else {}
         await self.engine.load(weights, version)
 
 
@@ -61,8 +62,9 @@ def _check_sandbox(environment: Environment) -> None:
         sandbox.tier  # noqa: B018 - finds it
 
 
-def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
-    """Build everything a recipe names; `weights` is a checkpoint of such a run.
+def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = None) -> Assembly:
+    """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is for an
+    engine's own files.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
@@ -79,6 +81,12 @@ def assemble(recipe: Recipe, weights: Path | None = None) -> Assembly:
             f"{context}: lower it"
         )
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
-    sampled = copy_to_sample_from(model) if recipe.train.max_staleness else model
-    engine = make_engine(recipe.engine, sampled, tokenizer, recipe.rollout.max_tokens)
+    sampled = copy_to_sample_from(model) if _copied(recipe) else model
+    limit = recipe.rollout.max_tokens
+    engine = make_engine(recipe.engine, sampled, tokenizer, limit, recipe.vllm, folder)
     return Assembly(recipe, environment, model, tokenizer, scaffold, engine)
+
+
+def _copied(recipe: Recipe) -> bool:
+    """Whether the engine samples from a copy of the model."""
+    return recipe.train.max_staleness > 0 and recipe.engine.name == "embedded"

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.assembly import Assembly
-from turnwise.config import CurriculumConfig, ImplicitRewardConfig, Recipe
+from turnwise.config import CurriculumConfig, ImplicitRewardConfig, Recipe, VllmConfig
+from turnwise.engines.base import Sampling
+from turnwise.engines.vllm.completions import check_supported
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
@@ -33,6 +35,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_asynchronous(recipe, algorithm)
     _check_unused(recipe, algorithm)
     _check_truncation(recipe, algorithm)
+    _check_vllm(recipe)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
         raise ConfigError(
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
@@ -158,6 +161,38 @@ def _check_truncation(recipe: Recipe, algorithm: Algorithm) -> None:
             "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
             f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
             'algorithm.overrides.correction to "none" or "truncated"'
+        )
+
+
+def _check_vllm(recipe: Recipe) -> None:
+    """What servers cannot do, and settings of servers that are not there."""
+    vllm, limits = recipe.vllm, recipe.rollout
+    if recipe.engine.name != "vllm":
+        if vllm != VllmConfig():
+            raise ConfigError(
+                f"vllm is set, but the engine is {recipe.engine.name}: set engine.name=vllm"
+            )
+        return
+    if recipe.engine.deterministic:
+        raise ConfigError(
+            "engine.deterministic samples in lockstep, which vLLM does not: its numbers depend on "
+            "what is sampled together. Set engine.deterministic=false"
+        )
+    check_supported(Sampling(1, limits.temperature, top_p=limits.top_p, min_p=limits.min_p))
+    if vllm.urls and (vllm.python or vllm.devices or vllm.arguments or vllm.replicas > 1):
+        raise ConfigError(
+            "vllm.urls names servers that run; vllm.python, replicas, devices and arguments are "
+            "for servers to be started: leave the one or the others out"
+        )
+    if vllm.devices and len(vllm.devices) != vllm.replicas:
+        raise ConfigError(
+            f"vllm.devices has {len(vllm.devices)} entries for {vllm.replicas} servers: give one "
+            "for each of vllm.replicas"
+        )
+    if vllm.colocated and recipe.train.max_staleness:
+        raise ConfigError(
+            "vllm.colocated lets servers sleep while learning goes on, and train.max_staleness "
+            "samples meanwhile: set max_staleness=0, or give servers GPUs of their own"
         )
 
 

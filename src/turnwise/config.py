@@ -68,6 +68,35 @@ class EngineConfig(Section):
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
 
 
+class VllmConfig(Section):
+    """The servers of `engine.name = "vllm"`, each with all of the model: docs/vllm.md."""
+
+    python: str = ""
+    """Interpreter of the environment that has vLLM, to start servers with; this one if empty."""
+    urls: tuple[str, ...] = ()
+    """Servers that run already, to be used instead: `["http://127.0.0.1:8000"]`. They must see the
+    run's folder by the same name."""
+    replicas: int = Field(1, ge=1)
+    """Servers to start, with `engine.slots` among them."""
+    devices: tuple[str, ...] = ()
+    """CUDA_VISIBLE_DEVICES of each server that is started: `["0", "1"]`; the same if empty."""
+    arguments: tuple[str, ...] = ()
+    """More of the command line of each server that is started."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """What servers that are started compute in; `auto` is `model.dtype`."""
+    colocated: bool = False
+    """Servers share their GPU with the learner: they give its memory back while it learns."""
+    parity_bound: float = Field(0.05, gt=0)
+    """The run stops when, after weights are loaded, log-probabilities of sampled tokens differ from
+    the model's by more, on average."""
+    max_restarts: int = Field(3, ge=0)
+    """How often servers that crashed are brought up again, over the run."""
+    start_seconds: float = Field(600.0, gt=0)
+    """Deadline of a server's start, and of its reading new weights."""
+    request_seconds: float = Field(300.0, gt=0)
+    """Deadline of a turn; an episode whose turn takes longer is ungraded."""
+
+
 class RolloutConfig(Section):
     """Budgets of one episode. Whatever reaches a budget is truncated, graded and flagged."""
 
@@ -269,6 +298,7 @@ class Recipe(Section):
     """Settings of the sandbox, for environments that run code: see docs/sandbox.md."""
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: EngineConfig = EngineConfig()
+    vllm: VllmConfig = VllmConfig()
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = LearningConfig()
@@ -295,6 +325,10 @@ FREE_TABLES = (
 """Tables whose keys belong to somebody else, who checks them."""
 
 
+NAMED = ("engine",)
+"""Tables that may be given as their name alone: `engine = "vllm"` is `engine.name = "vllm"`."""
+
+
 def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe: a path to a TOML file, or the name of one that comes with turnwise.
 
@@ -302,6 +336,9 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
     for a missing or malformed file, an unknown key (naming the nearest known one) or a bad value.
     """
     values = _read(source)
+    for table in NAMED:
+        if isinstance(values.get(table), str):
+            values[table] = {"name": values[table]}
     for override in overrides:
         _apply(values, override)
     return check_recipe(values, source)
@@ -364,6 +401,8 @@ def _apply(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if key in NAMED:
+        key += ".name"
     *tables, leaf = key.split(".")
     for table in tables:
         values = values.setdefault(table, {})

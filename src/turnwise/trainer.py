@@ -86,7 +86,7 @@ class Trainer:
         check_recipe_and_algorithm(recipe, self.algorithm)
         newest = None if folder.fresh else checkpoint.newest(folder.checkpoints)
         self.resumed = checkpoint.load(newest) if newest else None
-        self.parts: Assembly = assemble(recipe, newest)
+        self.parts: Assembly = assemble(recipe, newest, folder.path / "vllm")
         stages = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
         self.tasks = self._tasks("train", stages)
         check_parts(self.parts, self.algorithm, self.tasks)
@@ -199,6 +199,7 @@ class Trainer:
         played = await pipeline.step(step)
         check_staleness(played.groups, step, self.recipe.train.max_staleness)
         sampled = time.monotonic()
+        await self.parts.engine.rest()
         update = await self._work(partial(self._learn, played.groups, learner, critic, teacher))
         if self.curriculum is not None:
             self.curriculum.measure(played.groups)
@@ -221,6 +222,7 @@ class Trainer:
                 f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
             )
             return
+        await self.parts.engine.rest()
         learner = PreferenceLearner(
             self.parts.model,
             pairs,

@@ -137,6 +137,9 @@ class Versioned:
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         self.version = version
 
+    async def rest(self) -> None:
+        pass
+
     async def stop(self) -> None:
         pass
 

@@ -76,6 +76,10 @@ class Engine(Protocol):
         """Replace the weights (name -> tensor); later tokens carry the new version."""
         ...
 
+    async def rest(self) -> None:
+        """Nothing is sampled before the next `load`: an engine may give memory back."""
+        ...
+
     async def stop(self) -> None:
         """End the engine's background work. Idempotent."""
         ...

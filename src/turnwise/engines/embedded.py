@@ -164,6 +164,9 @@ class EmbeddedEngine:
             self._loading -= 1
             self._keep_pumping()
 
+    async def rest(self) -> None:
+        """Keeps everything: the weights are the trainer's own."""
+
     async def stop(self) -> None:
         """End the background work; requests that wait get InfrastructureError. Idempotent."""
         self._stopped = True

@@ -85,7 +85,7 @@ class Runner:
         masks: Mapping[str, torch.Tensor],
         cache: SlotCache,
     ) -> torch.Tensor:
-        with _evaluating(self._modules):
+        with evaluating(self._modules):
             output = self.model(
                 input_ids=ids,
                 attention_mask=masks if len(masks) > 1 else masks[self._kinds[0]],
@@ -181,7 +181,7 @@ def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def _evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
+def evaluating(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
     """Evaluation mode inside, each module's own mode back outside."""
     training = [module for module in modules if module.training]
     for module in training:

@@ -54,5 +54,8 @@ class ScriptedEngine:
         """Raises NotSupportedError: a script has no weights."""
         raise NotSupportedError("the scripted engine has no weights to load")
 
+    async def rest(self) -> None:
+        """There is nothing to give back."""
+
     async def stop(self) -> None:
         """Nothing runs in the background."""

@@ -52,6 +52,10 @@ class ThreadedEngine:
         """Replace weights; they must not change until it returns. See `EmbeddedEngine.load`."""
         await self._ask(self.engine.load(weights, version))
 
+    async def rest(self) -> None:
+        """See Engine; what `EmbeddedEngine.rest` does."""
+        await self._ask(self.engine.rest())
+
     async def stop(self) -> None:
         """End the thread, after the pass that it is in; requests that wait get InfrastructureError.
         Idempotent."""

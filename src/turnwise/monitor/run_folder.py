@@ -8,6 +8,7 @@
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
+    vllm/                logs of servers, and the newest weights while they run
     checkpoints/         see learning/checkpoint.py
     report.json, report.md
 
@@ -60,7 +61,7 @@ SCHEMA = pa.schema(
 )
 
 
-PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer", "trackers")
+PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
 FILES = (
     "cold_start.jsonl",
     "metrics.jsonl",

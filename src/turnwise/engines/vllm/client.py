@@ -1,0 +1,153 @@
+"""What is asked of a vLLM server over HTTP, each question with its deadline.
+
+Not here: who is asked (`routing.py`), and what a completion's fields mean (`completions.py`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from turnwise.errors import ConfigError, InfrastructureError
+
+ALIVE_SECONDS = 10.0
+"""A server that takes longer to say that it is well counts as not well."""
+IDLE_SECONDS = 1.0
+"""Connections are not used again after so long: servers close them after some five seconds, and a
+question sent just then would be lost."""
+DEVELOPMENT = "start the server with VLLM_SERVER_DEV_MODE=1, and vLLM 0.30 or later"
+
+Json = dict[str, Any]
+
+
+class ServerLostError(InfrastructureError):
+    """The server did not answer, or its engine has died: what was asked may be asked again."""
+
+
+class ServerRefusedError(InfrastructureError):
+    """The server answered with an error, and will do so again."""
+
+
+class ServerSlowError(InfrastructureError):
+    """The server did not answer before the deadline."""
+
+
+class Client:
+    """One server. Example: `await Client("http://127.0.0.1:8000", 300).complete(body)`."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        """`seconds` is the deadline of an answer."""
+        self.url, self._seconds = url, seconds
+        self._http = httpx2.AsyncClient(
+            base_url=url,
+            limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
+            trust_env=False,
+        )
+
+    async def well(self) -> bool:
+        """Whether the server and its engine work."""
+        try:
+            answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
+        except httpx2.TransportError:
+            return False
+        return answer.status_code == 200
+
+    async def complete(self, body: Json) -> Json:
+        """The answer to a request for a completion, as JSON."""
+        return await self._ask("POST", "/v1/completions", body)
+
+    async def pause(self) -> None:
+        """Begin nothing new; returns when what is under way has ended. The cache is dropped."""
+        await self._ask("POST", "/pause?mode=wait")
+
+    async def resume(self) -> None:
+        """Go on after a pause."""
+        await self._ask("POST", "/resume")
+
+    async def reload(self, folder: str, seconds: float) -> None:
+        """Read the weights in a folder, which the server must see by the same name."""
+        arguments = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+        await self._ask("POST", "/collective_rpc", arguments, seconds)
+
+    async def sleep(self) -> None:
+        """Give the memory of weights and cache back; they are lost."""
+        await self._ask("POST", "/sleep?level=2")
+
+    async def wake(self, part: str) -> None:
+        """Take the memory of `weights` or `kv_cache` again."""
+        await self._ask("POST", f"/wake_up?tags={part}")
+
+    async def set_label(self, label: str) -> None:
+        """Name the weights that the server has now."""
+        await self._ask("POST", "/update_weight_version", {"new_version": label})
+
+    async def label(self) -> str:
+        """The name given last; another one if the server has been started again since."""
+        return str(
+            (await self._ask("GET", "/weight_info", seconds=ALIVE_SECONDS))["weight_version"]
+        )
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent."""
+        await self._http.aclose()
+
+    async def _ask(
+        self, method: str, path: str, body: Json | None = None, seconds: float | None = None
+    ) -> Json:
+        """Raises ServerLostError, ServerRefusedError, or ServerSlowError at the deadline."""
+        timeout = httpx2.Timeout(seconds or self._seconds, connect=ALIVE_SECONDS)
+        try:
+            answer = await self._http.request(method, path, json=body, timeout=timeout)
+        except httpx2.ReadTimeout:
+            raise ServerSlowError(
+                f"vLLM at {self.url} did not answer {path} within {timeout.read:g} s"
+            ) from None
+        except httpx2.TransportError as error:
+            kind = str(error) or type(error).__name__
+            raise ServerLostError(f"vLLM at {self.url} is gone: {kind}") from error
+        if answer.status_code == 200:
+            return _json(answer, self.url)
+        told = f"vLLM at {self.url} refuses {path}: {_message(answer)}"
+        if answer.status_code >= 500 and not await self.well():
+            raise ServerLostError(told)
+        raise ServerRefusedError(told)
+
+
+def look_at(url: str) -> Json:
+    """The configuration of a server that runs. Raises ConfigError for one that cannot be used."""
+    try:
+        with httpx2.Client(base_url=url, timeout=ALIVE_SECONDS, trust_env=False) as http:
+            answers = [
+                http.get(path) for path in ("/server_info?config_format=json", "/weight_info")
+            ]
+            models = http.get("/v1/models")
+    except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise ConfigError(f"vllm.urls: no server answers at {url}: {error}") from None
+    if any(answer.status_code == 404 for answer in answers):
+        raise ConfigError(f"vllm.urls: {url} does not take weights: {DEVELOPMENT}")
+    if any(answer.status_code != 200 for answer in (*answers, models)):
+        raise ConfigError(f"vllm.urls: {url} does not answer as a vLLM server does")
+    try:
+        settings: Json = answers[0].json()["vllm_config"]["model_config"]
+        return settings | {"name": models.json()["data"][0]["id"]}
+    except (ValueError, LookupError, TypeError):
+        raise ConfigError(f"vllm.urls: {url} does not answer as a vLLM server does") from None
+
+
+def _json(answer: httpx2.Response, url: str) -> Json:
+    try:
+        content = answer.json() if answer.content else {}
+    except ValueError:
+        content = None
+    if not isinstance(content, Mapping):
+        raise ServerRefusedError(f"vLLM at {url} answered with something else than a JSON object")
+    return dict(content)
+
+
+def _message(answer: httpx2.Response) -> str:
+    """The reason that the server gives, in one line."""
+    try:
+        text = str(answer.json()["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        text = answer.text
+    return f"{answer.status_code} {' '.join(text.split())[:300]}"

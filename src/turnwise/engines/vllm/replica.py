@@ -1,0 +1,126 @@
+"""One server that samples: brought up, given new weights, put to sleep, ended.
+
+The server is one that turnwise started and owns, or one that runs already. Not here: which requests
+it gets (`routing.py`), and what happens when it is lost (`engine.py`).
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from turnwise.engines.vllm.client import Client
+from turnwise.engines.vllm.process import ServerProcess
+from turnwise.errors import InfrastructureError
+
+LOOK_SECONDS = 0.25
+"""Between two looks at a server that starts."""
+
+
+class Replica:
+    """Example: `Replica(None, "http://127.0.0.1:8000", "turnwise", 300, 600)`."""
+
+    def __init__(
+        self,
+        process: ServerProcess | None,
+        url: str,
+        model: str,
+        request_seconds: float,
+        start_seconds: float,
+    ) -> None:
+        """A server to start, or the `url` of one that runs; `model` is the name it serves."""
+        self._process, self._url = process, url
+        self._request_seconds, self._start_seconds = request_seconds, start_seconds
+        self._client: Client | None = None
+        self._asleep = False
+        self._label = ""
+        self.model = model
+        self.up = False
+        """Whether it has the newest weights and takes requests."""
+        self.in_flight = 0
+        self.replaced = False
+        """Whether another server answers in its place, which has not got the weights."""
+
+    @property
+    def client(self) -> Client:
+        """Connections to the server as it was brought up last."""
+        assert self._client is not None  # nobody asks before it was brought up
+        return self._client
+
+    @property
+    def url(self) -> str:
+        """Of the server as it was brought up last."""
+        return self._process.url if self._process is not None else self._url
+
+    async def bring_up(self, weights: Path, label: str) -> None:
+        """Start the server, or wait until it is reachable again, with the weights in a folder.
+
+        Raises InfrastructureError when it ends or is not there in time.
+        """
+        if self._client is not None:
+            await self._client.close()
+        if self._process is not None:
+            await self._process.stop()
+            self._process.start(weights)
+        self._client = Client(self.url, self._request_seconds)
+        self._asleep = False
+        await self._wait_until_well()
+        if self._process is not None:
+            await self._mark(label)
+        else:
+            await self.update(weights, label)
+
+    async def update(self, weights: Path, label: str) -> None:
+        """Replace the weights; wakes a server that sleeps. Nothing may be in flight."""
+        folder = str(weights.resolve())
+        if self._asleep:
+            await self.client.wake("weights")
+            await self.client.reload(folder, self._start_seconds)
+            await self.client.wake("kv_cache")
+            self._asleep = False
+        else:
+            await self.client.pause()
+            await self.client.reload(folder, self._start_seconds)
+            await self.client.resume()
+        await self._mark(label)
+
+    async def rest(self) -> None:
+        """Give memory back until the next update. Nothing may be in flight."""
+        if not self._asleep:
+            await self.client.sleep()
+            self._asleep = True
+
+    async def well(self) -> bool:
+        """Whether the server works and is the one that got the weights."""
+        if self._process is not None:
+            return self._process.running and await self.client.well()
+        try:
+            self.replaced = await self.client.label() != self._label
+        except InfrastructureError:
+            return False
+        return not self.replaced
+
+    async def stop(self) -> None:
+        """End an own server; leave another one running. Idempotent."""
+        self.up = False
+        if self._client is not None:
+            await self._client.close()
+        if self._process is not None:
+            await self._process.stop()
+
+    async def _mark(self, label: str) -> None:
+        await self.client.set_label(label)
+        self._label, self.replaced = label, False
+
+    async def _wait_until_well(self) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        while not await self.client.well():
+            if self._process is not None and not self._process.running:
+                raise InfrastructureError(
+                    f"the vLLM server ended before it served: {self._process.problem()}"
+                )
+            if time.monotonic() > deadline:
+                raise InfrastructureError(
+                    f"vLLM at {self.url} does not serve after {self._start_seconds:g} s: raise "
+                    "vllm.start_seconds, or look at its log"
+                )
+            await asyncio.sleep(LOOK_SECONDS)

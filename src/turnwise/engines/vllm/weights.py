@@ -1,0 +1,107 @@
+"""The model as folders that a server can load: one for each time its weights change.
+
+A folder appears whole or not at all. Adapters are merged into what is written, never into the model
+itself, whose weights would not come back exactly. Tied embeddings are written untied: a server may
+keep a packed copy of the output layer that a reload of the embeddings would not renew. Not here:
+checkpoints (`learning/checkpoint.py`), from which a run goes on.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from turnwise.errors import InfrastructureError
+
+
+class WeightFolders:
+    """Numbered folders under `root`. Example: `folders.write(model, tokenizer, 3)`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._number = 0
+
+    def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
+        """A new folder with the model's present weights. Raises InfrastructureError when the disk
+        fails."""
+        self._number += 1
+        target = self._root / f"{self._number:06d}-version-{version}"
+        partial = target.with_name(target.name + ".partial")
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(target, ignore_errors=True)
+            _save(model, partial)
+            tokenizer.save_pretrained(str(partial))
+            os.replace(partial, target)
+        except OSError as error:
+            raise InfrastructureError(
+                f"the weights for vLLM cannot be written to {target}: {error.strerror or error}"
+            ) from error
+        return target
+
+    def keep_only(self, folder: Path) -> None:
+        """Delete all others."""
+        for other in self._root.iterdir():
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Delete all. Idempotent."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The state dict that the model would have without its adapters, with what they add."""
+    weights = {}
+    for name, weight in model.state_dict().items():
+        if ".lora_" not in name:
+            weights[name.replace(".base_layer.", ".")] = weight
+    for name, module in model.named_modules():
+        layer: Any = module
+        for adapter in _active_adapters(module):
+            key = f"{name}.weight"
+            weights[key] = weights[key] + layer.get_delta_weight(adapter).to(weights[key].dtype)
+    return weights
+
+
+def _active_adapters(module: torch.nn.Module) -> list[str]:
+    """Of a layer with LoRA adapters; none of any other module."""
+    if not hasattr(module, "get_delta_weight"):
+        return []
+    return list(cast(Sequence[str], module.active_adapters))
+
+
+def _save(model: PreTrainedModel, folder: Path) -> None:
+    weights = merged_weights(model)
+    tied = _tied(model, weights)
+    weights |= {name: weights[name].detach().clone() for name in tied}
+    model.save_pretrained(folder, state_dict=weights)
+    if tied:
+        _untie(folder)
+
+
+def _tied(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> list[str]:
+    """Names of the output layer's weights, if they are the embeddings' own."""
+    output = model.get_output_embeddings()
+    if output is None or output.weight is not model.get_input_embeddings().weight:
+        return []
+    shared = [
+        name
+        for name, weight in model.named_parameters(remove_duplicate=False)
+        if weight is output.weight and name in weights
+    ]
+    return shared[1:]
+
+
+def _untie(folder: Path) -> None:
+    file = folder / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    for table in (config, config.get("text_config") or {}):
+        table["tie_word_embeddings"] = False
+    file.write_text(json.dumps(config, indent=2), encoding="utf-8")

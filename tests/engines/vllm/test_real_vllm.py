@@ -1,0 +1,265 @@
+"""The engine over a real vLLM on a CPU: `make test-vllm`, which installs it (3.5 GB) in an
+environment of its own first. Minutes, since each server takes one to start."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen3ForCausalLM
+
+from benchmarks.peers import interpreter
+from tests.engines.models_for_tests import reference_logprobs
+from tests.engines.vllm.driving import change
+from turnwise.config import EngineConfig, ModelConfig, VllmConfig
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.vllm.engine import VllmEngine
+from turnwise.engines.vllm.make import make_vllm
+from turnwise.engines.vllm.process import ServerProcess
+from turnwise.errors import RunStoppedError
+from turnwise.models.load import load_model
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
+
+LIMIT = 256
+ARGUMENTS = ("--enforce-eager",)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sparing() -> None:
+    """What a server takes beside others on a small machine."""
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    return str(interpreter("vllm"))
+
+
+def drive(
+    folder: Path,
+    model: Any,
+    tokenizer: Any,
+    body: Callable[[VllmEngine], Awaitable[None]],
+    **settings: Any,
+) -> None:
+    """Run `body` with an engine over real servers; no process may be left."""
+    config = VllmConfig(**settings)
+    engine_config = EngineConfig(name="vllm", slots=16, deterministic=False)
+
+    async def main() -> None:
+        engine = make_vllm(engine_config, config, model, tokenizer, LIMIT, folder)
+        try:
+            await asyncio.wait_for(body(engine), 1200)
+        finally:
+            await engine.stop()
+
+    asyncio.run(main())
+    assert not processes(str(folder))
+
+
+def processes(word: str) -> list[int]:
+    """Ids of the processes whose command line has the word, but for the guard's."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if word in line and "api_server" in line and "guard.py" not in line:
+            found.append(int(folder.name))
+    return found
+
+
+async def play(engine: VllmEngine, prompt: list[int], sampling: Sampling, name: str) -> Completion:
+    engine.open(name)
+    try:
+        return await engine.generate(prompt, sampling, session=name)
+    finally:
+        engine.close(name)
+
+
+def prompts(tokenizer: Any) -> list[list[int]]:
+    texts = [f"<think>Which module has entry {n}?</think>\n<search>" for n in range(6)]
+    return [tokenizer(text)["input_ids"] for text in texts]
+
+
+def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
+    tmp_path: Path, python: str
+) -> None:
+    model, tokenizer = load_model(ModelConfig(name="tiny"))
+    stop = ("</search>", "</answer>")
+    options = {"max_tokens": 40, "temperature": 0.8, "top_p": 0.9, "stop": stop}
+
+    async def turns(engine: VllmEngine) -> list[Completion]:
+        samplings = [Sampling(seed=2**64 - 1 - n, **options) for n in range(6)]
+        asked = zip(prompts(tokenizer), samplings, strict=True)
+        return await asyncio.gather(
+            *(play(engine, prompt, one, str(n)) for n, (prompt, one) in enumerate(asked))
+        )
+
+    async def body(engine: VllmEngine) -> None:
+        for version in (0, 1):
+            await engine.load({}, version)
+            assert engine.parity < 1e-4
+            change(model, version)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.copy_(fresh.pop(0))
+        await engine.load({}, 2)
+        calm = await turns(engine)
+        reasons = {turn.stop_reason for turn in calm}
+        assert reasons & {StopReason.STOP_STRING, StopReason.END_OF_TEXT}
+        for turn in calm:
+            assert turn.version == 2
+            if turn.stop_reason == StopReason.STOP_STRING:
+                text = tokenizer.decode(turn.tokens)
+                assert text.endswith(stop)
+        options.update(max_tokens=200, stop=(), temperature=2.0, top_p=1.0)
+        calm = await turns(engine)
+        assert max(len(turn.tokens) for turn in calm) > 100
+        victims = processes(str(tmp_path))
+        again = asyncio.create_task(turns(engine))
+        await asyncio.sleep(0.1)
+        for process in victims:
+            os.kill(process, signal.SIGKILL)
+        after = await again
+        assert engine.restarts == 1
+        same = [
+            one.tokens[:20] == other.tokens[:20] for one, other in zip(calm, after, strict=True)
+        ]
+        assert sum(same) >= 5  # what is sampled together changes the last bits
+        plain = await play(engine, prompts(tokenizer)[0], Sampling(20, seed=1), "plain")
+        history = [*prompts(tokenizer)[0], *plain.tokens]
+        expected = reference_logprobs(model, history, len(plain.tokens), 1.0)
+        assert list(plain.logprobs) == pytest.approx(expected, abs=1e-3)
+
+    fresh = [weight.detach().clone() for weight in model.parameters()]
+    drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
+
+
+def test_tied_embeddings_do_not_go_stale(tmp_path: Path, python: str) -> None:
+    trained, tokenizer = load_model(ModelConfig(name="tiny"))
+    trained.config.tie_word_embeddings = True
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(trained.config)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+    async def body(engine: VllmEngine) -> None:
+        for version in range(3):
+            await engine.load({}, version)
+            assert engine.parity < 1e-4
+            change(model, version)
+
+    drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
+
+
+def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
+    tmp_path: Path, python: str
+) -> None:
+    model, tokenizer = load_model(ModelConfig(name="tiny"))
+    model.save_pretrained(tmp_path / "served")
+    tokenizer.save_pretrained(str(tmp_path / "served"))
+    options = "--dtype float32 --logprobs-mode processed_logprobs --enforce-eager"
+    server = ServerProcess(
+        python,
+        [*options.split(), "--max-model-len", str(LIMIT)],
+        {},
+        tmp_path / "server.log",
+    )
+    server.start(tmp_path / "served")
+    other = model.config.to_dict() | {"intermediate_size": 256}
+    smaller = Qwen3ForCausalLM(type(model.config)(**other))
+
+    async def good(engine: VllmEngine) -> None:
+        await engine.load({}, 7)
+        turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "one")
+        assert (turn.version, len(turn.tokens)) == (7, 4)
+        change(model)
+        await engine.rest()  # on a CPU nothing is given back, but the server stops and goes on
+        await engine.load({}, 8)
+        turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "two")
+        assert turn.version == 8
+
+    async def bad(engine: VllmEngine) -> None:
+        with pytest.raises(RunStoppedError) as caught:
+            await engine.load({}, 0)
+        assert "\n" not in str(caught.value)
+        assert "the weights were not taken" in str(caught.value)
+
+    try:
+        wait_for(server)
+        settings = {"urls": (server.url,), "start_seconds": 60, "colocated": True}
+        drive(tmp_path / "one", model, tokenizer, good, **settings)
+        assert server.running
+        drive(tmp_path / "two", smaller, tokenizer, bad, **settings)
+    finally:
+        asyncio.run(server.stop())
+
+
+def wait_for(server: ServerProcess) -> None:
+    import httpx2
+
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        assert server.running, server.problem()
+        try:
+            if httpx2.get(f"{server.url}/health").status_code == 200:
+                return
+        except httpx2.TransportError:
+            time.sleep(0.5)
+    raise TimeoutError
+
+
+def test_a_run_goes_on_after_kill_9_and_is_resumed(tmp_path: Path, python: str) -> None:
+    """As a user has it: the command line, the demo's recipe, two runs."""
+    run = tmp_path / "run"
+    settings = (
+        f"engine=vllm engine.deterministic=false vllm.python={python} "
+        'vllm.arguments=["--enforce-eager"] threads=1 sft.steps=1 sft.demonstrations=16 '
+        "train.steps=6 train.tasks_per_step=2 train.group_size=4 train.checkpoint_every=1 "
+        "train.max_staleness=1 evaluation.tasks=0"
+    )
+    command = [sys.executable, "-m", "turnwise", "train"]
+    with (tmp_path / "log").open("wb") as log:
+        first = subprocess.Popen(
+            [*command, "demo", *settings.split(), "--run", str(run)], stdout=log, stderr=log
+        )
+        wait_for_step(run, 2, first)
+        for process in processes(str(run)):
+            os.kill(process, signal.SIGKILL)
+        wait_for_step(run, 4, first)
+        first.kill()  # and so is the run itself: its server has to end with it
+        first.wait()
+    deadline = time.monotonic() + 60
+    while processes(str(run)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not processes(str(run))
+    assert b"is brought up again" in (tmp_path / "log").read_bytes()
+    subprocess.run([*command, "--resume", str(run)], check=True, timeout=600)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4, 5, 6]
+    assert all(line["rollout/ungraded"] == 0 for line in metrics)
+    assert all(line["staleness/max"] <= 1 for line in metrics)
+    assert not processes(str(run))
+
+
+def wait_for_step(run: Path, step: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 900
+    file = run / "metrics.jsonl"
+    while time.monotonic() < deadline:
+        if file.exists() and len(file.read_text().splitlines()) >= step:
+            return
+        assert process.poll() is None, (run.parent / "log").read_text()[-2000:]
+        time.sleep(0.2)
+    raise TimeoutError

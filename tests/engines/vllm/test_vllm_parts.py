@@ -1,0 +1,114 @@
+"""Requests and answers, the choice of a replica, and the comparison of log-probabilities."""
+
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from tests.fakes import byte_tokenizer, small_model
+from turnwise.engines.base import Sampling, StopReason
+from turnwise.engines.sampling import StopMatcher, TokenTexts
+from turnwise.engines.vllm.completions import completion, request_body
+from turnwise.engines.vllm.parity import Probe, disagreement, make_probes, score
+from turnwise.engines.vllm.routing import Router
+
+
+def answer(tokens: list[int], reason: str) -> dict[str, object]:
+    logprobs = {"token_logprobs": [-float(index) for index in range(len(tokens))]}
+    return {"choices": [{"token_ids": tokens, "logprobs": logprobs, "finish_reason": reason}]}
+
+
+def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
+    tokenizer = byte_tokenizer()
+    tokens = tokenizer("abcdef")["input_ids"]
+    sampling = Sampling(6, stop=("cd",))
+    matcher = StopMatcher(sampling.stop, TokenTexts(tokenizer))
+    found = completion(answer(tokens, "stop"), sampling, matcher, frozenset(), 4)
+    assert tokenizer.decode(found.tokens) == "abcd"
+    assert list(found.logprobs) == [0.0, -1.0, -2.0, -3.0]
+    assert (found.stop_reason, found.version) == (StopReason.STOP_STRING, 4)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason", "most", "expected", "count"),
+    [
+        ([5, 6, 9, 7], "stop", 8, StopReason.END_OF_TEXT, 3),
+        ([5, 6, 7], "length", 3, StopReason.MAX_TOKENS, 3),
+        ([5, 6, 7], "length", 8, StopReason.CONTEXT, 3),
+        ([5, 6, 7], "stop", 8, StopReason.STOP_STRING, 3),
+    ],
+)
+def test_reasons_to_stop(
+    tokens: list[int], reason: str, most: int, expected: StopReason, count: int
+) -> None:
+    sampling = Sampling(most)
+    matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
+    found = completion(answer(tokens, reason), sampling, matcher, frozenset({9}), 0)
+    assert found.stop_reason == expected
+    assert len(found.tokens) == len(found.logprobs) == count
+
+
+def test_a_request_says_all_that_sampling_says() -> None:
+    sampling = Sampling(
+        9, temperature=0.7, top_k=5, top_p=0.8, min_p=0.0, stop=("</a>",), seed=2**64 - 1
+    )
+    body = request_body("model", [1, 2], sampling, 4, {8, 3})
+    assert body["max_tokens"] == 4
+    assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 5, 0.8)
+    assert body["seed"] == 2**63 - 1
+    assert (body["stop"], body["stop_token_ids"]) == (["</a>"], [3, 8])
+
+
+@dataclass
+class Load:
+    up: bool = True
+    in_flight: int = 0
+
+
+def test_a_session_goes_where_its_cache_is_else_where_least_is_done() -> None:
+    replicas = [Load(in_flight=2), Load(in_flight=1), Load(in_flight=1)]
+    router = Router(replicas)
+    assert router.choose("a") is replicas[1]
+    assert router.choose("b") is replicas[2]  # as many requests, but no session yet
+    replicas[1].in_flight = 9
+    assert router.choose("a") is replicas[1]
+    replicas[1].up = False
+    assert router.choose("a") is replicas[2]
+    replicas[1] = Load()
+    assert router.choose("a") is replicas[2]
+    router.forget("a")
+    router.forget("a")
+    assert router.choose("a") is replicas[1]
+    for replica in replicas:
+        replica.up = False
+    with pytest.raises(ValueError, match="empty"):
+        router.choose("a")
+
+
+def test_scores_are_those_of_a_forward_pass_in_float64() -> None:
+    tokenizer = byte_tokenizer()
+    model = small_model(tokenizer).train()
+    probes = [
+        replace(probe, tokens=[3, 1, 4], logprobs=[0.0] * 3) for probe in make_probes(tokenizer, 64)
+    ]
+    assert [len(probe.prompt) for probe in probes] == [8, 32, 48]
+    assert not any(set(probe.prompt) & set(tokenizer.all_special_ids) for probe in probes)
+    scored = score(model, probes)
+    assert model.training
+    double = small_model(tokenizer).double().eval()
+    for probe, other in zip(probes, scored, strict=True):
+        ids = torch.tensor([[*probe.prompt, 3, 1, 4]])
+        with torch.no_grad():
+            logits = double(ids).logits[0, -4:-1] / probe.sampling.temperature
+        expected = logits.log_softmax(-1)[range(3), [3, 1, 4]]
+        assert list(other.logprobs) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_what_is_compared_ends_at_the_first_other_token() -> None:
+    sampling = Sampling(3)
+    one = Probe([1], sampling, [5, 6, 7], [-1.0, -2.0, -3.0])
+    assert disagreement([one], [replace(one, logprobs=[-1.5, -2.0, -2.0])]) == pytest.approx(0.5)
+    other = replace(one, tokens=[5, 9, 7], logprobs=[-1.25, -9.0, -9.0])
+    assert disagreement([one], [other]) == 0.25
+    assert disagreement([one], [replace(one, tokens=[8, 6, 7])]) == math.inf

@@ -1,0 +1,190 @@
+"""Servers as processes: started, lost, ended with all that belongs to them, with a stand-in."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.vllm import fake_vllm
+from tests.fakes import byte_tokenizer, small_model
+from turnwise.config import EngineConfig, VllmConfig
+from turnwise.engines.base import Sampling
+from turnwise.engines.vllm.make import make_vllm
+from turnwise.engines.vllm.process import ServerProcess, check_interpreter
+from turnwise.errors import ConfigError, InfrastructureError
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> str:
+    """An interpreter in whose environment the stand-in is called vLLM."""
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").touch()
+    (package / "api_server.py").write_text(Path(fake_vllm.__file__).read_text())
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "site"} exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where each start is noted."""
+    path = tmp_path / "notes.jsonl"
+    monkeypatch.setenv("FAKE_VLLM_NOTES", str(path))
+    return path
+
+
+def starts(notes: Path) -> list[tuple[int, list[str]]]:
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    return [tuple(json.loads(line)) for line in lines]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def soon(condition: Any) -> bool:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def drive(folder: Path, body: Any, **settings: Any) -> None:
+    """Run `body(engine)` with an engine that starts servers; its answers are made up, so that
+    whether they agree with the model is not looked at."""
+
+    async def main() -> None:
+        tokenizer = byte_tokenizer()
+        config = VllmConfig(parity_bound=1e9, start_seconds=30, **settings)
+        engine = make_vllm(
+            EngineConfig(slots=5), config, small_model(tokenizer), tokenizer, 64, folder
+        )
+        try:
+            await asyncio.wait_for(body(engine), 60)
+        finally:
+            await engine.stop()
+
+    asyncio.run(main())
+
+
+def test_servers_are_started_restarted_and_ended(tmp_path: Path, python: str, notes: Path) -> None:
+    async def body(engine: Any) -> None:
+        await engine.load({}, 0)
+        first = starts(notes)
+        assert len(first) == 2
+        engine.open("one")
+        before = await engine.generate([70, 71], Sampling(3, seed=1), session="one")
+        await engine.load({}, 1)
+        for process, _ in first:
+            os.kill(process, signal.SIGKILL)
+        after = await engine.generate([70, 71], Sampling(3, seed=1), session="one")
+        assert (before.tokens, before.version) == ([5, 5, 5], 0)
+        assert (after.tokens, after.version) == ([5, 5, 5], 1)
+        assert soon(lambda: len(starts(notes)) >= 3)
+
+    drive(
+        tmp_path / "run",
+        body,
+        python=python,
+        replicas=2,
+        devices=("0", "1"),
+        arguments=("--gpu-memory-utilization", "0.5"),
+        colocated=True,
+    )
+    found = starts(notes)
+    assert soon(lambda: not any(alive(process) for process, _ in found))
+    arguments = found[0][1]
+    value = {name: arguments[index + 1] for index, name in enumerate(arguments[:-1])}
+    assert value["--dtype"] == "float32"
+    assert value["--max-model-len"] == "64"
+    assert value["--max-num-seqs"] == "3"
+    assert value["--logprobs-mode"] == "processed_logprobs"
+    assert value["--gpu-memory-utilization"] == "0.5"
+    assert "--enable-sleep-mode" in arguments
+    restarted = [one[one.index("--model") + 1] for _, one in found[2:]]
+    assert all("version-1" in folder for folder in restarted)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "server-0.log",
+        "server-1.log",
+    ]
+
+
+def test_without_a_folder_nothing_is_left(python: str, notes: Path) -> None:
+    folders = []
+
+    async def main() -> None:
+        tokenizer = byte_tokenizer()
+        config = VllmConfig(parity_bound=1e9, python=python)
+        engine = make_vllm(EngineConfig(), config, small_model(tokenizer), tokenizer, 64)
+        await engine.load({}, 0)
+        arguments = starts(notes)[0][1]
+        folders.append(Path(arguments[arguments.index("--model") + 1]).parent.parent)
+        assert folders[0].is_dir()
+        await engine.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert not folders[0].exists()
+
+
+def test_a_server_that_ends_while_it_starts_says_why(
+    tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_VLLM", "dies")
+
+    async def body(engine: Any) -> None:
+        with pytest.raises(InfrastructureError, match=r"head size nobody can serve.*server-0\.log"):
+            await engine.load({}, 0)
+
+    drive(tmp_path / "run", body, python=python)
+
+
+def test_a_server_ends_with_its_owner_however_that_ends(
+    tmp_path: Path, python: str, notes: Path
+) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from turnwise.engines.vllm.process import ServerProcess\n"
+        "ServerProcess(sys.argv[1], [], {}, Path(sys.argv[2])).start(Path('model'))\n"
+        "time.sleep(100)\n"
+    )
+    log = str(tmp_path / "log")
+    owner = subprocess.Popen([sys.executable, "-c", code, python, log])
+    assert soon(lambda: starts(notes))
+    process = starts(notes)[0][0]
+    assert alive(process)
+    owner.kill()
+    owner.wait()
+    assert soon(lambda: not alive(process))
+
+
+def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: str) -> None:
+    async def main() -> None:
+        server = ServerProcess(python, [], {}, tmp_path / "log")
+        await server.stop()
+        server.start(tmp_path)
+        assert server.running
+        await server.stop()
+        await server.stop()
+        assert not server.running
+
+    asyncio.run(main())
+
+
+def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no vLLM.*set vllm\.python"):
+        check_interpreter(sys.executable)
+    with pytest.raises(ConfigError, match="cannot be run"):
+        check_interpreter(str(tmp_path / "nothing"))
