@@ -168,6 +168,34 @@ def algorithms(
 
 
 @app.command()
+def inject(
+    repository: Annotated[Path, typer.Argument(help="A git repository with tests.")],
+    output: Annotated[Path, typer.Argument(help="Where to write the bugs: a new .jsonl file.")],
+    count: Annotated[int, typer.Option(min=1, help="How many bugs, at most.")] = 100,
+    runner: Annotated[str, typer.Option(help="What runs its tests: plain or pytest.")] = "plain",
+    packages: Annotated[
+        list[str] | None, typer.Option(help="A folder that its code may import from.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="That one run of all tests may take.")] = 60.0,
+) -> None:
+    """Put bugs into a copy of your repository: tasks for the environment `repair`."""
+    from turnwise.environments.repair.injection import inject as injected
+    from turnwise.sandbox.sandbox import Sandbox
+    from turnwise.sandbox.settings import Limits, SandboxSettings
+
+    if runner not in ("plain", "pytest"):
+        raise ConfigError(f"--runner is plain or pytest, not {runner!r}")
+    if output.exists() or output.suffix != ".jsonl":
+        raise ConfigError(f"{output}: give a new file whose name ends with .jsonl")
+    limits = Limits(seconds=seconds, cpu_seconds=seconds)
+    with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
+        records = list(injected(repository, sandbox, runner, count))
+    output.write_text("".join(json.dumps(record) + "\n" for record in records))
+    told = f"{len(records)} bugs in {output}: environment.options.instances"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def environments(
     names: Annotated[
         list[str] | None, typer.Argument(help="Names, or path/to/file.py:Class; all if not given.")

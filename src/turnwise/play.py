@@ -53,5 +53,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
     (group,) = await roller.collect([tasks[number]], 1, recipe.seed, "play")
     trajectory = group.trajectories[0]
     detail = trajectory.verdict.detail if trajectory.verdict else trajectory.problem
-    console.print(f"{trajectory.outcome}, reward {trajectory.reward}: {detail}", style="bold")
+    console.print(
+        f"{trajectory.outcome}, reward {trajectory.reward}: {detail}", style="bold", markup=False
+    )
     return trajectory

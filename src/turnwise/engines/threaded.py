@@ -53,8 +53,7 @@ class ThreadedEngine:
         await self._ask(self.engine.load(weights, version))
 
     async def rest(self) -> None:
-        """See Engine; what `EmbeddedEngine.rest` does."""
-        await self._ask(self.engine.rest())
+        """Keeps everything, as `EmbeddedEngine.rest` does."""
 
     async def stop(self) -> None:
         """End the thread, after the pass that it is in; requests that wait get InfrastructureError.

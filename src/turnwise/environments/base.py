@@ -135,8 +135,12 @@ class Environment:
     async def close(self) -> None:
         """Release what the episode holds. Idempotent, bounded."""
 
+    def _callable(self) -> Mapping[str, Tool]:
+        """The tools that a call may name."""
+        return tools_of(self)
+
     async def _run(self, call: ToolCall) -> ToolResult:
-        tools = tools_of(self)
+        tools = self._callable()
         start = time.monotonic()
         try:
             if call.name not in tools:

@@ -66,9 +66,21 @@ ENVIRONMENTS = {
         "turnwise.environments.function_calling.recorded:RecordedCalls",
         "make the next tool calls of recorded dialogues: ToolRL's data, or yours in its format",
     ),
+    "repair": Registered(
+        "turnwise.environments.repair.environment:Repair",
+        "repair a git repository with shell and file tools: made ones, SWE-bench's, QuixBugs'",
+    ),
     "search": Registered(
         "turnwise.environments.search.environment:SearchEnvironment",
         "answer multi-hop questions by searching documents: Python's own, or yours",
+    ),
+    "shell": Registered(
+        "turnwise.environments.shell.environment:Shell",
+        "change a folder, or ask it, in a shell: made tasks, or AgentBench's OS interaction",
+    ),
+    "shop": Registered(
+        "turnwise.environments.shop.environment:Shop",
+        "find and buy what a request describes: WebShop's style and reward, made-up products",
     ),
     "sokoban": Registered(
         "turnwise.environments.games.sokoban:Sokoban",

@@ -80,14 +80,18 @@ class Workspace:
     def shell(self, command: str) -> str:
         """Run a command with `sh`; gives what it wrote, and how it ended if not well. Raises
         InfrastructureError if the sandbox failed."""
+        return _observation(*self.run(command))
+
+    def run(self, command: str) -> tuple[Result, str]:
+        """As `shell`, for a program: the result, and why the files could not be taken back if they
+        could not."""
         if not command.strip() or "\0" in command:
             raise ToolError("the command is empty, or has a character that no command has")
         files = {folder.PACKED: self.packed(), folder.COMMAND: command.encode(errors="replace")}
         result = self.sandbox.run_python(
             _PROGRAM, files=files, collect=[folder.PACKED], limits=self.limits
         ).checked()
-        problem = self._take_back(result)
-        return _observation(result, problem)
+        return result, self._take_back(result)
 
     def read(self, path: str, first: int = 1, lines: int = SHOWN_LINES) -> str:
         """Lines of a text file, from the first one on. Raises ToolError for what is no file."""
@@ -190,7 +194,8 @@ class Workspace:
     def _text(self, path: str) -> str:
         entry = self.entries.get(path)
         if entry is None:
-            names = ", ".join(sorted(self.files)[:20]) or "none"
+            ordered = sorted(self.files, key=lambda name: (name.startswith("."), name))
+            names = ", ".join(ordered[:20]) or "none"
             raise ToolError(f"there is no file {path!r}; files: {names}")
         if entry.kind != "file":
             raise ToolError(f"{path} is a {entry.kind}")

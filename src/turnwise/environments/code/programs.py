@@ -78,7 +78,8 @@ def _repair(record: Mapping[str, Any], where: str) -> Task:
         f"program.\n\n{record['buggy'].strip()}"
     )
     secret = {"name": name, "solution": record["correct"], "cases": cases, "as_json": True}
-    return Task(task_id(prompt), prompt, secret, info={"program": name})
+    data = {"buggy": record["buggy"]}
+    return Task(task_id(prompt), prompt, secret, data, info={"program": name})
 
 
 def _is_test(test: Any) -> bool:

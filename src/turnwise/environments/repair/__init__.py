@@ -1,0 +1,1 @@
+"""Repositories with a bug to be found and repaired."""

@@ -1,0 +1,216 @@
+"""Small bugs put into Python source: one changed place at a time, the rest as it was written.
+
+The operators are those of mutation testing (comparison, arithmetic, logic, constants, arguments,
+calls, statements). Not here: which bugs a test notices (`tasks.py`, `injection.py`).
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+COMPARISONS = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+}
+ARITHMETIC = {
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "+"),
+    ast.Div: ("/", "//"),
+    ast.FloorDiv: ("//", "/"),
+    ast.Mod: ("%", "//"),
+}
+LOGIC = {ast.And: ("and", "or"), ast.Or: ("or", "and")}
+NAMES = {
+    "min": "max",
+    "max": "min",
+    "any": "all",
+    "all": "any",
+    "strip": "rstrip",
+    "lstrip": "rstrip",
+    "rstrip": "lstrip",
+    "lower": "upper",
+    "upper": "lower",
+    "startswith": "endswith",
+    "endswith": "startswith",
+    "split": "rsplit",
+    "rsplit": "split",
+    "ljust": "rjust",
+    "rjust": "ljust",
+    "partition": "rpartition",
+    "rpartition": "partition",
+    "append": "extend",
+    "sorted": "list",
+    "sum": "len",
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Example: Mutant("x < 1\\n", "<", "<=", 1)."""
+
+    source: str
+    """The whole text, with the bug."""
+    before: str
+    after: str
+    line: int
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """Replace the bytes from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class _Text:
+    """Source as bytes, in which nodes have their places."""
+
+    def __init__(self, source: str) -> None:
+        self.data = source.encode()
+        self.starts = [0, *(match.end() for match in re.finditer(rb"\n", self.data))]
+
+    def span(self, node: Any) -> tuple[int, int]:
+        """Where a node begins and ends."""
+        first = self.starts[node.lineno - 1] + node.col_offset
+        return first, self.starts[node.end_lineno - 1] + node.end_col_offset
+
+    def of(self, node: Any) -> str:
+        """How a node is written."""
+        first, last = self.span(node)
+        return self.data[first:last].decode()
+
+    def between(self, left: Any, right: Any, words: tuple[str, str]) -> Iterator[_Edit]:
+        """Another operator between two nodes."""
+        first, last = self.span(left)[1], self.span(right)[0]
+        text = self.data[first:last]
+        place = text.find(words[0].encode())
+        if place >= 0 and b"#" not in text:
+            yield _Edit(first + place, first + place + len(words[0]), words[1])
+
+
+def mutants(source: str) -> list[Mutant]:
+    """All texts with one bug, each once, in the order of their places. Docstrings, annotations and
+    what is outside of functions stay as they are. None of a text that is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    text, found = _Text(source), dict[str, Mutant]()
+    data = text.data
+    edits = [edit for node in _inside_functions(tree) for edit in _edits(node, text)]
+    for edit in sorted(edits, key=lambda one: (one.start, one.end, one.text)):
+        mutated = (data[: edit.start] + edit.text.encode() + data[edit.end :]).decode()
+        before = data[edit.start : edit.end].decode()
+        if mutated != source and mutated not in found and _parses(mutated):
+            line = data[: edit.start].count(b"\n") + 1
+            found[mutated] = Mutant(mutated, before, edit.text, line)
+    return list(found.values())
+
+
+def _parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _inside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes of all statements of functions, but docstrings and annotations."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            for statement in body:
+                yield from _parts(statement)
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return  # walked on its own
+    if isinstance(node, ast.JoinedStr):
+        return  # before Python 3.12 its parts have no places of their own
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _parts(child)
+
+
+def _edits(node: ast.AST, text: _Text) -> Iterator[_Edit]:
+    if isinstance(node, ast.expr):
+        yield from _operators(node, text)
+    match node:
+        case ast.Constant():
+            yield from (_Edit(*text.span(node), other) for other in _constants(node.value))
+        case ast.Call():
+            yield from _calls(node, text)
+        case ast.If() | ast.IfExp():
+            yield _Edit(*text.span(node.test), f"not ({text.of(node.test)})")
+        case ast.Slice():
+            for bound in (node.lower, node.upper):
+                if bound is not None:
+                    yield _Edit(*text.span(bound), "")
+                    yield _Edit(*text.span(bound), f"{text.of(bound)} + 1")
+        case ast.Continue():
+            yield _Edit(*text.span(node), "break")
+        case ast.Expr():
+            yield _Edit(*text.span(node), "pass")
+        case ast.AugAssign() if type(node.op) in ARITHMETIC:
+            words = ARITHMETIC[type(node.op)]
+            yield from text.between(node.target, node.value, (f"{words[0]}=", f"{words[1]}="))
+            yield _Edit(*text.span(node), "pass")
+
+
+def _operators(node: ast.expr, text: _Text) -> Iterator[_Edit]:
+    match node:
+        case ast.Compare():
+            operands = [node.left, *node.comparators]
+            for left, operator, right in zip(operands, node.ops, operands[1:], strict=False):
+                yield from text.between(left, right, COMPARISONS[type(operator)])
+        case ast.BinOp() if type(node.op) in ARITHMETIC:
+            yield from text.between(node.left, node.right, ARITHMETIC[type(node.op)])
+        case ast.BoolOp():
+            for left, right in zip(node.values, node.values[1:], strict=False):
+                yield from text.between(left, right, LOGIC[type(node.op)])
+        case ast.UnaryOp() if isinstance(node.op, ast.Not | ast.USub):
+            yield _Edit(text.span(node)[0], text.span(node.operand)[0], "")
+
+
+def _constants(value: object) -> list[str]:
+    if isinstance(value, bool):
+        return [str(not value)]
+    if isinstance(value, int) and abs(value) < 10**6:
+        return [str(value + 1), str(value - 1)] if value > 0 else [str(value + 1)]
+    return []
+
+
+def _calls(node: ast.Call, text: _Text) -> Iterator[_Edit]:
+    function = node.func
+    name = getattr(function, "id", getattr(function, "attr", ""))
+    if name in NAMES:
+        last = text.span(function)[1]
+        yield _Edit(last - len(name.encode()), last, NAMES[name])
+    for left, right in zip(node.args, node.args[1:], strict=False):
+        middle = text.data[text.span(left)[1] : text.span(right)[0]].decode()
+        swapped = text.of(right) + middle + text.of(left)
+        yield _Edit(text.span(left)[0], text.span(right)[1], swapped)
+    arguments = [*node.args, *node.keywords]
+    for before, keyword in pairwise(arguments):
+        if isinstance(keyword, ast.keyword):
+            yield _Edit(text.span(before)[1], text.span(keyword)[1], "")

@@ -1,0 +1,1 @@
+"""Tasks for a shell, judged by the files that are left."""

@@ -1,0 +1,1 @@
+"""A shop to search and to buy in."""

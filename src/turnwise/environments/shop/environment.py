@@ -1,0 +1,258 @@
+"""The shop environment, in WebShop's style (arXiv 2207.01206), as text: search, look, choose, buy.
+
+Two tools, `search` and `click`. Buying ends the episode. Success is a purchase that WebShop's
+formula gives 1; the formula itself can be the reward. Products, words and pages are made up: the
+catalogue is not WebShop's, and a page is a few lines. Not here: a browser.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.shop.catalogue import Product, catalogue
+from turnwise.environments.shop.tasks import made_tasks, tasks_hash
+from turnwise.errors import ConfigError, ToolError
+from turnwise.rewards.shopping import Bought, Wanted, webshop_reward
+from turnwise.tools.bm25 import BM25Index
+from turnwise.tools.tool import consequential, tool
+from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+
+COUNT, PAGE = 1000, 10
+MOST_RESULTS = 50
+RANDOM_FLOOR = 0.054
+"""Measured on the standard tasks: success of one who searches for the request's words, clicks one
+of the first results and random options, and buys."""
+BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it."""
+
+    results: list[int] = field(default_factory=list)
+    """Places of products in the catalogue, as the last search ordered them."""
+    page: int = 0
+    product: int | None = None
+    """The one that is looked at."""
+    features: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+    bought: bool = False
+
+
+class Shop(Environment):
+    """Tools: `search` and `click`."""
+
+    _play: Play
+
+    def __init__(
+        self,
+        count: int = COUNT,
+        page: int = PAGE,
+        reward: Literal["success", "webshop"] = "success",
+    ) -> None:
+        """`count` tasks in each split; `page` results on a page. The reward is 1 or 0 for success,
+        or WebShop's, from 0 to 1.
+
+        Raises ConfigError for options that make no sense.
+        """
+        if count < 1 or not 1 <= page <= MOST_RESULTS:
+            raise ConfigError(f"shop: count is 1 or more, page 1 to {MOST_RESULTS}")
+        self._page, self._reward = page, reward
+        self._products = catalogue()
+        self._places = {product.id.lower(): place for place, product in enumerate(self._products)}
+        self._index = BM25Index(
+            [product.text for product in self._products],
+            [product.kind for product in self._products],
+        )
+        self._tasks = made_tasks(count, self._products)
+        self._data_hash = tasks_hash(self._tasks, self._products)
+        self._floors = {"noop": 0.0, "oracle": 1.0}
+        if (count, page) == (COUNT, PAGE):
+            self._floors["random"] = RANDOM_FLOOR
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all products and tasks."""
+        return EnvironmentSpec("shop", "1", self._data_hash, self._floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """The request; the shop shows its search."""
+        del seed
+        self._play = Play()
+        return Observation(task.prompt, Source.USER)
+
+    @tool
+    async def search(self, keywords: str) -> str:
+        """Search the shop, where the page has a search."""
+        if self._play.product is not None or self._play.results:
+            raise ToolError(f"there is no search on this page: click {BACK}")
+        if not keywords.strip():
+            raise ToolError("the search is empty: write some words")
+        self._play.results = self._index.search(keywords, MOST_RESULTS)
+        if not self._play.results:
+            return "No results. [Search]"
+        return self._shown()
+
+    @tool
+    @consequential("buy")
+    async def click(self, target: str) -> str:
+        """Click what the page has in square brackets, by its text: a product, an option, a
+        button."""
+        wanted = target.strip().strip("[]").strip().lower()
+        known = {name.lower(): name for name in self._clickable()}
+        if wanted not in known:
+            raise ToolError(f"there is no {target!r} on this page")
+        self._clicked(known[wanted])
+        return "Bought. Thank you." if self._play.bought else self._shown()
+
+    async def step(self, action: Action) -> Step:
+        """As everywhere; buying ends the episode, and what is called after it is not run."""
+        if action.answer is not None:
+            return Step(done=True)
+        results = []
+        for call in action.calls:
+            results.append(await self._run(call))
+            if self._play.bought:
+                break
+        text = "\n".join(result.content for result in results)
+        return Step(Observation(text), tuple(results), done=self._play.bought)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """Success when something was bought that has all that was wanted; the shares of what it has
+        are among the parts."""
+        play = self._play
+        if not play.bought or play.product is None:
+            return Verdict(0.0, False, {"webshop": 0.0}, "nothing was bought")
+        product = self._products[play.product]
+        score, parts = webshop_reward(bought(product, play.options), self._wanted(trajectory.task))
+        success = score == 1.0
+        reward = score if self._reward == "webshop" else float(success)
+        return Verdict(reward, success, {"webshop": score, **parts}, f"bought {product.id}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """A search for the kind and the attributes, the pages up to the product, a look at it, its
+        options, and the purchase."""
+        secret = task.secret
+        place = self._places[secret["product"].lower()]
+        product = self._products[place]
+        keywords = f"{product.title} {' '.join(secret['attributes'])}"
+        found = self._index.search(keywords, MOST_RESULTS)
+        pages = [NEXT] * (found.index(place) // self._page)
+        clicks = [*pages, product.id, *secret["options"].values(), BUY]
+        first = Action("", "search", (ToolCall("search", {"keywords": keywords}),))
+        return [first, *(Action("", "go on", (_click(target),)) for target in clicks)]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """A search for the words of the request, one of the first results, a random value of each
+        option, and the purchase."""
+        search = Action("", calls=(ToolCall("search", {"keywords": task.prompt}),))
+        found = self._index.search(task.prompt, self._page)
+        if not found:
+            return [search]
+        product = self._products[stream.choice(found)]
+        values = [stream.choice(values) for values in product.options.values()]
+        clicks = [product.id, *values, BUY]
+        return [search, *(Action("", calls=(_click(target),)) for target in clicks)]
+
+    def snapshot(self) -> bytes:
+        """The complete state of the episode."""
+        return json.dumps(asdict(self._play), sort_keys=True).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Return to a state given by `snapshot`."""
+        self._play = Play(**json.loads(state))
+
+    def _wanted(self, task: Task) -> Wanted:
+        secret = task.secret
+        product = self._products[self._places[secret["product"].lower()]]
+        return Wanted(
+            product.kind,
+            product.category,
+            product.nouns,
+            tuple(secret["attributes"]),
+            tuple(secret["options"].values()),
+            secret["highest_price"],
+        )
+
+    def _clickable(self) -> list[str]:
+        play = self._play
+        if play.product is not None:
+            product = self._products[play.product]
+            values = [value for values in product.options.values() for value in values]
+            return [BACK, PREVIOUS, *([] if play.features else [*values, FEATURES, BUY])]
+        if not play.results:
+            return []
+        begin = play.page * self._page
+        shown = [self._products[place].id for place in play.results[begin : begin + self._page]]
+        more = [NEXT] if begin + self._page < len(play.results) else []
+        return [BACK, *([PREVIOUS] if play.page else []), *more, *shown]
+
+    def _clicked(self, target: str) -> None:
+        play = self._play
+        if target == BACK:
+            self._play = Play()
+        elif target == NEXT:
+            play.page += 1
+        elif target == PREVIOUS and play.features:
+            play.features = False
+        elif target == PREVIOUS and play.product is not None:
+            play.product, play.options = None, {}
+        elif target == PREVIOUS:
+            play.page -= 1
+        elif target == FEATURES:
+            play.features = True
+        elif target == BUY:
+            play.bought = True
+        elif play.product is None:
+            play.product = self._places[target.lower()]
+        else:
+            options = self._products[play.product].options
+            (name,) = (name for name, values in options.items() if target in values)
+            play.options = {**play.options, name: target}
+
+    def _shown(self) -> str:
+        """The page, as text."""
+        play = self._play
+        if play.product is None:
+            if not play.results:
+                return "[Search]"
+            begin = play.page * self._page
+            lines = [f"Page {play.page + 1}, {len(play.results)} results"]
+            for place in play.results[begin : begin + self._page]:
+                product = self._products[place]
+                lines.append(f"[{product.id}] {product.title} ${product.price:.2f}")
+            buttons = [name for name in self._clickable() if name.lower() not in self._places]
+            return "\n".join([*lines, " ".join(f"[{name}]" for name in buttons)])
+        product = self._products[play.product]
+        if play.features:
+            return f"{product.features}\n[{BACK}] [{PREVIOUS}]"
+        lines = [f"{product.title} ${product.price:.2f}"]
+        for name, values in product.options.items():
+            shown = " ".join(f"[{value}]" for value in values)
+            chosen = f" (chosen: {play.options[name]})" if name in play.options else ""
+            lines.append(f"{name}: {shown}{chosen}")
+        return "\n".join([*lines, f"[{BACK}] [{PREVIOUS}] [{FEATURES}] [{BUY}]"])
+
+
+def bought(product: Product, options: dict[str, str]) -> Bought:
+    """A purchase, for WebShop's formula."""
+    return Bought(
+        product.kind,
+        product.category,
+        product.nouns,
+        product.attributes,
+        (product.title, product.features),
+        product.price,
+        options,
+    )
+
+
+def _click(target: str) -> ToolCall:
+    return ToolCall("click", {"target": target})

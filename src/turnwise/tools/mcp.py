@@ -1,0 +1,312 @@
+"""The tools of any MCP server, started as a program (stdio) or reached by an address (streamable
+HTTP); needs the extra `mcp`.
+
+    class Mine(McpTools, Environment):
+        def __init__(self) -> None:
+            self.mcp = McpServer(command=["python", "server.py"])    # the prototype's
+        ...
+
+Each episode has a connection of its own; a server that is a program is started for it. What a tool
+calls an error is the agent's to read; a server that dies, hangs or breaks the protocol is
+infrastructure. Not here: resources, prompts and sampling; a server's state, which no snapshot has.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.tools.tool import Tool
+
+START_SECONDS, CLOSE_SECONDS = 30.0, 5.0
+INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
+"""JSON-RPC's codes for what the agent did wrong."""
+
+Call = Callable[[str, Mapping[str, Any], float], Awaitable[str]]
+"""Tool, arguments, seconds."""
+
+
+@dataclass(frozen=True)
+class McpTool(Tool):
+    """A tool of a server, which checks its arguments itself."""
+
+    async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
+        """Run the tool. Raises ToolError for what the server calls an error, InfrastructureError
+        where it gives no answer within `deadline` seconds."""
+        return str(await self.function(self.name, arguments, deadline))
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as they are."""
+        return dict(arguments)
+
+
+class McpServer:
+    """How a server is reached; the prototype's, shared by all episodes."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = (),
+        url: str = "",
+        environment: Mapping[str, str] = {},
+        seconds: float = START_SECONDS,
+    ) -> None:
+        """A `command` with its arguments and what is added to its `environment`, or a `url`;
+        a connection has to be there within `seconds`.
+
+        Raises ConfigError for both or neither, and for a command that is not there;
+        MissingExtraError without the package mcp.
+        """
+        if bool(command) == bool(url) or isinstance(command, str):
+            raise ConfigError("mcp: give either a command, as a list of words, or a url")
+        if url and not url.startswith(("http://", "https://")):
+            raise ConfigError(f"mcp: {url!r} is no address: write http://host:port/mcp")
+        if command and shutil.which(command[0]) is None:
+            raise ConfigError(f"mcp: there is no program {command[0]!r}")
+        try:
+            import mcp  # noqa: F401
+        except ModuleNotFoundError:
+            raise MissingExtraError("mcp", "mcp") from None
+        self.command, self.url = tuple(command), url
+        self.environment, self.seconds = dict(environment), seconds
+        self._lock = threading.Lock()
+        self._schemas: list[dict[str, Any]] | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.url or " ".join(self.command)
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """Name, description and parameters of each tool, by name; asked once. Raises
+        InfrastructureError if the server cannot be reached."""
+        with self._lock:
+            if self._schemas is None:
+                self._schemas = _in_loop_of_its_own(self._listed)
+            return self._schemas
+
+    def tools(self, call: Call) -> list[Tool]:
+        """The server's tools, run by `call`."""
+        return [McpTool(one["name"], one["description"], one, call) for one in self.schemas]
+
+    async def open(self) -> "McpSession":
+        """A connection of its own. Raises InfrastructureError if there is none in time."""
+        session = McpSession(self)
+        await session.open()
+        return session
+
+    async def _listed(self) -> list[dict[str, Any]]:
+        session = await self.open()
+        try:
+            return session.schemas
+        finally:
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[Any]:
+        import mcp
+
+        async with contextlib.AsyncExitStack() as stack:
+            target: Any = self.url
+            if self.command:
+                parameters = mcp.StdioServerParameters(
+                    command=self.command[0], args=list(self.command[1:]), env=self.environment
+                )
+                nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115 - the stack closes it
+                target = mcp.stdio_client(parameters, errlog=nowhere)
+            client = mcp.Client(target, read_timeout_seconds=self.seconds)
+            yield await stack.enter_async_context(client)
+
+
+class McpSession:
+    """One connection, held by a task of its own: calls go to it, and wait for what it says."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self.schemas: list[dict[str, Any]] = []
+        self._asked: asyncio.Queue[_Asked | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, and ask for the tools."""
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._serve(ready))
+        try:
+            async with asyncio.timeout(self.server.seconds):
+                await ready
+        except TimeoutError:
+            await self.close()
+            seconds = f"{self.server.seconds:g} s"
+            raise InfrastructureError(
+                f"mcp server {self.server.name}: not ready within {seconds}"
+            ) from None
+
+    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> str:
+        """What a tool gives, as text. Raises ToolError for what it calls an error, and
+        InfrastructureError where the server is gone or does not answer in time."""
+        if self._task is None or self._task.done():
+            raise InfrastructureError(f"mcp server {self.server.name}: it is gone")
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked.put_nowait(_Asked(name, dict(arguments), seconds, answer))
+        waiting: set[asyncio.Future[Any]] = {self._task, answer}
+        done, _ = await asyncio.wait(
+            waiting, timeout=seconds + 1.0, return_when=asyncio.FIRST_COMPLETED
+        )
+        if answer in done:
+            return answer.result()
+        reason = "it is gone" if done else f"no result within {seconds:g} s"
+        raise InfrastructureError(f"mcp server {self.server.name}: {reason}")
+
+    async def close(self) -> None:
+        """End the connection, and the program if it is one. Idempotent, bounded."""
+        if self._task is None:
+            return
+        self._asked.put_nowait(None)
+        done, _ = await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+        self._task = None
+
+    async def _serve(self, ready: asyncio.Future[None]) -> None:
+        try:
+            async with self.server._client() as client:
+                self.schemas = await _schemas(client)
+                _settle(ready, None)
+                while (asked := await self._asked.get()) is not None:
+                    await self._ask(client, asked)
+        except Exception as error:  # noqa: BLE001 - whatever ends a connection is told, not raised
+            text = f"mcp server {self.server.name}: {_reason(error)}"
+            if not ready.done():
+                ready.set_exception(InfrastructureError(text))
+
+    async def _ask(self, client: Any, asked: "_Asked") -> None:
+        import mcp
+
+        try:
+            result = await client.call_tool(
+                asked.name, asked.arguments, read_timeout_seconds=asked.seconds
+            )
+        except mcp.MCPError as error:
+            agents = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
+            text = f"mcp server {self.server.name}: {error.message}"
+            raised = ToolError(error.message) if agents else InfrastructureError(text)
+            if not asked.answer.done():
+                asked.answer.set_exception(raised)
+            return
+        text = "\n".join(_text(part) for part in result.content)
+        if asked.answer.done():
+            return
+        if result.is_error:
+            asked.answer.set_exception(ToolError(text or "the tool failed"))
+        else:
+            asked.answer.set_result(text or "(no output)")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A call that waits for its answer."""
+
+    name: str
+    arguments: dict[str, Any]
+    seconds: float
+    answer: "asyncio.Future[str]"
+
+
+class McpTools:
+    """A server's tools beside an environment's own: derive from this first, then from Environment,
+    and set `mcp`."""
+
+    mcp: McpServer
+    _session: McpSession | None = None
+
+    def tools(self) -> list[Tool]:
+        """The environment's own tools, then the server's. Raises ConfigError where two have one
+        name."""
+        own: list[Tool] = super().tools()  # type: ignore[misc]
+        found = [*own, *self.mcp.tools(self._call)]
+        names = [one.name for one in found]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"mcp: two tools are called {twice[0]!r}")
+        return found
+
+    async def reset(self, task: Any, seed: int) -> Any:
+        """Connect, then as the environment does."""
+        await McpTools.close(self)
+        self._session = await self.mcp.open()
+        return await super().reset(task, seed)  # type: ignore[misc]
+
+    async def close(self) -> None:
+        """End the connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _callable(self) -> Mapping[str, Tool]:
+        return {one.name: one for one in self.tools()}
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> str:
+        if self._session is None:
+            raise InfrastructureError(f"mcp server {self.mcp.name}: there is no connection")
+        return await self._session.call(name, arguments, seconds)
+
+
+async def _schemas(client: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        for one in page.tools:
+            words = (one.description or "").strip().partition("\n\n")[0].replace("\n", " ")
+            parameters = {key: value for key, value in one.input_schema.items() if key != "title"}
+            found.append({"name": one.name, "description": words, "parameters": parameters})
+        cursor = page.next_cursor
+        if cursor is None:
+            return sorted(found, key=lambda schema: str(schema["name"]))
+
+
+def _text(part: Any) -> str:
+    """A part of a result as text; a note for pictures and the like."""
+    text = getattr(part, "text", None)
+    return text if isinstance(text, str) else f"[{part.type}: no text]"
+
+
+def _reason(error: BaseException) -> str:
+    """The first of several errors, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
+def _settle(future: "asyncio.Future[None]", value: None) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _in_loop_of_its_own(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a coroutine to its end where a loop may be running already."""
+    found: list[Any] = []
+
+    async def run() -> Any:
+        return await work()
+
+    def begin() -> None:
+        try:
+            found.append(asyncio.run(run()))
+        except InfrastructureError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    if not found:
+        raise RuntimeError("listing an MCP server's tools failed: see the traceback above")
+    if isinstance(found[0], InfrastructureError):
+        raise found[0]
+    return found[0]

@@ -1,0 +1,253 @@
+"""The shell environment: oracle and floors, what else is changed, and AgentBench's format."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.environments.measurement import (
+    NOTHING,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    played_all,
+    spread,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.environments.shell.environment import Shell
+from turnwise.environments.shell.folders import draw_folder, entries_of, state_of
+from turnwise.environments.shell.requests import CHANGES, QUESTIONS
+from turnwise.environments.shell.tasks import folder_of
+from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.rewards.cells import cells_match
+from turnwise.seeds import derive
+from turnwise.tools.workspace import Workspace
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+INTEGERS = "from sys import argv\nif int(argv[1]) == int(argv[2]): exit(0)\nexit(1)"
+HIDDEN: dict[str, Any] = {
+    "description": "How many hidden files are in /home? (not including subdirectories)",
+    "create": {
+        "local": "default",
+        "init": {"code": "mkdir -p /home\necho 1>/home/.a\necho 1>/home/.b\necho 1>/home/c"},
+    },
+    "evaluation": {
+        "check": [None, {"language": "python", "file": "check/integer-match.py"}],
+        "example": {"code": 'ls -a /home | grep "^\\.[a-z]" | wc -l'},
+    },
+    "labels": ["file"],
+}
+MATCHED = {
+    "description": "Which file in /root has the word one in it?",
+    "create": {"init": "echo one > /root/first; echo two > /root/second"},
+    "evaluation": {"match": "first"},
+}
+PERMITTED = {
+    "description": "Make all files in ~/kept readable by their owner only.",
+    "create": {"init": ["mkdir ~/kept", "touch ~/kept/a ~/kept/b; chmod 666 ~/kept/*"]},
+    "evaluation": {"check": 'test -z "$(find ~/kept -type f ! -perm 400)" && test -e ~/kept/a'},
+}
+RUNNING = {**MATCHED, "start": "python3 -c 'while True: pass' &"}
+USERS = {**HIDDEN, "create": {"init": "useradd -m someone"}}
+REAL = {**HIDDEN, "evaluation": {**HIDDEN["evaluation"], "example": "exit 3"}}
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Shell]:
+    environment = make_environment("shell", {})
+    assert isinstance(environment, Shell)
+    try:
+        environment.sandbox.tier  # noqa: B018
+    except ConfigError as error:
+        pytest.skip(str(error))
+    yield environment
+    environment.sandbox.close()
+
+
+def running(*commands: str) -> list[Action]:
+    return [Action("", calls=(ToolCall("shell", {"command": one}),)) for one in commands]
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+def judged(environment: Shell, task: Task, *actions: Action) -> Verdict:
+    (play,) = played_all(environment, [task], [actions])
+    assert play.trajectory.verdict is not None
+    return play.trajectory.verdict
+
+
+@pytest.mark.parametrize("maker", [*CHANGES, *QUESTIONS], ids=lambda maker: maker.__name__)
+def test_each_command_does_what_is_worked_out_here(made: Shell, maker: Any) -> None:
+    tried = 0
+    for number in range(20):
+        stream = random.Random(derive("test", maker.__name__, number))
+        folder = draw_folder(stream)
+        request = maker(stream, folder)
+        if request is None or tried == 3:
+            continue
+        tried += 1
+        workspace = Workspace(made.sandbox)
+        workspace.entries = entries_of(folder)
+        told = workspace.shell(request.command)
+        assert state_of(workspace.entries) == state_of(entries_of(request.after)), request
+        if request.answer is not None:
+            assert told == request.answer, request
+    assert tried == 3
+
+
+def test_the_oracle_and_the_floors(made: Shell) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    few = spread(tasks, 40)
+    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
+    assert success(played_all(made, tasks, [[NOTHING]] * 2000)) == made.spec.floors["noop"] == 0.0
+    assert sum(map(is_lucky, tasks)) / 2000 == made.spec.floors["random"]
+
+
+def is_lucky(task: Task) -> bool:
+    """Whether the random policy succeeds, without a shell: the same draws, worked out here."""
+    stream = random.Random(derive("random policy", task.id))
+    answer, folder = str(stream.randrange(10)), folder_of(task)
+    request = stream.choice([*CHANGES, *QUESTIONS])(stream, folder)
+    after = folder if request is None else request.after
+    told = task.secret["answer"] is None or cells_match(answer, [task.secret["answer"]])
+    return told and state_of(entries_of(after)) == task.secret["state"]
+
+
+def test_splits_share_no_wording_and_have_every_kind(made: Shell) -> None:
+    train, heldout = ({task.prompt for task in made.tasks(s)} for s in ("train", "heldout"))
+    assert len(train) == len(heldout) == 1000
+    assert not train & heldout
+    kinds = Counter((task.info["requests"], task.info["asks"]) for task in made.tasks("heldout"))
+    assert len(kinds) == 6
+    assert min(kinds.values()) > 50
+
+
+def test_another_process_a_snapshot_and_many_at_once(made: Shell) -> None:
+    assert is_deterministic("shell", {"count": 3}, Shell(count=3))
+    few = made.tasks("heldout")[:6]
+    assert asyncio.run(is_concurrent(made, few))
+    assert asyncio.run(is_restorable(made, few[:2]))
+
+
+def test_what_else_is_changed_or_told_fails(made: Shell) -> None:
+    asking = next(task for task in made.tasks("train") if task.info["asks"])
+    changing = next(task for task in made.tasks("train") if not task.info["asks"])
+    for task in (asking, changing):
+        *calls, last = made.oracle(task)
+        harmless = running("ls -R", "cat nothing", "mkdir -p empty/one", "echo x > /tmp/x")
+        assert judged(made, task, *harmless, *calls, last).reward == 1.0
+        for harm in ("echo x > new.txt", "rm -r data", "chmod +x data/*", "ln -s data link"):
+            assert judged(made, task, *calls, *running(harm), last).reward == 0.0
+    *calls, last = made.oracle(asking)
+    for wrong in ("", "done", f"not {last.answer}", f"{last.answer} or 77777"):
+        assert judged(made, asking, *calls, answered(wrong)).reward == 0.0
+    assert judged(made, asking, *calls).reward == 0.0, "without an answer"
+
+
+def write(path: Path, *records: Any) -> str:
+    path.write_text(json.dumps(list(records)))
+    return str(path)
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> str:
+    (tmp_path / "check").mkdir()
+    (tmp_path / "check" / "integer-match.py").write_text(INTEGERS)
+    return str(tmp_path)
+
+
+def loaded(made: Shell, path: str, scripts: str) -> Shell:
+    if made.sandbox.tier == "rlimits":
+        pytest.skip("folders have no fixed place without isolation")
+    return Shell(records=path, scripts=scripts, heldout_share=0.0)
+
+
+def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str) -> None:
+    records = [HIDDEN, MATCHED, PERMITTED, RUNNING, USERS, REAL]
+    environment = loaded(made, write(tmp_path / "dev.json", *records), scripts)
+    tasks = {task.prompt.split()[0]: task for task in environment.tasks("train")}
+    hidden, matched, permitted = tasks["How"], tasks["Which"], tasks["Make"]
+    assert len(tasks) == 3
+    assert sorted(environment.warnings) == [
+        "1 tasks were left out: a program runs beside it",
+        "1 tasks were left out: its folder cannot be made here",
+        "1 tasks were left out: its own example does not pass here",
+    ]
+    assert "in /work/workspace/home?" in hidden.prompt
+    assert judged(environment, hidden, *environment.oracle(hidden)).reward == 1.0
+    assert judged(environment, matched, *environment.oracle(matched)).reward == 1.0
+    assert judged(environment, matched, answered(" first\n")).reward == 1.0
+    repaired = running("chmod 400 kept/*")
+    assert judged(environment, permitted, *repaired, answered("done")).reward == 1.0
+    for task in tasks.values():
+        assert judged(environment, task, NOTHING).reward == 0.0
+        assert judged(environment, task).reward == 0.0
+        assert judged(environment, task, answered("3 or 2")).reward == 0.0
+    (play,) = played_all(environment, [matched], [running("pwd; ls ~; echo $HOME")])
+    seen = "/work/workspace/root\nfirst\nsecond\n/work/workspace/root"
+    assert play.trajectory.observed == (seen,)
+    assert asyncio.run(is_restorable(environment, [hidden, matched]))
+    with pytest.raises(NotSupportedError, match="without an example"):
+        environment.oracle(permitted)
+
+
+def test_the_right_answer_is_that_of_the_beginning(
+    made: Shell, tmp_path: Path, scripts: str
+) -> None:
+    environment = loaded(made, write(tmp_path / "dev.json", HIDDEN), scripts)
+    (task,) = environment.tasks("train")
+    emptied = running("rm -rf ../home/.a ../home/.b", "mkdir ../bin; echo exit 0 > ../bin/python3")
+    assert judged(environment, task, *emptied, answered("0")).reward == 0.0
+    assert judged(environment, task, *emptied, answered("2")).reward == 1.0
+
+
+def test_answers_that_are_compared_with_a_pattern(
+    made: Shell, tmp_path: Path, scripts: str
+) -> None:
+    record = {**MATCHED, "evaluation": {"match": {"regex": "^(the )?first$", "strip": True}}}
+    environment = loaded(made, write(tmp_path / "dev.json", record), scripts)
+    (task,) = environment.tasks("train")
+    assert judged(environment, task, answered("the first")).reward == 1.0
+    assert judged(environment, task, answered("the second")).reward == 0.0
+
+
+BROKEN = {
+    "entry 1: 'description' must be there": {**HIDDEN, "description": " "},
+    "entry 1: 'evaluation' must have 'match' or 'check'": {**HIDDEN, "evaluation": {}},
+    "entry 1: 'check' refers to an example": {**HIDDEN, "evaluation": {"check": [None]}},
+    "entry 1: a script is text": {**HIDDEN, "create": {"init": 3}},
+    "entry 1: there is no script": {**HIDDEN, "evaluation": {"check": {"file": "none.sh"}}},
+    "there are no records in it that can be done here": RUNNING,
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        Shell(records=write(tmp_path / "broken.json", BROKEN[message]))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"count": 0},
+        {"max_requests": 4},
+        {"heldout_share": 0.1},
+        {"scripts": "x"},
+        {"records": "a.json", "count": 3},
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="shell"):
+        make_environment("shell", options)

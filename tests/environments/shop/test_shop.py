@@ -1,0 +1,163 @@
+"""The shop: oracle and floors, pages, what is bought wrongly, and the state of an episode."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from turnwise.environments.measurement import (
+    NOTHING,
+    Play,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    played_all,
+    random_script,
+    spread,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
+from turnwise.errors import ConfigError
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+
+@pytest.fixture(scope="module")
+def made() -> Shop:
+    environment = make_environment("shop", {})
+    assert isinstance(environment, Shop)
+    return environment
+
+
+def clicking(*targets: str) -> list[Action]:
+    return [Action("", calls=(ToolCall("click", {"target": one}),)) for one in targets]
+
+
+def searching(keywords: str) -> Action:
+    return Action("", calls=(ToolCall("search", {"keywords": keywords}),))
+
+
+def played(environment: Shop, task: Task, *actions: Action) -> Play:
+    (play,) = played_all(environment, [task], [actions])
+    return play
+
+
+def verdict(environment: Shop, task: Task, *actions: Action) -> Verdict:
+    found = played(environment, task, *actions).trajectory.verdict
+    assert found is not None
+    return found
+
+
+def test_the_oracle_and_the_floors(made: Shop) -> None:
+    tasks = all_tasks(made)
+    assert len(tasks) == 2000
+    few = spread(tasks, 300)
+    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
+    assert success(played_all(made, few, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
+    plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
+    assert success(plays) == made.spec.floors["random"]
+    shaped = [play.trajectory.verdict.parts["webshop"] for play in plays if play.trajectory.verdict]
+    assert 0.3 < sum(shaped) / 2000 < 0.8, "buying something earns a part of the shaped reward"
+
+
+def test_splits_share_no_product_and_no_request(made: Shop) -> None:
+    for what in (lambda task: task.secret["product"], lambda task: task.prompt):
+        train, heldout = ({what(task) for task in made.tasks(s)} for s in ("train", "heldout"))
+        assert not train & heldout
+    assert len(made.tasks("train")) == len(made.tasks("heldout")) == 1000
+    assert not any(task.secret["product"] in task.prompt for task in all_tasks(made))
+
+
+def test_another_process_a_snapshot_and_many_at_once(made: Shop) -> None:
+    assert is_deterministic("shop", {"count": 20}, Shop(count=20))
+    few = made.tasks("heldout")[:16]
+    assert asyncio.run(is_restorable(made, few))
+    assert asyncio.run(is_concurrent(made, few))
+
+
+def test_wrong_purchases(made: Shop) -> None:
+    shaped = Shop(reward="webshop")
+    task = next(task for task in made.tasks("train") if task.info["options"] == 2)
+    *way, _ = made.oracle(task)
+    buy = clicking(BUY)
+    without = [
+        action
+        for action in way
+        if action.calls[0].arguments.get("target") not in task.secret["options"].values()
+    ]
+    partly = verdict(shaped, task, *without, *buy)
+    count = len(task.secret["attributes"]) + 3
+    assert partly.reward == pytest.approx((count - 2) / count)
+    assert not partly.success
+    assert verdict(made, task, *without, *buy).reward == 0.0
+    for script in ([*way], [*way, *clicking(BACK), NOTHING], clicking(BUY)):
+        found = verdict(shaped, task, *script)
+        assert (found.reward, found.success) == (0.0, False)
+    other = next(one for one in made.tasks("train") if one.info["kind"] != task.info["kind"])
+    assert verdict(shaped, task, *made.oracle(other)).reward < 0.9
+
+
+def test_pages(made: Shop) -> None:
+    task = made.tasks("train")[0]
+    play = played(
+        made,
+        task,
+        *clicking("P0001"),
+        searching("kettle"),
+        searching("again"),
+        *clicking(NEXT, PREVIOUS, PREVIOUS, "p0001"),
+        *clicking("[P0001]", FEATURES, BUY, PREVIOUS, "nothing", BACK),
+        searching("  "),
+        searching("zzzz"),
+    )
+    seen = play.trajectory.observed
+    assert seen[0] == "Error: there is no 'P0001' on this page"
+    assert seen[1].startswith("Page 1, 50 results\n[P")
+    assert seen[1].count("\n") == 11
+    assert seen[1].endswith("[Back to Search] [Next >]")
+    assert "no search on this page" in seen[2]
+    assert seen[3].startswith("Page 2, 50 results")
+    assert seen[4] == seen[1]
+    assert seen[5].startswith("Error: there is no '< Prev'")
+
+
+def test_a_product_page(made: Shop) -> None:
+    task = made.tasks("train")[0]
+    product = made._products[made._places[task.secret["product"].lower()]]
+    way = made.oracle(task)
+    to_it = next(
+        number
+        for number, action in enumerate(way)
+        if action.calls[0].arguments.get("target") == product.id
+    )
+    color = task.secret["options"]["color"]
+    script = [*way[: to_it + 1], *clicking(FEATURES, PREVIOUS, color.upper(), BACK)]
+    seen = played(made, task, *script).trajectory.observed[to_it:]
+    assert seen[0].startswith(f"{product.title} ${product.price:.2f}\ncolor: [")
+    assert seen[1].startswith("; ".join(product.attributes))
+    assert seen[2] == seen[0]
+    assert f"(chosen: {color})" in seen[3]
+    assert seen[4] == "[Search]"
+
+
+def test_nothing_happens_after_a_purchase(made: Shop) -> None:
+    task = made.tasks("train")[0]
+    *way, buy = made.oracle(task)
+    both = Action("", calls=(*buy.calls, *clicking(BACK)[0].calls))
+    play = played(made, task, *way, both, *clicking(BACK))
+    assert play.trajectory.turns[-1].action is both
+    assert success([play]) == 1.0
+
+
+@pytest.mark.parametrize("options", [{"count": 0}, {"page": 51}, {"reward": "x"}])
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="shop"):
+        make_environment("shop", options)
+
+
+def test_random_actions_buy_something(made: Shop) -> None:
+    task = made.tasks("train")[0].public()
+    *_, last = made.random_actions(task, random.Random(1))
+    assert last.calls[0].arguments["target"] == BUY

@@ -1,0 +1,254 @@
+"""MCP: a real server of this file's own, over both transports, and one that dies."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.environments.base import Environment
+from turnwise.environments.measurement import played_all
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tools.mcp import McpServer, McpTools
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+pytest.importorskip("mcp", reason="mcp is not installed: pip install 'turnwise[mcp]'")
+
+SOURCE = '''
+import os, sys, time
+from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+server = MCPServer("small")
+total = 0
+
+@server.tool()
+def add(number: int, again: int = 0) -> str:
+    """Add to a total.
+
+    More on it."""
+    global total
+    total += number + again
+    return f"total {total}"
+
+@server.tool()
+def fail(why: str) -> str:
+    """Fail."""
+    raise ToolError(why)
+
+@server.tool()
+def picture() -> Image:
+    """A picture."""
+    return Image(data=b"abc", format="png")
+
+@server.tool()
+def die() -> str:
+    """End the server."""
+    os._exit(3)
+
+@server.tool()
+def sleep(seconds: float) -> str:
+    """Wait."""
+    time.sleep(seconds)
+    return "awake"
+
+print("noise", file=sys.stderr)
+if sys.argv[1] == "stdio":
+    server.run("stdio")
+else:
+    server.run("streamable-http", port=int(sys.argv[1]))
+'''
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("server") / "server.py"
+    path.write_text(SOURCE)
+    return str(path)
+
+
+@pytest.fixture
+def stdio(program: str) -> McpServer:
+    return McpServer(command=[sys.executable, program, "stdio"], environment=_path())
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": ":".join(sys.path)}
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _serving(program: str, port: int) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, program, str(port)], stderr=subprocess.DEVNULL, env=_path()
+    )
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.05)
+    process.kill()
+    raise TimeoutError("the server did not start")
+
+
+@pytest.fixture
+def http(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
+    port = _free_port()
+    process = _serving(program, port)
+    yield McpServer(url=f"http://127.0.0.1:{port}/mcp"), process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(params=["stdio", "http"])
+def server(request: pytest.FixtureRequest) -> McpServer:
+    found: Any = request.getfixturevalue(request.param)
+    return found if isinstance(found, McpServer) else found[0]
+
+
+async def _called(server: McpServer, tool: str, within: float = 20.0, **arguments: Any) -> str:
+    session = await server.open()
+    try:
+        return await session.call(tool, arguments, within)
+    finally:
+        await session.close()
+
+
+def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
+    schemas = {one["name"]: one for one in server.schemas}
+    assert list(schemas) == ["add", "die", "fail", "picture", "sleep"]
+    assert schemas["add"]["description"] == "Add to a total."
+    assert schemas["add"]["parameters"]["properties"]["number"]["type"] == "integer"
+    assert schemas["add"]["parameters"]["required"] == ["number"]
+    assert server.schemas is server.schemas
+
+
+def test_calls(server: McpServer) -> None:
+    assert asyncio.run(_called(server, "add", number=2)) == "total 2"
+    assert asyncio.run(_called(server, "picture")) == "[image: no text]"
+    for name, arguments, text in (
+        ("fail", {"why": "because"}, "because"),
+        ("add", {"number": "x"}, "number"),
+        ("none", {}, "none"),
+    ):
+        with pytest.raises(ToolError, match=text):
+            asyncio.run(_called(server, name, **arguments))
+
+
+def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
+    async def work() -> None:
+        session = await stdio.open()
+        with pytest.raises(InfrastructureError, match="mcp server"):
+            await session.call("die", {}, 20.0)
+        start = time.monotonic()
+        with pytest.raises(InfrastructureError, match="mcp server"):
+            await session.call("add", {"number": 1}, 20.0)
+        assert time.monotonic() - start < 5.0
+        await session.close()
+        await session.close()
+
+    asyncio.run(work())
+
+
+def test_a_server_that_is_gone_over_http_is_infrastructure(
+    http: tuple[McpServer, "subprocess.Popen[bytes]"],
+) -> None:
+    server, process = http
+
+    async def work() -> None:
+        session = await server.open()
+        assert await session.call("add", {"number": 1}, 20.0) == "total 1"
+        process.kill()
+        process.wait()
+        with pytest.raises(InfrastructureError):
+            await session.call("add", {"number": 1}, 3.0)
+        await session.close()
+
+    asyncio.run(work())
+    with pytest.raises(InfrastructureError):
+        asyncio.run(server.open())
+
+
+def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
+    start = time.monotonic()
+    with pytest.raises(InfrastructureError, match="mcp server"):
+        asyncio.run(_called(stdio, "sleep", 0.5, seconds=60.0))
+    assert time.monotonic() - start < 15.0
+
+
+def test_a_program_that_is_no_server(tmp_path: Path) -> None:
+    silent = McpServer(command=[sys.executable, "-c", "input()"], seconds=1.0)
+    ended = McpServer(command=[sys.executable, "-c", "pass"], seconds=20.0)
+    for server in (silent, ended):
+        with pytest.raises(InfrastructureError, match="mcp server"):
+            server.schemas  # noqa: B018
+
+
+class Mine(McpTools, Environment):
+    """An environment with a tool of its own and a server's."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.mcp = server
+
+    @tool
+    async def shout(self, word: str) -> str:
+        """Say it loudly."""
+        return word.upper()
+
+    async def verify(self, trajectory: Any) -> Verdict:
+        right = "total 5" in trajectory.observed[-1]
+        return Verdict(float(right), right)
+
+
+def test_in_an_environment(stdio: McpServer) -> None:
+    environment = Mine(stdio)
+    assert [one.name for one in environment.tools()][:3] == ["shout", "add", "die"]
+    calls = (
+        ToolCall("shout", {"word": "hi"}),
+        ToolCall("add", {"number": 2}),
+        ToolCall("fail", {"why": "no"}),
+        ToolCall("nothing", {}),
+        ToolCall("add", {"number": 3}),
+    )
+    script = [Action("", calls=calls)]
+    plays = played_all(environment, [Task("a", "Go"), Task("b", "Go")], [script, script])
+    for play in plays:  # each episode has a server of its own
+        step = play.trajectory.turns[0].step
+        assert step is not None
+        said = [result.content for result in step.results]
+        assert said[:2] == ["HI", "total 2"]
+        assert "no" in said[2]
+        assert said[3].startswith("Error: there is no tool 'nothing'; tools: shout, add, die")
+        assert said[4] == "total 5"
+        assert [result.ok for result in step.results] == [True, True, False, False, True]
+
+
+def test_two_tools_of_one_name(stdio: McpServer) -> None:
+    class Twice(Mine):
+        @tool
+        async def add(self) -> str:
+            """Mine."""
+            return ""
+
+    with pytest.raises(ConfigError, match="two tools are called 'add'"):
+        Twice(stdio).tools()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"command": ["a"], "url": "http://a"}, {"url": "a:1"}, {"command": ["no-such-program"]}],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="mcp"):
+        McpServer(**options)
