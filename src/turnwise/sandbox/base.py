@@ -10,9 +10,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+from turnwise.errors import ConfigError
 from turnwise.sandbox.result import Result
 from turnwise.sandbox.session import Session
 from turnwise.sandbox.settings import Limits, SandboxSettings, TierName
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Raise ConfigError for what is no list of words."""
+    if not command or isinstance(command, str):
+        raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
 
 
 class CodeSandbox(ABC):

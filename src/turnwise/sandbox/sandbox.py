@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.sandbox import launch as launching
-from turnwise.sandbox.base import CodeSandbox
+from turnwise.sandbox.base import CodeSandbox, check_command
 from turnwise.sandbox.docker import DockerLaunch
 from turnwise.sandbox.launch import Launch, Starter
 from turnwise.sandbox.result import Result, Status
@@ -57,8 +57,7 @@ class Sandbox(CodeSandbox):
 
     @property
     def tier(self) -> TierName:
-        """The tier in use. Raises ConfigError if none that is allowed works here, naming each with
-        the reason."""
+        """See `CodeSandbox`."""
         with self._lock:
             if self._tier is None:
                 self._tier = self._find_tier()
@@ -83,13 +82,7 @@ class Sandbox(CodeSandbox):
         collect: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """Run Python source as a program, in an interpreter that is already there.
-
-        `files` are written to the work folder before, by relative path; those that the allow-list
-        `collect` names (see `artefacts.matches`) are gathered after. `limits` replace those of the
-        settings; the run then finds no sandbox ready. `environment` adds variables. Raises
-        ConfigError for a file path that leaves the folder.
-        """
+        """See `CodeSandbox`; a run with `limits` of its own finds no interpreter ready."""
         job = Job(source=source, files=files, stdin=stdin, environment=environment, collect=collect)
         return self._run(job, limits)
 
@@ -103,10 +96,8 @@ class Sandbox(CodeSandbox):
         collect: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> Result:
-        """Run a program: a name on the sandbox's PATH, or a path in it, and its arguments. A
-        program that is not there gives exit status 127. Otherwise as `run_python`."""
-        if not command or isinstance(command, str):
-            raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
+        """See `CodeSandbox`."""
+        check_command(command)
         job = Job(
             command=command, files=files, stdin=stdin, environment=environment, collect=collect
         )
@@ -126,8 +117,7 @@ class Sandbox(CodeSandbox):
         )
 
     def close(self) -> None:
-        """End everything that runs in it; returns when all of it is gone. A later run starts it
-        again. Idempotent."""
+        """See `CodeSandbox`."""
         with self._lock:
             if self._launch is not None:
                 _end(self._launch, self._ready)

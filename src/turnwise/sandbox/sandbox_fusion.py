@@ -30,7 +30,7 @@ from typing import Any
 
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.sandbox import artefacts, wire
-from turnwise.sandbox.base import CodeSandbox
+from turnwise.sandbox.base import CodeSandbox, check_command
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.runs import check_files, ended_without_memory
 from turnwise.sandbox.session import Session
@@ -85,8 +85,7 @@ class SandboxFusion(CodeSandbox):
         limits: Limits | None = None,
     ) -> Result:
         """See `CodeSandbox`; by way of the service's bash."""
-        if not command or isinstance(command, str):
-            raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
+        check_command(command)
         given = [f"{name}={value}" for name, value in environment.items()]
         words = ["env", *given, *command] if given else command
         return self._run("bash", shlex.join(words), files, stdin, collect, limits)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.environments.code.environment import Code, program_of
 from turnwise.environments.code.pipelines import inputs
 from turnwise.environments.measurement import (
@@ -23,7 +24,7 @@ from turnwise.environments.measurement import (
 )
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, Task, ToolCall
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 RECORD: dict[str, Any] = {
@@ -44,12 +45,6 @@ def made() -> Iterator[Code]:
         pytest.skip(str(error))
     yield environment
     environment.sandbox.close()
-
-
-def judged(environment: Code, task: Task, *actions: Action) -> Verdict:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict
 
 
 def answered(text: str) -> Action:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.environments.desk.environment import ServiceDesk
 from turnwise.environments.desk.policy import Policy, Wish, WishKind, forbidden_by
 from turnwise.environments.desk.user import User
@@ -23,7 +24,7 @@ from turnwise.environments.measurement import (
 )
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Source, Task, ToolCall, Verdict
+from turnwise.types import Action, Source, ToolCall
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +32,6 @@ def made() -> ServiceDesk:
     environment = make_environment("desk", {})
     assert isinstance(environment, ServiceDesk)
     return environment
-
-
-def judged(environment: ServiceDesk, task: Task, *actions: Action) -> Verdict:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict
 
 
 def calling(name: str, /, **arguments: Any) -> Action:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
@@ -23,7 +24,7 @@ from turnwise.environments.multi_tool.tasks import KINDS
 from turnwise.environments.multi_tool.world import towns
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, Task, ToolCall
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +32,6 @@ def made() -> MultiTool:
     environment = make_environment("multi_tool", {})
     assert isinstance(environment, MultiTool)
     return environment
-
-
-def judged(environment: MultiTool, task: Task, *actions: Action) -> Verdict:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict
 
 
 def of_kind(environment: MultiTool, kind: str) -> Task:

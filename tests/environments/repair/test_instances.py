@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.cli import main
 from turnwise.environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.environments.repair.environment import Repair
@@ -17,7 +18,7 @@ from turnwise.environments.repair.judging import plain_name, run_suite, without_
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import SandboxSettings
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, ToolCall
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
 BUGGY = 'def double(n):\n    """Twice n."""\n    return n * 3\n'
@@ -124,12 +125,6 @@ def loaded(
 
 def calling(tool: str, **arguments: Any) -> Action:
     return Action("", calls=(ToolCall(tool, arguments),))
-
-
-def judged(environment: Repair, task: Task, *actions: Action) -> Verdict:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict
 
 
 def test_a_record_of_swe_bench(loaded: Repair) -> None:

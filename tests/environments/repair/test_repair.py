@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged, played
 from turnwise.environments.measurement import (
     NOTHING,
-    Play,
     all_tasks,
     is_concurrent,
     is_deterministic,
@@ -29,7 +29,7 @@ from turnwise.errors import ConfigError
 from turnwise.sandbox.calls import decode
 from turnwise.sandbox.grading import same
 from turnwise.tools.workspace import Entry
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, Task, ToolCall
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 ORDER = ("lines", "rows", "totals", "rules", "text", "report")
@@ -49,17 +49,6 @@ def made() -> Iterator[Repair]:
 
 def calling(tool: str, **arguments: Any) -> Action:
     return Action("", calls=(ToolCall(tool, arguments),))
-
-
-def played(environment: Repair, task: Task, *actions: Action) -> Play:
-    (play,) = played_all(environment, [task], [actions])
-    return play
-
-
-def judged(environment: Repair, task: Task, *actions: Action) -> Verdict:
-    verdict = played(environment, task, *actions).trajectory.verdict
-    assert verdict is not None
-    return verdict
 
 
 def space(files: dict[str, str]) -> dict[str, Any]:

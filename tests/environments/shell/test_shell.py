@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
@@ -29,7 +30,7 @@ from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.rewards.cells import cells_match
 from turnwise.seeds import derive
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, Task, ToolCall
 
 INTEGERS = "from sys import argv\nif int(argv[1]) == int(argv[2]): exit(0)\nexit(1)"
 HIDDEN: dict[str, Any] = {
@@ -77,12 +78,6 @@ def running(*commands: str) -> list[Action]:
 
 def answered(text: str) -> Action:
     return Action("", answer=text)
-
-
-def judged(environment: Shell, task: Task, *actions: Action) -> Verdict:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict
 
 
 @pytest.mark.parametrize("maker", [*CHANGES, *QUESTIONS], ids=lambda maker: maker.__name__)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged, played
 from turnwise.environments.measurement import (
     NOTHING,
-    Play,
     all_tasks,
     is_concurrent,
     is_deterministic,
@@ -21,7 +21,7 @@ from turnwise.environments.measurement import (
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Task, ToolCall, Verdict
+from turnwise.types import Action, ToolCall
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +37,6 @@ def clicking(*targets: str) -> list[Action]:
 
 def searching(keywords: str) -> Action:
     return Action("", calls=(ToolCall("search", {"keywords": keywords}),))
-
-
-def played(environment: Shop, task: Task, *actions: Action) -> Play:
-    (play,) = played_all(environment, [task], [actions])
-    return play
-
-
-def verdict(environment: Shop, task: Task, *actions: Action) -> Verdict:
-    found = played(environment, task, *actions).trajectory.verdict
-    assert found is not None
-    return found
 
 
 def test_the_oracle_and_the_floors(made: Shop) -> None:
@@ -87,16 +76,16 @@ def test_wrong_purchases(made: Shop) -> None:
         for action in way
         if action.calls[0].arguments.get("target") not in task.secret["options"].values()
     ]
-    partly = verdict(shaped, task, *without, *buy)
+    partly = judged(shaped, task, *without, *buy)
     count = len(task.secret["attributes"]) + 3
     assert partly.reward == pytest.approx((count - 2) / count)
     assert not partly.success
-    assert verdict(made, task, *without, *buy).reward == 0.0
+    assert judged(made, task, *without, *buy).reward == 0.0
     for script in ([*way], [*way, *clicking(BACK), NOTHING], clicking(BUY)):
-        found = verdict(shaped, task, *script)
+        found = judged(shaped, task, *script)
         assert (found.reward, found.success) == (0.0, False)
     other = next(one for one in made.tasks("train") if one.info["kind"] != task.info["kind"])
-    assert verdict(shaped, task, *made.oracle(other)).reward < 0.9
+    assert judged(shaped, task, *made.oracle(other)).reward < 0.9
 
 
 def test_pages(made: Shop) -> None:
