@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--turns", nargs="+", type=int, default=[4, 16, 64])
     parser.add_argument("--json", type=Path, help="a file for all figures")
-    parser.add_argument("--plot", type=Path, help="a file for the plot of `sessions`")
+    parser.add_argument("--plot", type=Path, help="a file for the plot of `sessions` and `memory`")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -47,24 +47,35 @@ def main() -> None:
     for part in arguments.parts:
         figures[part] = getattr(measurements, part)(arguments)
         print(f"\n## {part}\n\n{table(figures[part])}", flush=True)
-    if arguments.plot and "sessions" in figures:
-        plot(figures["sessions"], arguments.plot)
+    if arguments.plot:
+        plot(figures, arguments.plot)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Seconds of an episode by its turns, with and without sessions."""
+def plot(figures: dict[str, Any], path: Path) -> None:
+    """Seconds and computed tokens of episodes by their turns, with and without sessions; memory of
+    the log-probability pass by the vocabulary. Only of the parts that were measured."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(5, 3.2))
-    for name in ("sessions", "prefilling"):
-        axes.plot([row["turns"] for row in rows], [row[f"{name}, s"] for row in rows], "o-")
-        axes.annotate(name, (rows[-1]["turns"], rows[-1][f"{name}, s"]), ha="right", va="bottom")
-    axes.set(xlabel="turns", ylabel="seconds")
+    panels = [
+        ("sessions", "turns", ("sessions, s", "prefilling, s"), "seconds"),
+        ("sessions", "turns", ("sessions, tokens", "prefilling, tokens"), "tokens computed"),
+        ("memory", "vocabulary", ("pass, MB", "all logits once, MB"), "MB"),
+    ]
+    panels = [panel for panel in panels if panel[0] in figures]
+    if not panels:
+        return
+    figure, every = pyplot.subplots(1, len(panels), figsize=(4 * len(panels), 3.2), squeeze=False)
+    for axes, (part, x, lines, label) in zip(every[0], panels, strict=True):
+        rows = figures[part]
+        for line in lines:
+            axes.plot([row[x] for row in rows], [row[line] for row in rows], "o-", label=line)
+        axes.set(xlabel=x, ylabel=label, ylim=(0, None), xticks=[row[x] for row in rows])
+        axes.legend(frameon=False, fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 

@@ -65,6 +65,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "exclude each other: set one of them to false",
     ),
     ("rollout.top_p=0.9", "bypass"),
+    ("engine.cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
     ("train.max_staleness=1", "the slowest tool: set engine.deterministic=false"),
     (
         "train.max_staleness=1 engine.deterministic=false curriculum.tasks=by_success",

@@ -51,6 +51,16 @@ def test_model_tokens_cannot_be_appended_without_logprobs() -> None:
         Tokens.empty().extend_sampled([1, 2], [-1.0], 0, 0)
 
 
+def test_tokens_of_one_turn_may_have_versions_of_their_own() -> None:
+    tokens = Tokens.empty()
+    tokens.extend_sampled([5, 6, 7], [-1.0, -1.0, -1.0], [3, 3, 4], turn=0)
+    tokens.extend_sampled([8, 9], [-1.0, -1.0], 4, turn=1)
+    assert tokens.version.tolist() == [3, 3, 4, 4, 4]
+    with pytest.raises(ValueError, match="broadcast"):
+        tokens.extend_sampled([5, 6], [-1.0, -1.0], [3, 3, 4], turn=2)
+    assert len(tokens.ids) == len(tokens.version) == 5
+
+
 def test_tokens_are_shown_shortly() -> None:
     """A trajectory is shown in many places, by asyncio too: its arrays would take seconds."""
     tokens = Tokens.empty()

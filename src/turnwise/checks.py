@@ -36,6 +36,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_unused(recipe, algorithm)
     _check_truncation(recipe, algorithm)
     _check_vllm(recipe)
+    _check_cache(recipe)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
         raise ConfigError(
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
@@ -193,6 +194,16 @@ def _check_vllm(recipe: Recipe) -> None:
         raise ConfigError(
             "vllm.colocated lets servers sleep while learning goes on, and train.max_staleness "
             "samples meanwhile: set max_staleness=0, or give servers GPUs of their own"
+        )
+
+
+def _check_cache(recipe: Recipe) -> None:
+    """A cache that no trajectory would fit in once it is long."""
+    tokens, longest = recipe.engine.cache_tokens, recipe.rollout.max_tokens
+    if 0 < tokens < longest:
+        raise ConfigError(
+            f"engine.cache_tokens is {tokens}, but a single trajectory may have rollout.max_tokens "
+            f"of {longest}: raise the one or lower the other"
         )
 
 

@@ -60,7 +60,10 @@ class EngineConfig(Section):
 
     name: str = "embedded"
     slots: int = Field(64, ge=1)
-    """Trajectories whose KV cache is held at once."""
+    """Trajectories whose KV cache is held at once, at most."""
+    cache_tokens: int = Field(0, ge=0)
+    """Tokens of all trajectories together whose keys and values are held: what bounds the cache's
+    memory. Who finds no room waits, or is computed again. 0 is slots x rollout.max_tokens."""
     concurrency: int = Field(0, ge=0)
     """Episodes under way at once; 0 is as many as slots. With more, others sample while slow tools
     keep many waiting, and who waits may lose its cache, which is then computed again."""

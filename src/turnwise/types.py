@@ -252,9 +252,14 @@ class Tokens:
         self._append(ids, source, turn, NO_VERSION, np.full(len(ids), np.nan, np.float32))
 
     def extend_sampled(
-        self, ids: Sequence[int], logprobs: Sequence[float], version: int, turn: int
+        self,
+        ids: Sequence[int],
+        logprobs: Sequence[float],
+        version: int | Sequence[int],
+        turn: int,
     ) -> None:
-        """Append tokens as the engine sampled them, with its log-probabilities."""
+        """Append tokens as the engine sampled them, with its log-probabilities; the version of the
+        policy is that of all of them, or one for each."""
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
         self._append(ids, Source.MODEL, turn, version, np.asarray(logprobs, np.float32))
@@ -264,14 +269,15 @@ class Tokens:
         ids: Sequence[int],
         source: Source | np.ndarray,
         turn: int,
-        version: int,
+        version: int | Sequence[int],
         logprob: np.ndarray,
     ) -> None:
         count = len(ids)
+        versions = np.broadcast_to(np.asarray(version, np.int32), count)
         self.ids = np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)])
         self.source = np.concatenate([self.source, np.full(count, source, np.uint8)])
         self.turn = np.concatenate([self.turn, np.full(count, turn, np.int32)])
-        self.version = np.concatenate([self.version, np.full(count, version, np.int32)])
+        self.version = np.concatenate([self.version, versions])
         self.logprob = np.concatenate([self.logprob, logprob])
 
 

@@ -20,12 +20,18 @@ def run(
     slots: int = 4,
     max_tokens: int = 200,
     deterministic: bool = True,
+    cache_tokens: int | None = None,
 ) -> None:
     """Run `body` against an engine, with a deadline: nothing may hang."""
 
     async def main() -> None:
         engine = EmbeddedEngine(
-            model, tokenizer, slots=slots, max_tokens=max_tokens, deterministic=deterministic
+            model,
+            tokenizer,
+            slots=slots,
+            max_tokens=max_tokens,
+            deterministic=deterministic,
+            cache_tokens=cache_tokens,
         )
         try:
             await asyncio.wait_for(body(engine), 60)

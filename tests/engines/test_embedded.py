@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import RepetitionPenaltyLogitsProcessor
 
 from tests.engines.driving import PROMPT, assert_logprobs, once, run
 from tests.engines.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
@@ -302,3 +303,42 @@ def test_requests_that_make_no_sense_are_refused(tokenizer: Any) -> None:
             await engine.generate(PROMPT, Sampling(max_tokens=1), session="nobody")
 
     run(tiny_model("qwen3"), tokenizer, body)
+
+
+def test_logit_processors_change_what_is_sampled(tokenizer: Any) -> None:
+    """Those of transformers too; log-probabilities are of what they leave."""
+    model = tiny_model("llama")
+    lengths = []
+
+    def only_even(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        lengths.append(ids.shape[1])
+        logits[:, 1::2] = -torch.inf
+        return logits
+
+    penalty = RepetitionPenaltyLogitsProcessor(5.0)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for name in ("plain", "changed"):
+            engine.open(name)
+        plain, changed = await asyncio.gather(
+            engine.generate(PROMPT, Sampling(max_tokens=12, seed=3), session="plain"),
+            engine.generate(
+                PROMPT,
+                Sampling(max_tokens=12, seed=3, temperature=0.7, processors=(penalty, only_even)),
+                session="changed",
+            ),
+        )
+        assert_logprobs(model, PROMPT, plain)
+        assert any(token % 2 for token in plain.tokens)
+        assert lengths == list(range(len(PROMPT), len(PROMPT) + len(changed.tokens)))
+        history = list(PROMPT)
+        for token, logprob in zip(changed.tokens, changed.logprobs, strict=True):
+            assert token % 2 == 0
+            ids = torch.tensor([history])
+            with torch.no_grad():
+                logits = only_even(ids, penalty(ids, model(input_ids=ids).logits[:, -1]))
+            expected = (logits[0] / 0.7).log_softmax(-1)[token].item()
+            assert logprob == pytest.approx(expected, abs=1e-4)
+            history.append(token)
+
+    run(model, tokenizer, body)

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from tests.engines.models_for_tests import VOCABULARY, tiny_model
-from turnwise.engines.cache import PADDING
+from turnwise.engines.cache import PADDING, Run
 from turnwise.engines.runner import Runner
 
 SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -77,24 +77,23 @@ def expected(model: PreTrainedModel, history: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits_are_those_of_the_model(shape: str) -> None:
-    """A ragged prefill, more of one row, and a token of every row, an idle one between them."""
+    """A ragged prefill, more of one run, and a token of every run, an idle one between them."""
     config_class, model_class, options = SHAPES[shape]
     model = shaped(config_class, model_class, **options)
-    runner = Runner(model, slots=4, tokens=40)
+    runner = Runner(model, tokens=160, longest=40)
     assert runner.fused
     rows = {0: [5, 9, 2, 77, 30, 8], 1: [4, 4], 3: [11, 250, 3, 3, 19, 7]}
 
     def step(*inputs: tuple[int, list[int], int]) -> None:
-        """Of each row, its number, all its inputs, and how many of them are new."""
+        """Of each run, its number, all its inputs, and how many of them are new."""
         width = max(new for _, _, new in inputs)
         ids = np.zeros((len(inputs), width), np.int64)
         places = np.full((len(inputs), width), PADDING, np.int64)
         for index, (_, history, new) in enumerate(inputs):
             ids[index, width - new :] = history[len(history) - new :]
             places[index, width - new :] = range(len(history) - new, len(history))
-        numbers = [number for number, _, _ in inputs]
-        whole = numbers == list(range(len(numbers)))
-        logits = runner.forward(slice(0, len(numbers)) if whole else numbers, ids, places)
+        runs = [Run(40 * number, 40) for number, _, _ in inputs]
+        logits = runner.forward(runs, ids, places)
         for row, (_, history, new) in zip(logits.double().log_softmax(-1), inputs, strict=True):
             if new:
                 assert torch.allclose(row, expected(model, history), atol=1e-5)
@@ -109,23 +108,23 @@ def test_logits_are_those_of_the_model(shape: str) -> None:
 
 
 def test_small_llama_and_qwen3_models_are_written_out() -> None:
-    runs = {family: Runner(tiny_model(family), 1, 10).fused for family in ("qwen3", "llama")}
-    others = {family: Runner(tiny_model(family), 1, 10).fused for family in ("mistral", "gemma3")}
+    runs = {family: Runner(tiny_model(family), 10, 10).fused for family in ("qwen3", "llama")}
+    others = {family: Runner(tiny_model(family), 10, 10).fused for family in ("mistral", "gemma3")}
     assert all(runs.values())
     assert not any(others.values())
 
 
 @pytest.mark.parametrize("part", UNKNOWN)
 def test_a_model_with_other_parts_runs_its_own_forward(part: str) -> None:
-    assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, **UNKNOWN[part]), 1, 10).fused
+    assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, **UNKNOWN[part]), 10, 10).fused
 
 
 def test_a_model_that_computes_something_else_runs_its_own_forward() -> None:
     model = shaped(LlamaConfig, LlamaForCausalLM)
     model.model.layers[1].mlp.register_forward_hook(lambda module, inputs, output: 1.01 * output)
-    assert not Runner(model, 1, 10).fused
+    assert not Runner(model, 10, 10).fused
 
 
 def test_bfloat16_runs_its_own_forward() -> None:
     """It rounds every intermediate result, so two ways to compute cannot be compared."""
-    assert not Runner(shaped(Qwen3Config, Qwen3ForCausalLM).to(torch.bfloat16), 1, 10).fused
+    assert not Runner(shaped(Qwen3Config, Qwen3ForCausalLM).to(torch.bfloat16), 10, 10).fused

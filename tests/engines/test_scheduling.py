@@ -9,7 +9,7 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from tests.engines.driving import PROMPT, assert_logprobs, once, run
-from tests.engines.models_for_tests import tiny_model
+from tests.engines.models_for_tests import reference_logprobs, tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, InfrastructureError
@@ -18,14 +18,23 @@ Record = dict[str, list[tuple[list[int], list[float]]]]
 
 
 class BrokenModel(Qwen3ForCausalLM):  # type: ignore[misc]
-    """A model with a bug."""
+    """A model with a bug that shows once it is set."""
+
+    broken = False
 
     def forward(self, input_ids: Any = None, position_ids: Any = None, **kwargs: Any) -> Any:
-        raise ArithmeticError("a bug in the model")
+        if self.broken:
+            raise ArithmeticError("a bug in the model")
+        return super().forward(input_ids, position_ids=position_ids, **kwargs)
 
 
 async def play(
-    engine: EmbeddedEngine, sessions: int, seed: int, turns: int = 4, record: Record | None = None
+    engine: EmbeddedEngine,
+    sessions: int,
+    seed: int,
+    turns: int = 4,
+    record: Record | None = None,
+    longer: int = 0,
 ) -> None:
     """Episodes of several turns, with tools that take random times."""
     clock = random.Random(seed)
@@ -34,7 +43,9 @@ async def play(
         history = PROMPT[: 3 + index % 6]
         for turn in range(turns - index % 2):
             await asyncio.sleep(clock.choice([0, 0, 0.001, 0.004]))
-            sampling = Sampling(max_tokens=4 + (5 * index + turn) % 9, seed=100 * index + turn)
+            sampling = Sampling(
+                max_tokens=longer + 4 + (5 * index + turn) % 9, seed=100 * index + turn
+            )
             completion = await engine.generate(history, sampling, session=name)
             if record is not None:
                 record[name].append((list(completion.tokens), list(completion.logprobs)))
@@ -50,8 +61,10 @@ async def play(
     await asyncio.gather(*(episode(name, index) for index, name in enumerate(names)))
 
 
-@pytest.mark.parametrize("slots", [10, 3])
-def test_lockstep_is_bit_identical_whatever_tools_take(tokenizer: Any, slots: int) -> None:
+@pytest.mark.parametrize(("slots", "cache_tokens"), [(10, None), (3, None), (10, 250)])
+def test_lockstep_is_bit_identical_whatever_tools_take(
+    tokenizer: Any, slots: int, cache_tokens: int | None
+) -> None:
     model = tiny_model("qwen3")
     records: list[Record] = [{}, {}, {}]
     passes = set()
@@ -59,9 +72,9 @@ def test_lockstep_is_bit_identical_whatever_tools_take(tokenizer: Any, slots: in
     def play_once(seed: int, record: Record) -> None:
         async def body(engine: EmbeddedEngine) -> None:
             await play(engine, 10, seed, record=record)
-            passes.add(engine.counters.passes)
+            passes.add((engine.counters.passes, engine.evictions))
 
-        run(model, tokenizer, body, slots=slots)
+        run(model, tokenizer, body, slots, cache_tokens=cache_tokens)
 
     for seed, record in enumerate(records):
         play_once(seed, record)
@@ -80,7 +93,7 @@ def test_with_fewer_slots_than_sessions_all_complete(tokenizer: Any) -> None:
     run(tiny_model("gemma2"), tokenizer, body, slots=2, deterministic=False)
 
 
-def test_an_idle_session_gives_up_its_row_and_comes_back(tokenizer: Any) -> None:
+def test_an_idle_session_gives_up_its_place_and_comes_back(tokenizer: Any) -> None:
     model = tiny_model("mistral")
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -95,7 +108,7 @@ def test_an_idle_session_gives_up_its_row_and_comes_back(tokenizer: Any) -> None
     run(model, tokenizer, body, slots=1, deterministic=False)
 
 
-def test_the_session_idle_for_longest_gives_up_its_row(tokenizer: Any) -> None:
+def test_the_session_idle_for_longest_gives_up_its_place(tokenizer: Any) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         async def turn(name: str) -> int:
             """Tokens computed for two sampled ones after a prompt that may be cached."""
@@ -112,8 +125,8 @@ def test_the_session_idle_for_longest_gives_up_its_row(tokenizer: Any) -> None:
     run(tiny_model("qwen3"), tokenizer, body, slots=2, deterministic=False)
 
 
-def test_rows_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
-    """Short and long requests interleave, so that running rows are moved together."""
+def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
+    """Short and long requests interleave, so that running sessions are brought together."""
     model = tiny_model("llama")
 
     async def turn(engine: EmbeddedEngine, index: int, budget: int) -> Completion:
@@ -136,6 +149,56 @@ def test_rows_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
         assert engine.counters.computed == computed + 2 + 4
 
     run(model, tokenizer, body, slots=8, deterministic=False)
+
+
+@pytest.mark.parametrize(
+    ("family", "deterministic"), [("qwen3", True), ("qwen3", False), ("gemma3", True)]
+)
+def test_a_small_budget_costs_work_and_nothing_else(
+    tokenizer: Any, family: str, deterministic: bool
+) -> None:
+    """Histories outgrow the cache in the middle of their turns: some give way, and go on later with
+    the same tokens and log-probabilities."""
+    model = tiny_model(family)
+    records: list[Record] = [{}, {}]
+    evictions = []
+
+    def play_with(cache_tokens: int | None, record: Record) -> None:
+        async def body(engine: EmbeddedEngine) -> None:
+            await play(engine, 6, seed=0, turns=3, record=record, longer=50)
+            evictions.append(engine.evictions)
+
+        run(model, tokenizer, body, 6, 260, deterministic, cache_tokens)
+
+    for cache_tokens, record in zip((None, 330), records, strict=True):
+        play_with(cache_tokens, record)
+    assert evictions[0] == 0
+    assert evictions[1] > 0
+    assert records[0].keys() == records[1].keys()
+    for name, turns in records[0].items():
+        for (tokens, logprobs), (others, same) in zip(turns, records[1][name], strict=True):
+            assert tokens == others
+            assert logprobs == pytest.approx(same, abs=1e-4)
+
+
+def test_a_budget_of_one_trajectory_plays_many(tokenizer: Any) -> None:
+    model = tiny_model("llama")
+
+    async def one(engine: EmbeddedEngine, index: int) -> None:
+        prompt = [index, *PROMPT]
+        completion = await engine.generate(
+            prompt, Sampling(max_tokens=400, seed=index), session=str(index)
+        )
+        assert len(prompt) + len(completion.tokens) > 64
+        assert_logprobs(model, prompt, completion)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(3):
+            engine.open(str(index))
+        await asyncio.gather(*(one(engine, index) for index in range(3)))
+        assert engine.evictions > 0
+
+    run(model, tokenizer, body, 3, 300, False, 300)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -180,6 +243,28 @@ def test_a_cancelled_request_leaves_its_session_usable(tokenizer: Any) -> None:
     run(model, tokenizer, body, max_tokens=500, deterministic=False)
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_cancelled_request_gives_way_at_once(tokenizer: Any, deterministic: bool) -> None:
+    """Before its own task has run again, to one that needs all the room there is."""
+    model = tiny_model("qwen3")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for name in "ab":
+            engine.open(name)
+        first, second = (
+            asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=most), session=name))
+            for name, most in (("a", 80), ("b", 4))
+        )
+        while engine.counters.sampled < 3:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        engine.close("a")
+        assert_logprobs(model, PROMPT, await second)
+
+    run(model, tokenizer, body, 2, 90, deterministic, 90)
+
+
 def test_one_request_at_a_time_in_a_session(tokenizer: Any) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
@@ -197,6 +282,7 @@ def test_one_request_at_a_time_in_a_session(tokenizer: Any) -> None:
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_a_bug_in_the_model_reaches_every_request(tokenizer: Any, deterministic: bool) -> None:
     async def body(engine: EmbeddedEngine) -> None:
+        model.broken = True
         for index in range(3):
             engine.open(str(index))
         requests = [
@@ -246,28 +332,58 @@ def test_stopping_fails_requests_that_wait(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_a_load_waits_for_running_requests(tokenizer: Any, deterministic: bool) -> None:
-    """A completion has one version: the weights do not change in the middle of it."""
-    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
-    old = tiny_model("llama")
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_weights_change_in_the_middle_of_a_turn(
+    tokenizer: Any, family: str, deterministic: bool
+) -> None:
+    """Every token is that of one version, given all tokens before it."""
+    model, old, new = (tiny_model(family, seed=seed) for seed in (0, 0, 4))
+
+    async def turn(engine: EmbeddedEngine, index: int) -> None:
+        prompt = PROMPT[index:]
+        sampling = Sampling(max_tokens=40, temperature=0.8, seed=index)
+        completion = await engine.generate(prompt, sampling, session=str(index))
+        assert isinstance(completion.version, list)
+        changed = completion.version.index(1)
+        assert completion.version == [0] * changed + [1] * (40 - changed)
+        assert 0 < changed < 40
+        history = [*prompt, *completion.tokens]
+        before = reference_logprobs(old, history[: len(prompt) + changed], changed, 0.8)
+        after = reference_logprobs(new, history, 40 - changed, 0.8)
+        assert list(completion.logprobs) == pytest.approx([*before, *after], abs=1e-4)
+
+    async def change(engine: EmbeddedEngine) -> None:
+        while engine.counters.sampled < 20:
+            await asyncio.sleep(0)
+        await engine.load(dict(new.state_dict()), 1)
+        assert engine.version == 1
 
     async def body(engine: EmbeddedEngine) -> None:
-        engine.open("s")
-        request = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=40), session="s"))
-        while engine.counters.sampled == 0:
-            await asyncio.sleep(0)
-        engine.open("late")
-        load = asyncio.create_task(engine.load(dict(other.state_dict()), 1))
-        await asyncio.sleep(0)
-        late = asyncio.create_task(engine.generate(PROMPT, Sampling(max_tokens=4), session="late"))
-        before = await request
-        engine.close("s")
-        await load
-        assert (before.version, (await late).version) == (0, 1)
-        assert_logprobs(old, PROMPT, before)
-        assert_logprobs(other, PROMPT, await late)
+        for index in range(3):
+            engine.open(str(index))
+        await asyncio.gather(*(turn(engine, index) for index in range(3)), change(engine))
 
     run(model, tokenizer, body, deterministic=deterministic)
+
+
+def test_weights_change_while_lockstep_waits(tokenizer: Any) -> None:
+    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for name in ("here", "absent"):
+            engine.open(name)
+        request = asyncio.create_task(
+            engine.generate(PROMPT, Sampling(max_tokens=5), session="here")
+        )
+        await asyncio.sleep(0.02)
+        await engine.load(dict(other.state_dict()), 1)
+        assert engine.counters.passes == 0
+        engine.close("absent")
+        completion = await request
+        assert completion.version == 1
+        assert_logprobs(other, PROMPT, completion)
+
+    run(model, tokenizer, body)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -303,9 +419,16 @@ def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None
 
 def test_impossible_engines_are_refused(tokenizer: Any) -> None:
     model = tiny_model("qwen3")
-    for slots, max_tokens in ((0, 10), (1, 1)):
+    for slots, max_tokens, cache_tokens in ((0, 10, None), (1, 1, None), (4, 100, 99)):
         with pytest.raises(ConfigError):
-            EmbeddedEngine(model, tokenizer, slots=slots, max_tokens=max_tokens, deterministic=True)
+            EmbeddedEngine(
+                model,
+                tokenizer,
+                slots=slots,
+                max_tokens=max_tokens,
+                deterministic=True,
+                cache_tokens=cache_tokens,
+            )
     model.config._attn_implementation = "flash_attention_2"
     with pytest.raises(ConfigError, match="sdpa"):
         EmbeddedEngine(model, tokenizer, slots=1, max_tokens=10, deterministic=True)

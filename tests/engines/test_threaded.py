@@ -117,7 +117,9 @@ def test_weights_are_those_of_the_next_turn(tokenizer: Any) -> None:
 
 
 def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> None:
-    engine = threaded(BrokenModel(tiny_model("qwen3").config), tokenizer)
+    model = BrokenModel(tiny_model("qwen3").config)
+    engine = threaded(model, tokenizer)
+    model.broken = True
 
     async def body() -> None:
         engine.open("s")

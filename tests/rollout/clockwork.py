@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 PROMPT, CALL, ANSWER = 0, 1, 2
 """The tokens of the agents here."""
+LONGEST = 15.0
+"""Seconds of a call; three of them are below the limit of an episode."""
 LIMITS = RolloutConfig(max_turns=8, max_seconds=60, max_ungraded_share=1.0)
 
 
@@ -78,7 +80,7 @@ class Waiting(Environment):
         """Wait."""
         if self.hangs:
             await asyncio.Event().wait()
-        await asyncio.sleep(self.chance.lognormvariate(-0.5, 1.0))
+        await asyncio.sleep(min(self.chance.lognormvariate(-0.5, 1.0), LONGEST))
         return "done"
 
     async def verify(self, trajectory: Trajectory) -> Verdict:

@@ -3,7 +3,7 @@
 An engine knows nothing of messages, tools or tasks. One request is one model turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -39,6 +39,10 @@ class Sampling:
     """Of these, among those at least this many times as likely as the most likely one."""
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these strings; that token is kept."""
+    processors: tuple[Callable[[Any, Any], Any], ...] = ()
+    """Change the logits before all else, in order. As those of transformers: from int64[1, n], the
+    history so far, and float32[1, vocabulary] to such logits. Log-probabilities are of what comes
+    out."""
     seed: int = 0
     """Of this request alone: the result does not depend on what is sampled beside it."""
 
@@ -50,8 +54,8 @@ class Completion:
     tokens: Sequence[int]
     logprobs: Sequence[float]
     stop_reason: StopReason
-    version: int
-    """Version of the weights that sampled these tokens."""
+    version: int | Sequence[int]
+    """Of the weights that sampled these tokens; one for each where weights changed in between."""
 
 
 class Engine(Protocol):
@@ -73,7 +77,8 @@ class Engine(Protocol):
         ...
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
-        """Replace the weights (name -> tensor); later tokens carry the new version."""
+        """Replace the weights (name -> tensor); later tokens carry the new version, those of turns
+        that are under way too."""
         ...
 
     async def rest(self) -> None:

@@ -1,4 +1,4 @@
-"""What one forward pass computes: arrays of inputs for a prefill, or for one token of each row.
+"""What one forward pass computes: arrays of inputs for a prefill, or one token of each request.
 
 Not here: tensors and the model.
 """
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from turnwise.engines.cache import PADDING
+from turnwise.engines.cache import PADDING, Run
 from turnwise.engines.sessions import Request
+from turnwise.engines.sharing import computed_first
 
 PREFILL_TOKENS = 4096
 """Inputs of one forward pass, padding included; longer prompts take several passes."""
@@ -19,13 +20,13 @@ SLACK = 32
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of n cache rows, right-aligned; idle rows and left sides are PADDING."""
+    """Inputs of n rows, each one a run of the cache; right-aligned, left sides are PADDING."""
 
-    rows: slice | list[int]
+    runs: list[Run]
     ids: np.ndarray
     """int64[n, inputs]"""
     positions: np.ndarray
-    """int64[n, inputs], columns in the cache."""
+    """int64[n, inputs], places in the runs."""
     requests: list[Request]
     counts: list[int]
     """How many tokens of each request's history the pass adds to the cache."""
@@ -35,22 +36,24 @@ class Batch:
     """Requests whose next token follows from this pass."""
     picks: np.ndarray | None
     """int64, the row of the batch of each in `sampled`; None when they are all rows in order."""
-    copies: list[tuple[int, list[int], slice]] = field(default_factory=list)
-    """(cache row, cache rows, columns): after the pass the one gives the others what is new."""
+    copies: list[tuple[Run, list[Run], slice]] = field(default_factory=list)
+    """(run, runs, columns): after the pass the one gives the others what is new."""
+
+
+def next_batch(running: Sequence[Request]) -> Batch:
+    """A prefill when there is one to do, else a token of every request."""
+    fresh = [request for request in running if request.missing > 1]
+    return prefill_batch(computed_first(fresh)) if fresh else decode_batch(running)
 
 
 def decode_batch(running: Sequence[Request]) -> Batch:
-    """The last token of every request, over a contiguous prefix of the cache rows."""
-    requests = sorted(running, key=_row)
-    rows = np.array([_row(request) for request in requests])
-    count = int(rows[-1]) + 1
-    ids = np.zeros((count, 1), np.int64)
-    positions = np.full((count, 1), PADDING, np.int64)
-    ids[rows, 0] = [request.tokens[-1] for request in requests]
-    positions[rows, 0] = [request.session.length for request in requests]
-    picks = None if len(requests) == count else rows
-    ones = [1] * len(requests)
-    return Batch(slice(0, count), ids, positions, requests, ones, len(requests), requests, picks)
+    """The last token of every request."""
+    requests = sorted(running, key=_start)
+    places = np.array([request.known - 1 for request in requests])[:, None]
+    last = [request.session.history[request.known - 1] for request in requests]
+    ids = np.array(last, np.int64)[:, None]
+    runs, ones = [request.run for request in requests], [1] * len(requests)
+    return Batch(runs, ids, places, requests, ones, len(requests), requests, None)
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
@@ -61,28 +64,27 @@ def prefill_batch(fresh: Sequence[Request]) -> Batch:
     """
     twins = _twins(fresh)
     chosen = _similar(list(twins))
-    width = min(_missing(chosen[0]), PREFILL_TOKENS)
-    requests = sorted(chosen, key=_row)
-    rows = [_row(request) for request in requests]
-    ids = np.zeros((len(rows), width), np.int64)
-    positions = np.full((len(rows), width), PADDING, np.int64)
+    width = min(chosen[0].missing, PREFILL_TOKENS)
+    requests = sorted(chosen, key=_start)
+    ids = np.zeros((len(requests), width), np.int64)
+    positions = np.full((len(requests), width), PADDING, np.int64)
     counts = []
     for index, request in enumerate(requests):
         start = request.session.length
-        count = min(_missing(request), width)
-        ids[index, width - count :] = request.prompt[start : start + count]
+        count = min(request.missing, width)
+        ids[index, width - count :] = request.session.history[start : start + count]
         positions[index, width - count :] = np.arange(start, start + count)
         counts.append(count)
-    whole = [index for index, request in enumerate(requests) if counts[index] == _missing(request)]
+    whole = [index for index, request in enumerate(requests) if counts[index] == request.missing]
     batch = Batch(
-        _contiguous(rows),
+        [request.run for request in requests],
         ids,
         positions,
         requests,
         counts,
         sum(counts),
         [requests[index] for index in whole],
-        None if len(whole) == len(rows) else np.array(whole, np.int64),
+        None if len(whole) == len(requests) else np.array(whole, np.int64),
     )
     return _with_twins(batch, whole, twins)
 
@@ -95,8 +97,9 @@ def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
     first: dict[tuple[int, bytes], Request] = {}
     twins: dict[Request, list[Request]] = {}
     for request in fresh:
-        key = request.session.length, request.prompt.tobytes()
-        if _missing(request) > PREFILL_TOKENS:
+        known = request.session.history[: request.known]
+        key = request.session.length, known.tobytes()
+        if request.missing > PREFILL_TOKENS:
             twins[request] = []
         elif key in first:
             twins[first[key]].append(request)
@@ -119,8 +122,8 @@ def _with_twins(
             counts += [batch.counts[index]] * len(others)
             picks += [index] * len(others)
             request = batch.requests[index]
-            new = slice(request.session.length, len(request.prompt))
-            copies.append((_row(request), [_row(other) for other in others], new))
+            new = slice(request.session.length, request.known)
+            copies.append((request.run, [other.run for other in others], new))
     if not copies:
         return batch
     return replace(
@@ -134,25 +137,12 @@ def _with_twins(
 
 
 def _similar(fresh: Sequence[Request]) -> list[Request]:
-    ordered = sorted(fresh, key=_missing, reverse=True)
-    width = min(_missing(ordered[0]), PREFILL_TOKENS)
+    ordered = sorted(fresh, key=lambda request: request.missing, reverse=True)
+    width = min(ordered[0].missing, PREFILL_TOKENS)
     most = max(1, PREFILL_TOKENS // width)
     least = min(width // 2, width - SLACK)
-    return [request for request in ordered[:most] if _missing(request) >= least]
+    return [request for request in ordered[:most] if request.missing >= least]
 
 
-def _contiguous(rows: list[int]) -> slice | list[int]:
-    """A slice where the (ascending) rows allow it: it is read without copying."""
-    if rows[-1] - rows[0] + 1 == len(rows):
-        return slice(rows[0], rows[-1] + 1)
-    return rows
-
-
-def _missing(request: Request) -> int:
-    return len(request.prompt) - request.session.length
-
-
-def _row(request: Request) -> int:
-    if request.session.row is None:
-        raise RuntimeError(f"session {request.session.name!r} runs without a cache row")
-    return request.session.row
+def _start(request: Request) -> int:
+    return request.run.start

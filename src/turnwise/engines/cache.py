@@ -1,8 +1,9 @@
-"""Where keys and values live: one row per slot, written in place, read as views.
+"""Where keys and values live: one pool of places, of which a history has a run of its own.
 
-Decoding reads a contiguous prefix of the rows and of the columns, so nothing is copied however
-long the histories are. Not here: which session has which row, and how much of a row is valid; the
-attention mask (`runner.py`) hides what is not.
+A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no
+row of a fixed length. Runs of one size that are neighbours in the pool are read as one view: what
+is attended to is never copied. Not here: which history has which run (`sessions.py`); the attention
+mask (`runner.py`) hides the places of a run that are not filled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,28 +20,48 @@ SPAN_COLUMNS = 100
 """Columns of one row, read for one input, that cost about as much as one more call."""
 
 
+@dataclass(frozen=True, order=True)
+class Run:
+    """Places `start` to `start + size` of the pool."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbouring rows of a batch whose runs have one size and are neighbours as well."""
+
+    rows: slice
+    run: Run
+    """Of the first row."""
+    length: int
+    """Places of each row that attention sees."""
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where the inputs of one forward pass are written, and what its attention sees."""
 
-    rows: slice | torch.Tensor
-    """Rows of the batch: a slice is read as a view, int64[n] is gathered."""
     targets: torch.Tensor
-    """int64[n * inputs], where each input is written: its row x columns of a row + its column."""
+    """int64[n * inputs], the place of each input."""
+    spans: list[Span]
+    """All rows of the batch, in order."""
     length: int
-    """Columns that attention sees: at least the longest history, inputs included."""
-    spans: list[tuple[slice, int]]
-    """Neighbouring rows of the batch and the columns that suffice for them: attention over each by
-    itself reads less where histories differ."""
+    """Of the longest span."""
 
 
-class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
-    """Keys and values of one layer, [slots, columns, heads, head size], allocated at first use."""
+class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer, [places, heads, head size], allocated at first use."""
 
-    def __init__(self, slots: int, columns: int) -> None:
+    def __init__(self, places: int, by_spans: bool) -> None:
         super().__init__()
-        self.slots = slots
-        self.columns = columns
+        self.places, self.by_spans = places, by_spans
         self.placement: Placement | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -52,100 +73,134 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the states [n, heads, inputs, size] at the placement; return what is attended to.
+        """Write the states [n, heads, inputs, size] and return what is attended to, [n, heads,
+        placement.length, size] each: a view if there is one span, else a copy. The states
+        themselves where attention goes by spans."""
+        placement = self.write(key_states, value_states)
+        if self.by_spans:
+            return key_states, value_states
+        _, keys, values = zip(*self.views(), strict=True)
+        if len(keys) == 1:
+            return keys[0], values[0]
+        return _joined(keys, placement.length), _joined(values, placement.length)
 
-        Both results are [n, heads, placement.length, size].
-        """
+    def write(self, key_states: torch.Tensor, value_states: torch.Tensor) -> Placement:
+        """Put the states [n, heads, inputs, size] where the placement has them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if self.placement is None:
             raise RuntimeError("the cache was used without a placement")
-        return (
-            _write(self.keys, key_states, self.placement),
-            _write(self.values, value_states, self.placement),
-        )
+        for stored, new in ((self.keys, key_states), (self.values, value_states)):
+            states = new.transpose(1, 2).reshape(len(self.placement.targets), -1)
+            stored.view(len(stored), -1).index_copy_(0, self.placement.targets, states)
+        return self.placement
+
+    def views(self) -> list[tuple[Span, torch.Tensor, torch.Tensor]]:
+        """Each span of the placement, with the keys and values that it sees, [rows, heads, length,
+        size]."""
+        assert self.placement is not None  # something has been written
+        spans = self.placement.spans
+        return [(span, _view(self.keys, span), _view(self.values, span)) for span in spans]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys. The engine brings its own masks; this agrees with them."""
         return self.get_seq_length(), 0
 
     def get_seq_length(self) -> int:
-        """Columns in use by the current forward pass."""
+        """Places of a row that the current forward pass sees."""
         return 0 if self.placement is None else self.placement.length
 
     def get_max_length(self) -> int:
-        """Columns of a row."""
-        return self.columns
+        """Places of the pool."""
+        return self.places
 
     def _allocate(self, states: torch.Tensor) -> torch.Tensor:
         _, heads, _, size = states.shape
-        return states.new_zeros(self.slots, self.columns, heads, size)
+        return states.new_zeros(self.places, heads, size)
 
 
-class SlotCache(Cache):  # type: ignore[misc]
+class PoolCache(Cache):  # type: ignore[misc]
     """The transformers cache of all layers. `place` comes before each forward pass.
 
-    A row has one column more than `tokens`: padding is written there.
+    The pool has one place more than `tokens`: padding is written there. With `by_spans` the model's
+    attention reads the pool itself (`spans.py`).
     """
 
-    def __init__(self, layers: int, slots: int, tokens: int) -> None:
-        super().__init__(layers=[SlotLayer(slots, tokens + 1) for _ in range(layers)])
+    def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
+        super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
         self.tokens = tokens
 
-    def place(self, rows: slice | Sequence[int], positions: np.ndarray, device: Any) -> Placement:
+    def place(self, runs: Sequence[Run], positions: np.ndarray, device: Any) -> Placement:
         """Say where the inputs of the next forward pass go.
 
-        `rows` has n rows; `positions` is int64[n, inputs], the column of each input, or PADDING.
+        `runs` are those of n rows; `positions` is int64[n, inputs], the place of each input in its
+        run, or PADDING.
         """
-        numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.array(rows)
-        columns = np.where(positions == PADDING, self.tokens, positions)
-        where = rows if isinstance(rows, slice) else torch.from_numpy(numbers).to(device)
-        flat = numbers[:, None] * (self.tokens + 1) + columns
+        starts = np.array([run.start for run in runs])[:, None]
+        targets = np.where(positions == PADDING, self.tokens, starts + positions)
         lengths = (positions.max(1) + 1).clip(1).tolist()
-        spans = _spans(lengths, SPAN_COLUMNS // positions.shape[1])
-        targets = torch.from_numpy(flat.ravel()).to(device)
-        placement = Placement(where, targets, max(lengths), spans)
+        spans = _spans(runs, lengths, SPAN_COLUMNS // positions.shape[1])
+        placement = Placement(
+            torch.from_numpy(targets.ravel()).to(device), spans, max(span.length for span in spans)
+        )
         for layer in self.layers:
             layer.placement = placement
         return placement
 
     @torch.inference_mode()
-    def swap(self, first: int, second: int, length: int) -> None:
-        """Exchange the first `length` columns of two rows."""
-        for states in self._states():
-            kept = states[first, :length].clone()
-            states[first, :length] = states[second, :length]
-            states[second, :length] = kept
+    def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
+        """Give other runs what one has in these columns."""
+        to = np.array([run.start for run in targets])[:, None] + np.arange(
+            columns.start, columns.stop
+        )
+        piece = slice(source.start + columns.start, source.start + columns.stop)
+        for states in self._stored():
+            states[torch.from_numpy(to).to(states.device)] = states[piece].clone()
 
     @torch.inference_mode()
-    def copy(self, source: int, targets: Sequence[int], columns: slice) -> None:
-        """Give other rows these columns of a row."""
-        for states in self._states():
-            states[list(targets), columns] = states[source, columns]
+    def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Take (source, target, length) of places elsewhere, all at once, so that sources may
+        overlap targets. Takes the memory of what is moved, of one layer at a time."""
+        for states in self._stored():
+            pieces = [states[source : source + length].clone() for source, _, length in moves]
+            for (_, target, length), piece in zip(moves, pieces, strict=True):
+                states[target : target + length] = piece
 
-    def _states(self) -> Iterator[torch.Tensor]:
+    def _stored(self) -> Iterator[torch.Tensor]:
         for layer in self.layers:
             if layer.is_initialized:
                 yield from (layer.keys, layer.values)
 
 
-def _write(stored: torch.Tensor, new: torch.Tensor, placement: Placement) -> torch.Tensor:
-    _, _, heads, size = stored.shape
-    states = new.transpose(1, 2).reshape(-1, heads * size)
-    stored.view(-1, heads * size).index_copy_(0, placement.targets, states)
-    if isinstance(placement.rows, slice):
-        return stored[placement.rows, : placement.length].transpose(1, 2)
-    return stored[:, : placement.length].index_select(0, placement.rows).transpose(1, 2)
+def _view(stored: torch.Tensor, span: Span) -> torch.Tensor:
+    """[rows, heads, length, size]"""
+    rows = span.rows.stop - span.rows.start
+    piece = stored[span.run.start : span.run.start + rows * span.run.size]
+    return piece.view(rows, span.run.size, *stored.shape[1:])[:, : span.length].transpose(1, 2)
 
 
-def _spans(lengths: Sequence[int], spare: int) -> list[tuple[slice, int]]:
-    """Cut rows of these lengths where going on would read more than `spare` columns in vain."""
+def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
+    """Rows of all views below each other, zeros behind the shorter ones."""
+    _, heads, _, size = views[0].shape
+    together = views[0].new_zeros(sum(map(len, views)), heads, length, size)
+    start = 0
+    for view in views:
+        together[start : start + len(view), :, : view.shape[2]] = view
+        start += len(view)
+    return together
+
+
+def _spans(runs: Sequence[Run], lengths: Sequence[int], spare: int) -> list[Span]:
+    """Cut rows where runs are no neighbours of one size, and where going on would read more than
+    `spare` columns in vain."""
     spans = []
     start, longest = 0, lengths[0]
     for row, length in enumerate(lengths):
         wasted = (length - longest) * (row - start) if length > longest else longest - length
-        if wasted > spare:
-            spans.append((slice(start, row), longest))
+        before = runs[row - 1]
+        apart = row > start and (before.end != runs[row].start or before.size != runs[row].size)
+        if wasted > spare or apart:
+            spans.append(Span(slice(start, row), runs[start], longest))
             start, longest = row, length
         longest = max(longest, length)
-    return [*spans, (slice(start, len(lengths)), longest)]
+    return [*spans, Span(slice(start, len(lengths)), runs[start], longest)]

@@ -1,7 +1,7 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: the forward pass (`runner.py`), who sits in which cache row (`sessions.py`), and sampling.
+here: the forward pass (`runner.py`), which part of the cache a session has (`budget.py`), sampling.
 """
 
 import asyncio
@@ -15,10 +15,12 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Sampling, StopReason
-from turnwise.engines.batches import Batch, decode_batch, prefill_batch
+from turnwise.engines.batches import Batch, next_batch
+from turnwise.engines.budget import Budget
 from turnwise.engines.runner import Runner, end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
-from turnwise.engines.sessions import Request, Session, SlotTable
+from turnwise.engines.sessions import Request, Session, run_of
+from turnwise.engines.sharing import find_donor
 from turnwise.errors import ConfigError, InfrastructureError
 
 ADMIT_SHARE = 8
@@ -41,18 +43,32 @@ class Counters:
     """Spent on forward passes: their inputs, the model, sampling, and handing tokens out."""
 
 
+@dataclass(frozen=True)
+class Swap:
+    """New weights that wait for the end of a forward pass."""
+
+    changes: list[tuple[torch.Tensor, torch.Tensor]]
+    """Pairs of the model's own tensor and its new values."""
+    version: int
+    done: "asyncio.Future[None]"
+
+
 class EmbeddedEngine:
     """Samples from a causal language model with full or sliding-window attention.
 
-    `slots` sessions are in the cache at once, each with up to `max_tokens` tokens of history
-    (fewer if the model has fewer positions). More sessions may be open: their requests wait, and
-    an idle session gives up its row to one that waits and is prefilled again later.
+    A session has up to `max_tokens` tokens of history (fewer if the model has fewer positions). The
+    cache holds `cache_tokens` tokens of at most `slots` sessions; by default there is room for all
+    of them at their longest. More sessions may be open: their requests wait, and a session gives up
+    its part, idle ones first, to those that go on, and is prefilled again later, be it in the
+    middle of a turn.
 
     With `deterministic`, the same seeds give bit-identical results however long tools take:
     requests are admitted only once every open session has one (so open all sessions that belong
     together before the first request), in the order of their names. Otherwise requests are
     admitted in order of arrival. Forward passes block the event loop, which has its turn between
-    them: whose tools shall proceed meanwhile puts the engine into a thread (`threaded.py`).
+    them: whose tools shall proceed meanwhile puts the engine into a thread (`threaded.py`). For the
+    same reason a session gets room for its whole turn in lockstep, so that none has to give way
+    within it.
     """
 
     def __init__(
@@ -63,6 +79,7 @@ class EmbeddedEngine:
         slots: int,
         max_tokens: int,
         deterministic: bool,
+        cache_tokens: int | None = None,
     ) -> None:
         if slots < 1:
             raise ConfigError(f"the engine has {slots} slots: it needs at least 1")
@@ -72,18 +89,25 @@ class EmbeddedEngine:
         self._limit = min(max_tokens, positions or max_tokens)
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._model = model
-        self._runner = Runner(model, slots, self._limit)
+        tokens = slots * self._limit if cache_tokens is None else cache_tokens
+        if tokens < self._limit:
+            raise ConfigError(
+                f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
+                "raise it"
+            )
+        self._runner = Runner(model, tokens, self._limit)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._slots = slots
-        self._table = SlotTable(slots, self._runner.cache.swap)
+        move = self._runner.cache.move
+        self._budget = Budget(tokens, slots, self._limit, move, whole_turns=deterministic)
         self._deterministic = deterministic
         self._sessions: dict[str, Session] = {}
         self._waiting: list[Request] = []
         self._running: list[Request] = []
         self._ended = 0
         self._passes_since_admission = 0
-        self._loading = 0
+        self._swaps: list[Swap] = []
         self._stopped = False
         self._pump: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -92,8 +116,8 @@ class EmbeddedEngine:
 
     @property
     def evictions(self) -> int:
-        """How many times a session lost its cache to one that was waiting."""
-        return self._table.evictions
+        """How many times a session lost its part of the cache to another."""
+        return self._budget.evictions
 
     def open(self, session: str) -> None:
         """Announce a trajectory. Raises RuntimeError when it is open already."""
@@ -102,14 +126,14 @@ class EmbeddedEngine:
         self._sessions[session] = Session(session, np.zeros(self._limit, np.int64))
 
     def close(self, session: str) -> None:
-        """Free the session's slot; cancels a request under way. Idempotent."""
+        """Free the session's part of the cache; cancels a request under way. Idempotent."""
         closed = self._sessions.pop(session, None)
         if closed is None:
             return
         if closed.request is not None:
             closed.request.future.cancel()
             closed.request = None
-        self._table.free(closed)
+        self._budget.free(closed)
         self._wake.set()
 
     async def generate(
@@ -130,7 +154,8 @@ class EmbeddedEngine:
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         matcher = StopMatcher(sampling.stop, self._texts)
         future = asyncio.get_running_loop().create_future()
-        request = Request(holder, history, sampling, draws, matcher, future)
+        holder.begin(history)
+        request = Request(holder, len(history), sampling, draws, matcher, future)
         holder.request = request
         self._waiting.append(request)
         self._keep_pumping()
@@ -139,30 +164,24 @@ class EmbeddedEngine:
         finally:
             if holder.request is request:
                 holder.request = None
-                self._wake.set()
+            self._wake.set()
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
-        """Replace weights in place, once the requests that are running have ended.
+        """Replace weights in place, between two forward passes.
 
         Names are those of the model's state dict; names left out keep their values, so an empty
         mapping announces that the weights were changed where they are. All cached keys and values
-        are dropped. Raises ConfigError for an unknown name or a wrong shape, changing nothing.
+        are dropped: requests under way are prefilled again and go on with the new weights, so that
+        every token is one that a single version sampled, given all tokens before it. Raises
+        ConfigError for an unknown name or a wrong shape, changing nothing.
         """
         changes = match_weights(self._model, weights)
-        self._loading += 1
+        swap = Swap(changes, version, asyncio.get_running_loop().create_future())
+        self._swaps.append(swap)
         self._wake.set()
-        try:
-            while self._pump is not None and not self._pump.done():
-                await asyncio.wait({self._pump})
-            with torch.no_grad():
-                for target, source in changes:
-                    target.copy_(source)
-            self._runner.refresh()
-            self.version = version
-            self._forget()
-        finally:
-            self._loading -= 1
-            self._keep_pumping()
+        if self._pump is None or self._pump.done():
+            self._swap_weights()
+        await swap.done
 
     async def rest(self) -> None:
         """Keeps everything: the weights are the trainer's own."""
@@ -197,10 +216,21 @@ class EmbeddedEngine:
         for session in self._sessions.values():
             session.length = 0
 
+    def _swap_weights(self) -> None:
+        """What `load` was asked for since the last pass."""
+        for swap in self._swaps:
+            with torch.no_grad():
+                for target, source in swap.changes:
+                    target.copy_(source)
+            self._runner.refresh()
+            self.version = swap.version
+            self._forget()
+            if not swap.done.done():
+                swap.done.set_result(None)
+        self._swaps.clear()
+
     def _has_work(self) -> bool:
-        if self._stopped:
-            return False
-        return bool(self._running) or (bool(self._waiting) and self._loading == 0)
+        return not self._stopped and bool(self._running or self._waiting)
 
     def _keep_pumping(self) -> None:
         self._wake.set()
@@ -210,6 +240,7 @@ class EmbeddedEngine:
             self._pump.add_done_callback(self._work_ended)
 
     def _work_ended(self, task: "asyncio.Task[None]") -> None:
+        self._swap_weights()
         if task.cancelled():
             self._fail(InfrastructureError("the engine's background task was cancelled"))
         elif (error := task.exception()) is not None:
@@ -226,16 +257,22 @@ class EmbeddedEngine:
         """Runs while there is something to do, and waits only where lockstep demands it."""
         while self._has_work():
             self._wake.clear()
+            self._swap_weights()
             self._drop_ended()
             if self._admission_due():
                 if self._deterministic and not self._all_present():
                     await self._wake.wait()
                     continue
                 self._admit()
+                if self._waiting and not self._running:
+                    raise RuntimeError("no request finds room in an idle engine's cache")
             if self._running:
                 await self._step()
 
     def _drop_ended(self) -> None:
+        for request in self._running + self._waiting:
+            if request.future.done() and request.session.request is request:
+                request.session.request = None  # cancelled, and who asked has not run since
         self._waiting = [request for request in self._waiting if not request.future.done()]
         running = [request for request in self._running if not request.future.done()]
         self._ended += len(self._running) - len(running)
@@ -243,8 +280,6 @@ class EmbeddedEngine:
 
     def _admission_due(self) -> bool:
         """In lockstep this looks only at how many turns have ended, never at who is waiting."""
-        if self._loading:
-            return False
         running = len(self._running)
         free = self._slots - running
         ready = self._ended if self._deterministic else min(len(self._waiting), free)
@@ -260,38 +295,58 @@ class EmbeddedEngine:
         self._passes_since_admission = 0
         if self._deterministic:
             self._waiting.sort(key=lambda request: request.session.name)
-        seated = self._table.seat(self._waiting, self._slots - len(self._running))
+        seated = self._budget.seat(self._waiting, self._slots - len(self._running))
         self._waiting = self._waiting[len(seated) :]
-        for request in seated:
-            request.version = self.version
-            request.session.keep_prefix(request.prompt)
         self._running += seated
+        self._budget.tidy(self._running)
 
     async def _step(self) -> None:
-        """One forward pass: a prefill when there is one to do, else a token for all."""
+        """One forward pass, for all that find room in the cache; the others wait again."""
         start = time.monotonic()
-        fresh = [request for request in self._running if not request.tokens]
-        if fresh:
-            batch = prefill_batch(fresh)
-        else:
-            self._table.pack(self._running)
-            batch = decode_batch(self._running)
+        back = self._budget.grow(self._running, self._waiting)
+        self._waiting = back + self._waiting
+        self._running = [request for request in self._running if request not in back]
+        self._copy_beginnings()
+        batch = next_batch(self._running)
         self._apply(batch, *self._compute(batch))
         self.counters.seconds += time.monotonic() - start
         await asyncio.sleep(0)
 
+    def _copy_beginnings(self) -> None:
+        """What a request lacks and another session has is copied. In lockstep a running one: when
+        others close depends on the clock."""
+        running = [request.session for request in self._running]
+        donors = running if self._deterministic else self._budget.seated
+        for request in self._running:
+            if request.missing > 1 and (found := find_donor(request, donors)):
+                donor, length = found
+                new = slice(request.session.length, length)
+                self._runner.cache.copy(run_of(donor), [request.run], new)
+                request.session.length = length
+
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        logits = self._runner.forward(batch.rows, batch.ids, batch.positions)
-        for row, others, columns in batch.copies:
-            self._runner.cache.copy(row, others, columns)
+        logits = self._runner.forward(batch.runs, batch.ids, batch.positions)
+        for run, others, columns in batch.copies:
+            self._runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else ([], [])
 
     def _sample(self, batch: Batch, logits: torch.Tensor) -> tuple[list[int], list[float]]:
         if batch.picks is not None:
             logits = logits[torch.from_numpy(batch.picks).to(logits.device)]
+        logits = self._processed(logits, batch.sampled)
         samplings = [request.sampling for request in batch.sampled]
         draws = [request.draws[len(request.tokens)] for request in batch.sampled]
         return sample(logits, samplings, draws)
+
+    @torch.inference_mode()
+    def _processed(self, logits: torch.Tensor, sampled: Sequence[Request]) -> torch.Tensor:
+        """With the rows changed of requests that have logit processors."""
+        for row, request in enumerate(sampled):
+            for processor in request.sampling.processors:
+                known = request.session.history[None, : request.known].copy()
+                ids = torch.from_numpy(known).to(logits.device)
+                logits[row] = processor(ids, logits[row : row + 1].clone())[0]
+        return logits
 
     def _apply(self, batch: Batch, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
         self.counters.passes += 1
@@ -303,4 +358,4 @@ class EmbeddedEngine:
                 request.session.length += count
         for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):
             if not request.future.done():
-                request.take(token, logprob, self._ends)
+                request.take(token, logprob, self.version, self._ends)

@@ -7,7 +7,7 @@ only if that gives the log-probabilities of its own forward pass on a few tokens
 inputs, and what is done with the logits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
-from turnwise.engines.cache import SlotCache
+from turnwise.engines.cache import PoolCache, PoolLayer
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -49,7 +49,7 @@ class Layer:
 
 
 class FusedForward:
-    """Next-token logits of a model, through a SlotCache. `refresh` it when the weights changed.
+    """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
 
     `tokens` is the longest history. The model must be one that `can_fuse` allows.
     """
@@ -72,7 +72,7 @@ class FusedForward:
         self._head = _transposed(self._model.lm_head, after=body.norm)
 
     def forward(
-        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: SlotCache
+        self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
     ) -> Tensor:
         """Logits after the last input of each row, [n, vocabulary].
 
@@ -83,14 +83,14 @@ class FusedForward:
         places = seen.view(-1)
         rotation = self._cosines[places], self._sines[places]
         hidden = functional.embedding(ids.view(-1), self._embedding)
-        for layer, slots in zip(self._layers, cache.layers, strict=True):
+        for layer, pool in zip(self._layers, cache.layers, strict=True):
             queries, keys, values = self._project(layer, hidden, rotation)
-            keys, values = slots.update(_by_head(keys, count), _by_head(values, count))
+            pool.write(_by_head(keys, count), _by_head(values, count))
             mask = masks[layer.kind]
             if layer is self._layers[-1]:
                 last = slice(inputs - 1, None, inputs)
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
-            attended = self._attend(queries, keys, values, mask, slots.placement.spans)
+            attended = self._attend(queries, mask, pool)
             hidden = self._mix(layer, hidden, attended)
         return torch.mm(self._norm(hidden), self._head)
 
@@ -108,17 +108,10 @@ class FusedForward:
         heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
         return heads[:, : self._heads], heads[:, self._heads :], values
 
-    def _attend(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor,
-        spans: Sequence[tuple[slice, int]],
-    ) -> Tensor:
+    def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
         """[inputs of all rows, heads * size]. Query heads that share a key head are one longer
         query, so keys are not repeated."""
-        count, groups = len(keys), self._groups
+        count, groups = len(mask), self._groups
         length = len(queries) // count
         grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
         grouped = grouped.flatten(2, 3)
@@ -126,12 +119,9 @@ class FusedForward:
             mask = mask.repeat(1, 1, groups, 1)
         parts = [
             functional.scaled_dot_product_attention(
-                grouped[rows],
-                keys[rows, :, :columns],
-                values[rows, :, :columns],
-                attn_mask=mask[rows, :, :, :columns],
+                grouped[span.rows], keys, values, attn_mask=mask[span.rows, ..., : span.length]
             )
-            for rows, columns in spans
+            for span, keys, values in pool.views()
         ]
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
         mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)

@@ -40,5 +40,6 @@ def make_engine(
         slots=config.slots,
         max_tokens=max_tokens,
         deterministic=config.deterministic,
+        cache_tokens=config.cache_tokens or None,
     )
     return engine if config.deterministic else ThreadedEngine(engine)

@@ -1,6 +1,7 @@
-"""The model: forward passes over cache rows (token ids in, next-token logits out), its weights.
+"""The model: forward passes over runs of the cache (token ids in, next-token logits out), its
+weights.
 
-Not here: requests, sampling, and which session has which row.
+Not here: requests, sampling, and which session has which run.
 """
 
 import inspect
@@ -12,12 +13,13 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.engines.cache import SlotCache
+from turnwise.engines.cache import PoolCache, Run
 from turnwise.engines.fused import FULL, SLIDING, TOLERANCE, FusedForward, can_fuse
+from turnwise.engines.spans import attention_in_spans
 from turnwise.errors import ConfigError, unknown_name
 
 Forward = Callable[
-    [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], SlotCache], torch.Tensor
+    [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], PoolCache], torch.Tensor
 ]
 """(ids, positions, masks, cache) -> logits after the last input of each row."""
 PROBE = 8
@@ -25,21 +27,25 @@ PROBE = 8
 
 
 class Runner:
-    """The model, and a cache of `slots` rows of `tokens` tokens.
+    """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
     A small model of a known shape runs through `FusedForward`, if that is seen to give the same;
     every other one through its own forward. Raises ConfigError for a model whose attention this
     engine does not know how to mask.
     """
 
-    def __init__(self, model: PreTrainedModel, slots: int, tokens: int) -> None:
+    def __init__(self, model: PreTrainedModel, tokens: int, longest: int) -> None:
         self.model = model
         settings = model.config.get_text_config()
         self._kinds = _attention_kinds(model, settings)
         self._window: int = getattr(settings, "sliding_window", None) or 0
         self._modules = list(model.modules())
-        self.cache = SlotCache(settings.num_hidden_layers, slots, tokens)
-        self._fused = self._equal_fused(tokens)
+        self._layers: int = settings.num_hidden_layers
+        self._length = min(PROBE, longest)
+        self._fused = self._equal_fused(longest)
+        by_spans = self._fused is None and self._equal_by_spans()
+        self._own = self._by_spans if by_spans else self._general
+        self.cache = PoolCache(self._layers, tokens, by_spans)
 
     @property
     def fused(self) -> bool:
@@ -51,28 +57,26 @@ class Runner:
         if self._fused is not None:
             self._fused.refresh()
 
-    def forward(
-        self, rows: slice | Sequence[int], ids: np.ndarray, positions: np.ndarray
-    ) -> torch.Tensor:
+    def forward(self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary].
 
         `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
         on their left. Keys and values of the inputs are kept in the cache.
         """
-        run = self._general if self._fused is None else self._fused.forward
-        return self._forward(run, self.cache, rows, ids, positions)
+        run = self._own if self._fused is None else self._fused.forward
+        return self._forward(run, self.cache, runs, ids, positions)
 
     @torch.inference_mode()
     def _forward(
         self,
         run: Forward,
-        cache: SlotCache,
-        rows: slice | Sequence[int],
+        cache: PoolCache,
+        runs: Sequence[Run],
         ids: np.ndarray,
         positions: np.ndarray,
     ) -> torch.Tensor:
         device = self.model.device
-        placement = cache.place(rows, positions, device)
+        placement = cache.place(runs, positions, device)
         seen = torch.from_numpy(np.maximum(positions, 0)).to(device)
         inputs = torch.from_numpy(ids).to(device)
         masks = self._masks(seen, placement.length)
@@ -83,8 +87,10 @@ class Runner:
         ids: torch.Tensor,
         seen: torch.Tensor,
         masks: Mapping[str, torch.Tensor],
-        cache: SlotCache,
+        cache: PoolCache,
+        **arguments: Any,
     ) -> torch.Tensor:
+        """The model's own forward pass; `arguments` are for its attention."""
         with evaluating(self._modules):
             output = self.model(
                 input_ids=ids,
@@ -93,30 +99,51 @@ class Runner:
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **arguments,
             )
         logits: torch.Tensor = output.logits[:, -1]
         return logits
 
-    def _equal_fused(self, tokens: int) -> FusedForward | None:
-        """The written-out forward pass, if there is one and it does what the model does, both for
-        a prompt and for a token after it."""
+    def _by_spans(
+        self,
+        ids: torch.Tensor,
+        seen: torch.Tensor,
+        masks: Mapping[str, torch.Tensor],
+        cache: PoolCache,
+    ) -> torch.Tensor:
+        """The same, with attention over spans of the cache."""
+        with attention_in_spans(self.model):
+            return self._general(ids, seen, masks, cache, pool=cache)
+
+    def _equal_fused(self, longest: int) -> FusedForward | None:
+        """The written-out forward pass, if there is one and it does what the model does."""
         if not can_fuse(self.model):
             return None
-        fused = FusedForward(self.model, tokens)
-        length = min(PROBE, tokens)
-        runs = self._probe(self._general, length), self._probe(fused.forward, length)
-        own, written_out = (logits.log_softmax(-1) for logits in runs)
-        return fused if torch.allclose(own, written_out, rtol=0, atol=TOLERANCE) else None
+        fused = FusedForward(self.model, longest)
+        return fused if self._equals_general(self._probe(fused.forward)) else None
 
-    def _probe(self, run: Forward, length: int) -> torch.Tensor:
+    def _equal_by_spans(self) -> bool:
+        """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
+        parameters = inspect.signature(self.model.forward).parameters.values()
+        passes_on = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
+        if self.model.config._attn_implementation != "sdpa" or not passes_on:
+            return False
+        return self._equals_general(self._probe(self._by_spans, by_spans=True))
+
+    def _equals_general(self, logits: torch.Tensor) -> bool:
+        """Whether these are the model's own, both for a prompt and for a token after it."""
+        own, others = (found.log_softmax(-1) for found in (self._probe(self._general), logits))
+        return torch.allclose(own, others, rtol=0, atol=TOLERANCE)
+
+    def _probe(self, run: Forward, by_spans: bool = False) -> torch.Tensor:
         """Logits after all tokens but one put in at once, and after that one, float32[2,
         vocabulary]."""
-        cache, row = SlotCache(len(self.cache.layers), 1, length), slice(0, 1)
-        places = np.arange(length)[None]
+        cache, runs = PoolCache(self._layers, self._length, by_spans), [Run(0, self._length)]
+        places = np.arange(self._length)[None]
         ids = (places + 1) % self.model.get_input_embeddings().num_embeddings
         parts = (slice(0, -1), slice(-1, None))
         return torch.cat(
-            [self._forward(run, cache, row, ids[:, part], places[:, part]) for part in parts]
+            [self._forward(run, cache, runs, ids[:, part], places[:, part]) for part in parts]
         )
 
     def _masks(self, positions: torch.Tensor, length: int) -> dict[str, torch.Tensor]:

@@ -1,0 +1,333 @@
+"""The embedded engine and the policy update on one GPU: `python benchmarks/gpu.py`.
+
+    python benchmarks/gpu.py --shape 0.6B 4B --json runs/gpu.json
+    python benchmarks/gpu.py --shape tiny --device cpu --type float32 --sequences 4 --new 16
+
+Models have Qwen3's shapes and random weights, so nothing is loaded. `correctness`: what the engine
+says of the tokens that it samples, against a forward pass over the whole text in float32, with the
+same weights: in that type, and in float32, where a difference above 1e-4 is an error; caches are
+evicted and weights replaced on the way. `sampling`: episodes of several turns, tokens a second.
+`training`: policy updates on float32 weights in bfloat16 autocast, or on weights of the type with
+`--pure`; the share is that of the rate of one large matrix product in bfloat16, measured here.
+`step`: both, one after the other, as a training run has them. Memory is the most that PyTorch had
+allocated on the GPU; on a CPU the most that the process ever had.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from turnwise.threads import configure_threads
+
+SHAPES = {
+    "tiny": (64, 2, 4, 2, 16, 128, 512, True),
+    "0.6B": (1024, 28, 16, 8, 128, 3072, 151_936, True),
+    "1.7B": (2048, 28, 16, 8, 128, 6144, 151_936, True),
+    "4B": (2560, 36, 32, 8, 128, 9728, 151_936, True),
+    "8B": (4096, 36, 32, 8, 128, 12_288, 151_936, False),
+}
+"""Width, layers, heads, key heads, head size, inner width, vocabulary, tied embeddings: Qwen3's."""
+PARTS = ("correctness", "sampling", "training", "step")
+PROMPT, OBSERVATION = 64, 32
+"""Tokens before the first turn, and between two."""
+GROUP = 8
+MATRIX = 8192
+EXACT = 1e-4
+"""How far log-probabilities of the engine may be from those of a full pass, both in float32."""
+
+
+def main() -> None:
+    """Measure what was asked for, print it, write it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["0.6B"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument("--pure", action="store_true", help="train weights of the type itself")
+    parser.add_argument("--sequences", type=int, default=64, help="a multiple of 8 to train on")
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--new", type=int, default=128, help="tokens sampled in a turn")
+    parser.add_argument("--micro-batch", type=int, default=16_384, help="tokens")
+    parser.add_argument("--checkpointing", action="store_true", help="of activations")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    configure_threads(arguments.threads)
+    import torch
+
+    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error("there is no GPU: try --device cpu --shape tiny")
+    gpu = arguments.device.startswith("cuda")
+    name = torch.cuda.get_device_name(arguments.device) if gpu else "CPU"
+    figures: dict[str, Any] = {"device": name, "torch": torch.__version__}
+    print(f"{name} · torch {torch.__version__} · {arguments.type}", flush=True)
+    for shape in arguments.shape:
+        figures[shape] = {}
+        for part in arguments.parts:
+            figures[shape][part] = globals()[part](arguments, shape)
+            told = " · ".join(f"{key} {value}" for key, value in figures[shape][part].items())
+            print(f"{shape} {part}: {told}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Largest and mean difference of log-probabilities from those of a full float32 pass."""
+    found: dict[str, Any] = {}
+    for kind in dict.fromkeys(("float32", arguments.type)):
+        model, other = (random_model(shape, kind, arguments.device, seed) for seed in (0, 1))
+        history = PROMPT + 2 * (arguments.new + OBSERVATION)
+        played, evictions = asyncio.run(
+            play(model, arguments, turns=2, cache_tokens=3 * history // 2, swap=other)
+        )
+        versions = {version for _, sampled in played for _, _, version in sampled}
+        if versions != {0, 1}:
+            raise SystemExit(f"sampled with versions {versions}: give more --new tokens")
+        differences = compared(played, shape, kind, arguments)
+        largest = max(differences)
+        found |= {
+            f"{kind} largest": f"{largest:.1e}",
+            f"{kind} mean": f"{statistics.mean(differences):.1e}",
+            f"{kind} evictions": evictions,
+        }
+        if kind == "float32" and largest > EXACT:
+            raise SystemExit(f"the engine is off by {largest:.1e} in float32")
+    return found
+
+
+def compared(
+    played: list[tuple[list[int], list[tuple[int, float, int]]]],
+    shape: str,
+    kind: str,
+    arguments: Namespace,
+) -> list[float]:
+    """Of every sampled token the difference to a full pass of the version that sampled it."""
+    import torch
+
+    differences = []
+    for version in (0, 1):
+        model = random_model(shape, kind, arguments.device, version).float()
+        for history, sampled in played:
+            with torch.no_grad():
+                ids = torch.tensor([history], device=model.device)
+                logits = model(input_ids=ids, use_cache=False).logits[0]
+            for place, logprob, of in sampled:
+                if of == version:
+                    expected = logits[place - 1].log_softmax(-1)[history[place]]
+                    differences.append(abs(float(expected) - logprob))
+    return differences
+
+
+def sampling(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Tokens a second, those of the prompts not counted."""
+    model = random_model(shape, arguments.type, arguments.device)
+
+    def once() -> None:
+        asyncio.run(play(model, arguments, arguments.turns))
+
+    seconds, memory = timed(once, arguments)
+    tokens = arguments.sequences * arguments.turns * arguments.new
+    return {"parameters": size(model), "tokens/s": round(tokens / seconds), **memory}
+
+
+def training(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Tokens a second of policy updates, and what share that is of a matrix product's rate."""
+    import torch
+
+    groups, learner = groups_and_learner(arguments, shape)
+    tokens = sum(len(m.tokens) - 1 for group in groups for m in group.trajectories)
+    seconds, memory = timed(lambda: updated(learner, groups), arguments)
+    width = 512 if shape == "tiny" else MATRIX
+    matrix = torch.randn(width, width, device=arguments.device, dtype=torch.bfloat16)
+    product, _ = timed(lambda: matrix @ matrix, arguments)
+    model = learner.model
+    embedding = 0 if SHAPES[shape][-1] else model.get_input_embeddings().weight.numel()
+    work = 6 * (sum(p.numel() for p in model.parameters()) - embedding) * tokens
+    return {
+        "tokens/s": round(tokens / seconds),
+        "TFLOP/s": f"{work / seconds / 1e12:.3g}",
+        "product, TFLOP/s": f"{2 * width**3 / product / 1e12:.3g}",
+        "share": round(work / seconds * product / (2 * width**3), 2),
+        **memory,
+    }
+
+
+def step(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Seconds of a rollout and of the update after it, on one copy of the weights."""
+    groups, learner = groups_and_learner(arguments, shape)
+    rollout, _ = timed(lambda: asyncio.run(play(learner.model, arguments, 1)), arguments)
+    update, memory = timed(lambda: updated(learner, groups), arguments)
+    return {"rollout, s": round(rollout, 3), "update, s": round(update, 3), **memory}
+
+
+async def play(
+    model: Any,
+    arguments: Namespace,
+    turns: int,
+    cache_tokens: int | None = None,
+    swap: Any = None,
+) -> tuple[list[tuple[list[int], list[tuple[int, float, int]]]], int]:
+    """Episodes, in groups with one prompt: of each its tokens, and for every sampled one its place,
+    log-probability and version; and how often a session lost its cache. With `swap` the weights
+    are replaced once half of the tokens of the first turn are there."""
+    import numpy as np
+    from engine_measurements import endless_tokenizer
+
+    from turnwise.engines.base import Sampling
+    from turnwise.engines.embedded import EmbeddedEngine
+
+    vocabulary, new = model.config.vocab_size, arguments.new
+    generator = np.random.default_rng(0)
+    count = arguments.sequences
+    prompts = generator.integers(3, vocabulary, (-(-count // GROUP), PROMPT)).tolist()
+    longest = PROMPT + turns * (new + OBSERVATION)
+    engine = EmbeddedEngine(
+        model,
+        endless_tokenizer(),
+        slots=count,
+        max_tokens=longest,
+        deterministic=False,
+        cache_tokens=cache_tokens,
+    )
+
+    async def episode(index: int) -> tuple[list[int], list[tuple[int, float, int]]]:
+        history, sampled = list(prompts[index // GROUP]), []
+        engine.open(str(index))
+        for turn in range(turns):
+            sampling = Sampling(max_tokens=new, seed=1000 * index + turn)
+            completion = await engine.generate(history, sampling, session=str(index))
+            versions = np.broadcast_to(completion.version, len(completion.tokens)).tolist()
+            places = range(len(history), len(history) + len(completion.tokens))
+            sampled += list(zip(places, completion.logprobs, versions, strict=True))
+            history += [*completion.tokens, *prompts[0][:OBSERVATION]]
+        engine.close(str(index))
+        return history, sampled
+
+    async def replaced() -> None:
+        while engine.counters.sampled < new // 2:
+            await asyncio.sleep(0)
+        await engine.load(dict(swap.state_dict()), 1)
+
+    beside = [replaced()] if swap is not None else []
+    found = await asyncio.gather(*map(episode, range(count)), *beside)
+    await engine.stop()
+    return found[:count], engine.evictions
+
+
+def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any]:
+    """Trajectories as one turn of `play` makes them, and who learns from them."""
+    import numpy as np
+
+    from turnwise.algorithms import make_algorithm
+    from turnwise.config import LearningConfig
+    from turnwise.learning.policy import PolicyLearner
+    from turnwise.types import (
+        Group,
+        Outcome,
+        Segment,
+        Source,
+        Task,
+        Tokens,
+        Trajectory,
+        Verdict,
+    )
+
+    kind = arguments.type if arguments.pure else "float32"
+    model = random_model(shape, kind, arguments.device)
+    if arguments.checkpointing:
+        model.activation_checkpointing_enable()
+    generator, vocabulary = np.random.default_rng(0), model.config.vocab_size
+    groups = []
+    for number in range(max(1, arguments.sequences // GROUP)):
+        group = Group(f"g{number}", [])
+        for index in range(GROUP):
+            tokens = Tokens.empty()
+            prompt = generator.integers(3, vocabulary, PROMPT).tolist()
+            tokens.extend_segments([Segment(prompt, Source.USER)], turn=0)
+            words = generator.integers(3, vocabulary, arguments.new * arguments.turns).tolist()
+            tokens.extend_sampled(words, [-7.0] * len(words), 0, turn=0)
+            reward, task = float(index % 2), Task(group.id, "question")
+            member = Trajectory(task, group.id, index, 0, tokens, [], Outcome.SUCCESS)
+            member.verdict = Verdict(reward, reward > 0)
+            group.trajectories.append(member)
+        groups.append(group)
+    config = LearningConfig(
+        autocast=kind == "float32" and arguments.type == "bfloat16",
+        tokens_per_micro_batch=arguments.micro_batch,
+    )
+    return groups, PolicyLearner(model, None, config, make_algorithm("grpo", {}))
+
+
+def updated(learner: Any, groups: list[Any]) -> None:
+    """One policy update."""
+    from turnwise.learning.batch import assign_advantages
+
+    assign_advantages(groups, learner.algorithm)
+    report = learner.update(groups)
+    if report.problems:
+        raise SystemExit(report.problems[0])
+
+
+def random_model(shape: str, kind: str, device: str, seed: int = 0) -> Any:
+    """A Qwen3 of that shape, without an end of text."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    width, layers, heads, key_heads, head, inner, vocabulary, tied = SHAPES[shape]
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        head_dim=head,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=tied,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+    torch.manual_seed(seed)
+    with torch.device(device):
+        model = Qwen3ForCausalLM(config)
+    return model.to(getattr(torch, kind)).eval()
+
+
+def timed(work: Callable[[], object], arguments: Namespace) -> tuple[float, dict[str, str]]:
+    """Median seconds, after one round that does not count, and the memory it took."""
+    import torch
+
+    gpu = arguments.device.startswith("cuda")
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    seconds = []
+    for _ in range(arguments.rounds + 1):
+        if gpu:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        work()
+        if gpu:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    most = torch.cuda.max_memory_allocated() if gpu else 0
+    most = most or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return statistics.median(seconds[1:]), {"memory, GB": f"{most / 1e9:.2f}"}
+
+
+def size(model: Any) -> str:
+    """Such as 0.60B."""
+    return f"{sum(weight.numel() for weight in model.parameters()) / 1e9:.2f}B"
+
+
+if __name__ == "__main__":
+    main()

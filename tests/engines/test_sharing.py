@@ -1,0 +1,85 @@
+"""Beginnings that another session has are copied and not computed again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.engines.driving import assert_logprobs, run
+from tests.engines.models_for_tests import tiny_model
+from turnwise.engines.base import Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+
+COMMON = [(7 * place + 3) % 250 for place in range(40)]
+"""The prompt of a group."""
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])
+def test_who_comes_later_copies_the_prompt(tokenizer: Any, family: str) -> None:
+    model = tiny_model(family)
+
+    async def computed(engine: EmbeddedEngine, name: str, prompt: list[int]) -> int:
+        """Tokens put through the model for three sampled ones."""
+        before = engine.counters.computed
+        engine.open(name)
+        sampling = Sampling(max_tokens=3, seed=len(name))
+        completion = await engine.generate(prompt, sampling, session=name)
+        assert_logprobs(model, prompt, completion)
+        return engine.counters.computed - before
+
+    async def body(engine: EmbeddedEngine) -> None:
+        assert await computed(engine, "first", COMMON) == 40 + 2
+        assert await computed(engine, "same", COMMON) == 1 + 2
+        assert await computed(engine, "branches", [*COMMON[:30], 9, 8, 7]) == 3 + 2
+        assert await computed(engine, "too little in common", [*COMMON[:12], 9, 8]) == 14 + 2
+
+    run(model, tokenizer, body, slots=8, deterministic=False)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_prompts_that_begin_alike_are_computed_once(tokenizer: Any, deterministic: bool) -> None:
+    """Admitted together: the first is computed, then the others' ends."""
+    model = tiny_model("llama")
+    prompts = [[*COMMON, index, 5] for index in range(4)]
+
+    async def turn(engine: EmbeddedEngine, index: int) -> None:
+        sampling = Sampling(max_tokens=3, seed=index)
+        completion = await engine.generate(prompts[index], sampling, session=str(index))
+        assert_logprobs(model, prompts[index], completion)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(4):
+            engine.open(str(index))
+        await asyncio.gather(*(turn(engine, index) for index in range(4)))
+        assert engine.counters.computed == 42 + 3 * 2 + 4 * 2
+
+    run(model, tokenizer, body, deterministic=deterministic)
+
+
+def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
+    """In the middle of turns, when trajectories have gone apart already."""
+    model, other = tiny_model("qwen3"), tiny_model("qwen3", seed=4)
+    sampled: list[int] = []
+
+    async def body(engine: EmbeddedEngine) -> None:
+        async def turn(index: int) -> None:
+            sampling = Sampling(max_tokens=40, seed=index)
+            completion = await engine.generate(COMMON, sampling, session=str(index))
+            sampled.append(len(completion.tokens))
+
+        async def change() -> None:
+            while engine.counters.sampled < 4 * 20:
+                await asyncio.sleep(0)
+            before = engine.counters.computed, engine.counters.sampled
+            await engine.load(dict(other.state_dict()), 1)
+            apart = before[1] // 4
+            while engine.counters.sampled < before[1] + 4:
+                await asyncio.sleep(0)
+            assert engine.counters.computed - before[0] <= 40 + 4 * apart
+
+        for index in range(4):
+            engine.open(str(index))
+        await asyncio.gather(*(turn(index) for index in range(4)), change())
+        assert sampled == [40] * 4
+
+    run(model, tokenizer, body)
