@@ -308,6 +308,8 @@ def test_misuse_is_said(tmp_path: Path) -> None:
         await engine.load({}, 0)
         with pytest.raises(ConfigError, match=r"set rollout\.top_p or rollout\.min_p, not both"):
             await once(engine, top_p=0.9, min_p=0.1)
+        with pytest.raises(ConfigError, match="logit processors are functions of this process"):
+            await once(engine, processors=(lambda history, logits: logits,))
         with pytest.raises(ConfigError, match="at least 1"):
             await once(engine, max_tokens=0)
         with pytest.raises(RuntimeError, match="is not open"):
