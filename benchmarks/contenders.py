@@ -2,8 +2,8 @@
 
 A worker is a script that is run by the contender's own interpreter. It answers with one line of
 JSON when it is ready and after each round. It times itself, so that neither starting nor talking
-counts. While one works the others wait for a line and need no processor. This module needs nothing
-but the standard library, since every environment imports it. Not here: what a round is.
+counts. While one works the others are stopped, since some poll while they wait. This module needs
+nothing but the standard library, since every environment imports it. Not here: what a round is.
 """
 
 import contextlib
@@ -59,12 +59,12 @@ class Contender:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._signal(signal.SIGCONT)
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING)
-        with contextlib.suppress(ProcessLookupError):  # it and what it has started
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self._process.wait()
         self._process.stdout.close()
         self._log.close()
@@ -72,6 +72,7 @@ class Contender:
     def round(self, **request: Any) -> dict[str, Any]:
         """Let it do a round as requested, and wait for what it says of it."""
         assert self._process.stdin is not None
+        self._signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -80,16 +81,22 @@ class Contender:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Wait for its next line. Ends the program, showing the contender's last words, when there
-        is none."""
+        """Wait for its next line, after which it stands still until its next round. Ends the
+        program, showing the contender's last words, when there is none."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
             self._fail(f"has said nothing for {PATIENCE:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             self._fail("has ended")
+        self._signal(signal.SIGSTOP)
         found: dict[str, Any] = json.loads(line)
         return found
+
+    def _signal(self, number: int) -> None:
+        """To it and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
 
     def _fail(self, what: str) -> None:
         self._log.seek(0)
