@@ -64,11 +64,10 @@ class EmbeddedEngine:
 
     With `deterministic`, the same seeds give bit-identical results however long tools take:
     requests are admitted only once every open session has one (so open all sessions that belong
-    together before the first request), in the order of their names. Otherwise requests are
-    admitted in order of arrival. Forward passes block the event loop, which has its turn between
-    them: whose tools shall proceed meanwhile puts the engine into a thread (`threaded.py`). For the
-    same reason a session gets room for its whole turn in lockstep, so that none has to give way
-    within it.
+    together before the first request), in the order of their names, and a session gets room for its
+    whole turn, so that none has to give way within it. Otherwise requests are admitted in order of
+    arrival. Forward passes block the event loop, which has its turn between them: whose tools shall
+    proceed meanwhile puts the engine into a thread (`threaded.py`).
     """
 
     def __init__(

@@ -5,6 +5,7 @@ with vocabulary x length. Not here: which positions, and what they are for.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
+from turnwise.learning.attention import attention_in_float32
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, and about four times that while differentiating."""
@@ -39,8 +41,9 @@ def token_logprobs(
         selected: bool[B, T], the N positions that predict a target.
         targets: int64[N], in row-major order of the positions.
         temperature: logits are divided by it, as when sampling; above 0.
-        autocast: run the body in bfloat16. The output layer keeps the weights' own type, because
-            rounding its logits is what makes trainer and engine disagree most.
+        autocast: run the body in bfloat16, on a CPU without its attention. The output layer keeps
+            the weights' own type, because rounding its logits is what makes trainer and engine
+            disagree most.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
@@ -131,8 +134,10 @@ def hidden_states(model: nn.Module, inputs: Tensor, selected: Tensor, autocast: 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
     """What the model's body makes of int64[B, T] inputs, [B, T, width]; `arguments` are its own."""
-    body = base_model(model).get_decoder()
-    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast):
+    base = base_model(model)
+    body = base.get_decoder()
+    lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
+    with lower, attention_in_float32(base) if autocast else nullcontext():
         hidden: Tensor = body(input_ids=inputs, use_cache=False, **arguments).last_hidden_state
     return hidden
 

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.errors import ConfigError
+from turnwise.learning.attention import attend
 from turnwise.learning.batch import Block, Example, Forest, by_group
 from turnwise.learning.logprobs import base_model, last_hidden, score_tokens, token_logprobs
 
@@ -236,7 +236,6 @@ def _attend(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention of a forest: query, key and value are [1, heads, T, size]."""
-    attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     parts = [
         attend(
             module,

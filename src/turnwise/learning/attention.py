@@ -1,0 +1,52 @@
+"""Attention of a training pass: PyTorch's own function, in float32 where the pass is in bfloat16 on
+a CPU. There its backward pass takes about twice as long in bfloat16 as in float32. Not here: trees
+of sequences (`prefix_tree.py`)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+IN_FLOAT32 = "turnwise_in_float32"
+"""Name of the attention function under which transformers finds it."""
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """As transformers' `sdpa`: query [n, heads, inputs, size] -> [n, inputs, heads, size]."""
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return sdpa(module, query, key, value, attention_mask, **options)[0], None
+    with torch.autocast("cpu", enabled=False):
+        states = query.float(), key.float(), value.float()
+        mixed = sdpa(module, *states, attention_mask, **options)[0]
+    return mixed.to(torch.bfloat16), None
+
+
+@contextmanager
+def attention_in_float32(base: Any) -> Iterator[None]:
+    """Inside, a transformers model that attends by `sdpa` does so by `attend`; but not one with
+    gradient checkpointing, whose layers are computed again outside."""
+    settings = base.config.get_text_config()
+    before = settings._attn_implementation
+    if before != "sdpa" or getattr(base, "is_activation_checkpointing", False):
+        yield
+        return
+    AttentionInterface.register(IN_FLOAT32, attend)
+    AttentionMaskInterface.register(IN_FLOAT32, sdpa_mask)
+    settings._attn_implementation = IN_FLOAT32
+    try:
+        yield
+    finally:
+        settings._attn_implementation = before
