@@ -246,11 +246,7 @@ def memory(arguments: Namespace) -> list[dict[str, Any]]:
     """Megabytes that a log-probability pass with its gradient needs, each in a fresh process."""
     rows = []
     for vocabulary in VOCABULARIES:
-        code = (
-            "import turnwise.threads, engine_measurements; "
-            f"turnwise.threads.configure_threads({arguments.threads}); "
-            f"print(engine_measurements.peak_memory({vocabulary}))"
-        )
+        code = f"import engine_measurements as m; print(m.peak_memory({vocabulary}))"
         command = [sys.executable, "-c", code]
         here = Path(__file__).parent
         needed = subprocess.run(command, cwd=here, capture_output=True, check=True).stdout

@@ -17,12 +17,6 @@ SPINS = "20000"
 KERNELS = "64"
 """Compiled kernels that are kept; few shapes come again before so many others."""
 
-LARGE = 16 << 20
-"""Bytes of a piece that goes back to the system at once; glibc's own limit rises to twice as many
-if left alone."""
-MMAP_THRESHOLD = -3
-"""glibc's number for that limit."""
-
 
 def configure_threads(count: int) -> None:
     """Use `count` threads in this process, and let idle ones sleep soon.
@@ -39,9 +33,6 @@ def configure_threads(count: int) -> None:
 
     logging.disable_progress_bar()
     torch.set_num_threads(count)
-    limit = getattr(ctypes.CDLL(None), "mallopt", None)
-    if limit is not None:
-        limit(MMAP_THRESHOLD, LARGE)
 
 
 def release_memory() -> None:
