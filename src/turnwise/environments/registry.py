@@ -3,21 +3,16 @@
 Listing loads none of them: each is imported when it is made.
 """
 
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
+from turnwise.environments.modules import load_module
 from turnwise.errors import ConfigError, unknown_name
 
 
@@ -38,9 +33,13 @@ ENVIRONMENTS = {
         "turnwise.environments.code.environment:Code",
         "write a function, judged by hidden calls in a sandbox; or repair QuixBugs' programs",
     ),
+    "deep_research": Registered(
+        "turnwise.environments.deep_research.environment:DeepResearch",
+        "find the one class that meets several conditions, by browsing Python's documentation",
+    ),
     "desk": Registered(
         "turnwise.environments.desk.environment:ServiceDesk",
-        "serve a shop's customers by a policy: a database to read and write, a scripted user",
+        "serve a shop's customers by a policy: a database to read and write, a user",
     ),
     "frozen_lake": Registered(
         "turnwise.environments.games.frozen_lake:FrozenLake",
@@ -49,6 +48,10 @@ ENVIRONMENTS = {
     "function_calling": Registered(
         "turnwise.environments.function_calling.environment:FunctionCalling",
         "do what a user asks with a handful of typed tools, over several requests",
+    ),
+    "harbor": Registered(
+        "turnwise.environments.adapters.harbor:Harbor",
+        "do the task folders of Harbor and Terminal-Bench that hold in the sandbox",
     ),
     "long_walk": Registered(
         "turnwise.environments.games.long_walk:LongWalk",
@@ -61,6 +64,14 @@ ENVIRONMENTS = {
     "multi_tool": Registered(
         "turnwise.environments.multi_tool.environment:MultiTool",
         "answer questions that need a search, a calculation, both, or neither",
+    ),
+    "openenv": Registered(
+        "turnwise.environments.adapters.openenv:OpenEnv",
+        "act in any environment behind an OpenEnv server; needs the extra openenv",
+    ),
+    "own_desk": Registered(
+        "turnwise.environments.desk.own:OwnDesk",
+        "serve your own customers: tau-bench's task format, your tables, tools and policy",
     ),
     "recorded_calls": Registered(
         "turnwise.environments.function_calling.recorded:RecordedCalls",
@@ -126,7 +137,7 @@ def _find(target: str) -> type[Environment]:
     place, separator, class_name = target.rpartition(":")
     if not separator:
         raise unknown_name("environment", target, ENVIRONMENTS)
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    module = load_module(place, "environment")
     found = getattr(module, class_name, None)
     if found is None:
         classes = [key for key, value in vars(module).items() if _is_environment(value)]
@@ -139,36 +150,6 @@ def _find(target: str) -> type[Environment]:
 
 def _is_environment(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Environment) and value is not Environment
-
-
-def _load_file(path: Path) -> ModuleType:
-    """Import a file under a name made from its place and text, so that an edit is seen."""
-    if not path.is_file():
-        raise ConfigError(f"environment file {path}: there is no such file")
-    digest = hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:12]
-    name = f"turnwise_file_{path.stem}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"environment file {path}: Python cannot import it")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _load_module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(f"environment module {name!r}: there is no such module") from None
-        raise
 
 
 def _checked(name: str, kind: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 As in tau-bench (arXiv 2406.12045): a policy document, a database with tools that read and write, a
 user who tells facts turn by turn. The agent speaks by answering; the user's reply follows. Success
 is the database as the policy wants it, and no other change, and the right answer to the closing
-question. A refusal is a call too, so no task is solved by doing nothing. Not here: a language model
-as the user.
+question. A refusal is a call too, so no task is solved by doing nothing. The user is scripted, or a
+language model (`model_user.py`). Not here: one's own tasks, tools and database (`own.py`).
 """
 
 import copy
@@ -12,14 +12,16 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pydantic import StrictInt
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.desk.model_user import Dialogue, make_model_user
 from turnwise.environments.desk.shop import Shop, State
 from turnwise.environments.desk.tasks import made_tasks, tasks_hash
 from turnwise.environments.desk.user import User
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.rewards.numeric import matches
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import (
@@ -38,6 +40,8 @@ RANDOM_FLOOR = 0.0015
 """Measured on the standard tasks: success of one who lets the user talk, then refuses with a random
 rule and price, and names the rule."""
 RULES, PRICES = 5, range(12, 100, 2)
+WISH = "\nCustomer: "
+"""Stands between the policy and the user's first words."""
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Play:
 
     state: State = field(default_factory=dict)
     user: User = field(default_factory=User)
+    dialogue: Dialogue = field(default_factory=Dialogue)
     over: bool = False
 
 
@@ -55,15 +60,21 @@ class ServiceDesk(Environment):
 
     _play: Play
 
-    def __init__(self, count: int = COUNT, short: bool = False) -> None:
-        """`count` tasks in each split; in few words if `short`, for a small model. Raises
+    def __init__(
+        self, count: int = COUNT, short: bool = False, user: dict[str, Any] | None = None
+    ) -> None:
+        """`count` tasks in each split; in few words if `short`, for a small model. `user` describes
+        a language model as the user (`ModelUserSettings`); without, the user is scripted. Raises
         ConfigError for a count below 1."""
         if count < 1:
             raise ConfigError("desk: count is 1 or more")
         self._tasks = made_tasks(count, short)
         self._data_hash = tasks_hash(self._tasks)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
-        if count == COUNT and not short:
+        self._model = make_model_user(user)
+        self._floors = {"noop": 0.0}
+        if self._model is None:
+            self._floors["oracle"] = 1.0
+        if count == COUNT and not short and self._model is None:
             self._floors["random"] = RANDOM_FLOOR
 
     @property
@@ -77,16 +88,24 @@ class ServiceDesk(Environment):
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The policy, and the user's first words."""
-        del seed
         data = copy.deepcopy(dict(task.data))
-        self._play = Play(data["state"], User(data["script"]))
+        dialogue = Dialogue("", seed)
+        self._play = Play(data["state"], User(data["script"]), dialogue)
+        if self._model is not None:
+            policy, _, wish = task.prompt.partition(WISH)
+            dialogue.instruction = instruction(wish, data["script"])
+            first = await self._model.begin(dialogue)
+            return Observation(f"{policy}{WISH}{first}", Source.USER)
         return Observation(task.prompt, Source.USER)
 
     async def step(self, action: Action) -> Step:
         """Run the calls; after an answer, what the user says, or the end."""
         if action.answer is None:
             return await super().step(action)
-        reply = self._play.user.hear(action.answer)
+        if self._model is None:
+            reply = self._play.user.hear(action.answer)
+        else:
+            reply = await self._model.hear(self._play.dialogue, action.answer)
         if reply is None:
             self._play.over = True
             return Step(done=True)
@@ -137,7 +156,10 @@ class ServiceDesk(Environment):
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Ask for the code and what else is needed, look, act, and tell."""
+        """Ask for the code and what else is needed, look, act, and tell. Raises NotSupportedError
+        with a language model as the user: nobody knows when it is content."""
+        if self._model is not None:
+            raise NotSupportedError("desk: there is no oracle with a language model as the user")
         secret = task.secret
         name, arguments = secret["call"]
         questions = [f"What is the {word}?" for word, _ in task.data["script"] if word]
@@ -168,4 +190,19 @@ class ServiceDesk(Environment):
     def restore(self, state: bytes) -> None:
         """Return to a state given by `snapshot`."""
         found = json.loads(state)
-        self._play = Play(found["state"], User(**found["user"]), found["over"])
+        user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
+        self._play = Play(found["state"], user, dialogue, found["over"])
+
+    def reseed(self, seed: int) -> None:
+        """Of a language model, what it says next; a scripted user leaves nothing to chance."""
+        self._play.dialogue.seed = seed
+
+
+def instruction(wish: str, script: Sequence[Sequence[str]]) -> str:
+    """What a language model is told of the customer that it plays."""
+    *known, (_, question) = script
+    facts = " ".join(f"If asked for it: {said}" for _, said in known)
+    return (
+        f"{wish} {facts} When it is done or refused, ask this once: {question} "
+        "After the answer, whatever it is, you are content."
+    )

@@ -2,7 +2,7 @@
 
 Built in are the Python standard library's documentation and questions about it (`corpus.py`,
 `tasks.py`); a user's own documents and questions take their place when paths are given. Not here:
-how a search ranks (`tools/bm25.py`).
+how a search ranks (`tools/bm25.py`, `tools/dense.py`).
 """
 
 import hashlib
@@ -13,12 +13,14 @@ from pathlib import Path
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents, read_documents
+from turnwise.environments.search.embedding import Retrieval, check_retrieval, make_index
 from turnwise.environments.search.questions import question_tasks, read_questions, unsupported
 from turnwise.environments.search.tasks import SEARCH_DEPTH, standard_tasks
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
 from turnwise.tools.bm25 import BM25Index
+from turnwise.tools.dense import Index
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
@@ -33,6 +35,8 @@ class SearchEnvironment(Environment):
         SearchEnvironment(documents="wiki.jsonl", questions="questions.jsonl", result_tokens=96)
     """
 
+    _index: Index
+
     def __init__(
         self,
         documents: str | None = None,
@@ -40,18 +44,22 @@ class SearchEnvironment(Environment):
         heldout_share: float = HELDOUT_SHARE,
         top_k: int = 3,
         result_tokens: int = 32,
+        retrieval: Retrieval = "bm25",
+        embedding: str = "",
     ) -> None:
         """Load documents and tasks.
 
         `documents` is a folder of .txt and .md files, a .jsonl or a .json file; `questions` a
         .jsonl file; both or neither. `heldout_share` of one's own questions is held out.
-        A search gives `top_k` results of `result_tokens` tokens each. Raises ConfigError for an
+        A search gives `top_k` results of `result_tokens` tokens each, ranked by words (`bm25`), by
+        the vectors of an `embedding` (`dense`), or both (`hybrid`). Raises ConfigError for an
         option that makes no sense, and DataError for files that are missing or broken.
         """
         if top_k < 1 or result_tokens < 1:
             raise ConfigError("search: top_k and result_tokens must be 1 or more")
         if not 0 <= heldout_share <= 1:
             raise ConfigError(f"search: heldout_share is {heldout_share}: give 0 to 1")
+        check_retrieval(retrieval, embedding)
         self.top_k = top_k
         self.result_tokens = result_tokens
         if documents is not None and questions is not None:
@@ -62,6 +70,8 @@ class SearchEnvironment(Environment):
             self._load_standard(heldout_share)
         else:
             raise ConfigError("search: give both documents and questions, or neither of them")
+        self._oracle_is_known = self._documents_are_built_in and retrieval == "bm25"
+        self._index = make_index(self.documents, self._words, retrieval, embedding)
         self._data_hash = _hash(self.documents, self._tasks)
 
     @classmethod
@@ -71,9 +81,10 @@ class SearchEnvironment(Environment):
         """An environment over documents and tasks that are there already."""
         environment = cls.__new__(cls)
         environment.top_k, environment.result_tokens = SEARCH_DEPTH, result_tokens
-        environment._documents_are_built_in = False
+        environment._documents_are_built_in = environment._oracle_is_known = False
         environment.documents, environment._tasks = documents, tasks
-        environment._index = index_documents(documents)
+        environment._words = index_documents(documents)
+        environment._index = environment._words
         environment._data_hash = _hash(documents, tasks)
         return environment
 
@@ -82,13 +93,13 @@ class SearchEnvironment(Environment):
             raise ConfigError("search: heldout_share is for your own questions: give their paths")
         self._documents_are_built_in = True
         self.documents: Sequence[Document] = standard_library()
-        self._index: BM25Index = index_documents(self.documents)
-        self._tasks: dict[Split, list[Task]] = standard_tasks(self.documents, self._index)
+        self._words: BM25Index = index_documents(self.documents)
+        self._tasks: dict[Split, list[Task]] = standard_tasks(self.documents, self._words)
 
     def _load_own(self, documents: Path, questions: Path, heldout_share: float) -> None:
         self._documents_are_built_in = False
         self.documents = read_documents(documents)
-        self._index = index_documents(self.documents)
+        self._words = index_documents(self.documents)
         own = read_questions(questions)
         self._tasks = question_tasks(own, heldout_share)
         missing = unsupported(own, self.documents)
@@ -100,9 +111,9 @@ class SearchEnvironment(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all documents and questions; the perfect agent is known to succeed on
-        the built-in tasks only."""
+        the built-in tasks only, searching by words."""
         floors = {"noop": 0.0}
-        if self._documents_are_built_in:
+        if self._oracle_is_known:
             floors["oracle"] = 1.0
         return EnvironmentSpec("search", "1", self._data_hash, floors=floors)
 

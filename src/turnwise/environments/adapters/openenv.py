@@ -1,0 +1,330 @@
+"""Environments behind a server of OpenEnv (openenv-core): reset, step and reward over a WebSocket.
+
+An episode is a session of its own, and an action of the server's schema is the one tool, `act`. The
+protocol is spoken here, as openenv-core 0.3 has it, so its client and what that brings are not
+needed; the extra `openenv` is the WebSocket alone. Each reward is the turn's; success is a sum of
+rewards that is high enough. An action that does not fit the schema is told to the agent; a server
+that is gone, full, silent or whose environment raises is infrastructure. Not here: starting
+servers; their MCP endpoints (`tools/mcp.py`); snapshots, which the protocol does not have.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.records import read_records
+from turnwise.environments.splits import shuffled_split
+from turnwise.errors import (
+    ConfigError,
+    DataError,
+    InfrastructureError,
+    MissingExtraError,
+    ToolError,
+)
+from turnwise.seeds import derive
+from turnwise.tools.tool import Tool
+from turnwise.types import (
+    Action,
+    Observation,
+    Source,
+    Step,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Verdict,
+)
+
+COUNT, HELDOUT_SHARE = 1000, 0.5
+SECONDS, CLOSE_SECONDS = 30.0, 5.0
+LARGEST_MESSAGE = 16 << 20
+"""Bytes."""
+AGENTS = "VALIDATION_ERROR"
+"""The server's code for an action that does not fit its schema."""
+
+
+class OpenEnv(Environment):
+    """One tool, `act`, whose arguments are the fields of the server's actions.
+
+    Example:
+        OpenEnv(url="http://127.0.0.1:8000", answer_field="message")
+    """
+
+    _session: "Session | None" = None
+
+    def __init__(
+        self,
+        url: str,
+        count: int = COUNT,
+        resets: str | None = None,
+        heldout_share: float = HELDOUT_SHARE,
+        prompt: str = "",
+        answer_field: str = "",
+        success_at: float = 1.0,
+        seconds: float = SECONDS,
+    ) -> None:
+        """`url` is a server's that runs. A task is the arguments of a reset: `count` seeds in each
+        split, or those of `resets`, a .jsonl or .json file of objects, of which `heldout_share` is
+        held out. `prompt` stands before the first observation. An answer ends the episode; with
+        `answer_field` it is an action with that field instead. Success is a sum of rewards of
+        `success_at` or more. The server has `seconds` for each reply.
+
+        Raises ConfigError for options that make no sense and a server that does not answer,
+        DataError for a file that is broken, MissingExtraError without websockets.
+        """
+        if count < 1 or seconds <= 0 or not 0 <= heldout_share <= 1:
+            raise ConfigError("openenv: count is 1 or more, seconds above 0, heldout_share 0 to 1")
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"openenv: url {url!r}: write http://host:port")
+        if resets is not None and count != COUNT:
+            raise ConfigError("openenv: count is for seeds, not for a file of resets")
+        if resets is None and heldout_share != HELDOUT_SHARE:
+            raise ConfigError("openenv: heldout_share is for your own resets: give a path")
+        try:
+            import websockets  # noqa: F401
+        except ModuleNotFoundError:
+            raise MissingExtraError("websockets", "openenv") from None
+        self._url, self._seconds = url.rstrip("/"), seconds
+        self._answer_field, self._success_at = answer_field, success_at
+        self._schema = _action_schema(self._url)
+        if answer_field and answer_field not in self._schema["properties"]:
+            fields = ", ".join(self._schema["properties"])
+            raise ConfigError(f"openenv: answer_field {answer_field!r}: the fields are {fields}")
+        if resets is None:
+            self._tasks = _seeds(count, prompt)
+        else:
+            self._tasks = _read(Path(resets).expanduser(), heldout_share, prompt)
+        described = [self._schema, [task.id for split in self._tasks.values() for task in split]]
+        text = json.dumps(described, sort_keys=True)
+        self._data_hash = hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of the resets and of the actions' schema: of the rest nothing is known."""
+        return EnvironmentSpec("openenv", "1", self._data_hash, turn_rewards=True)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    def tools(self) -> list[Tool]:
+        """`act` alone; the server checks its arguments."""
+        words = "Act in the environment."
+        schema = {"name": "act", "description": words, "parameters": self._schema}
+        return [Tool("act", words, schema, self._act)]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Open a session and reset it. A reset without a seed of its own gets none: what the
+        server leaves to chance is its own matter."""
+        del seed
+        await self.close()
+        session = Session(self._url, self._seconds)
+        self._session = session
+        await session.open()
+        try:
+            begun = await session.ask({"type": "reset", "data": dict(task.data["reset"])})
+        except ToolError as error:
+            raise InfrastructureError(f"openenv: {self._url}: reset: {error}") from None
+        text = shown(begun.observation)
+        return Observation(f"{task.prompt}\n{text}".strip(), Source.USER)
+
+    async def step(self, action: Action) -> Step:
+        """Each call is a step of the server's, in order, up to one that ends the episode."""
+        calls = action.calls
+        if action.answer is not None:
+            if not self._answer_field:
+                return Step(done=True)
+            calls = (ToolCall("act", {self._answer_field: action.answer}),)
+        results: list[ToolResult] = []
+        rewards: list[float] = []
+        done = False
+        for call in calls:
+            result, reply = await self._stepped(call)
+            results.append(result)
+            if reply is not None:
+                rewards += [] if reply.reward is None else [reply.reward]
+                done = reply.done
+            if done:
+                break
+        text = "\n".join(result.content for result in results)
+        reward = sum(rewards) if rewards else None
+        return Step(Observation(text), tuple(results), done=done, reward=reward)
+
+    async def _stepped(self, call: ToolCall) -> "tuple[ToolResult, Reply | None]":
+        try:
+            if call.name != "act":
+                raise ToolError(f"there is no tool {call.name!r}; tools: act")
+            reply = await self._asked(call.arguments)
+        except ToolError as error:
+            return ToolResult(call, f"Error: {error}", False), None
+        return ToolResult(call, shown(reply.observation)), reply
+
+    async def _asked(self, arguments: Mapping[str, Any]) -> "Reply":
+        if self._session is None:
+            raise InfrastructureError(f"openenv: {self._url}: there is no session")
+        return await self._session.ask({"type": "step", "data": dict(arguments)})
+
+    async def _act(self, **arguments: Any) -> str:
+        return shown((await self._asked(arguments)).observation)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """Success is a sum of rewards of `success_at` or more; the rewards are the turns', so the
+        verdict's own is 0."""
+        steps = [turn.step for turn in trajectory.turns if turn.step is not None]
+        total = sum(step.reward for step in steps if step.reward is not None)
+        return Verdict(0.0, total >= self._success_at, {"total": total}, f"total {total:g}")
+
+    async def close(self) -> None:
+        """End the session. Idempotent, bounded."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a server says of a reset or a step."""
+
+    observation: Mapping[str, Any]
+    reward: float | None
+    done: bool
+
+
+class Session:
+    """One connection, which is one episode's environment on the server."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._url, self._seconds = url, seconds
+        self._socket: Any = None
+
+    async def open(self) -> None:
+        """Connect. Raises InfrastructureError where there is no connection in time."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import WebSocketException
+
+        address = "ws" + self._url.removeprefix("http") + "/ws"
+        try:
+            async with asyncio.timeout(self._seconds):
+                self._socket = await connect(address, max_size=LARGEST_MESSAGE, proxy=None)
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise self._lost(error) from error
+
+    async def ask(self, message: Mapping[str, Any]) -> Reply:
+        """The reply to a message. Raises ToolError for what does not fit the server's schema, and
+        InfrastructureError for whatever else the server calls an error, or no reply in time."""
+        from websockets.exceptions import WebSocketException
+
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._socket.send(json.dumps(message, default=str))
+                answer = json.loads(await self._socket.recv())
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise self._lost(error) from error
+        except ValueError:
+            raise InfrastructureError(f"openenv: {self._url}: a reply that is no JSON") from None
+        if not isinstance(answer, dict) or not isinstance(answer.get("data"), dict):
+            raise InfrastructureError(f"openenv: {self._url}: a reply that is no message")
+        kind, data = answer.get("type"), answer["data"]
+        if kind == "observation":
+            return _reply(data, self._url)
+        if data.get("code") == AGENTS:
+            raise ToolError(_mistakes(data))
+        raise InfrastructureError(
+            f"openenv: {self._url}: {data.get('code', kind)}: {data.get('message', '')}"
+        )
+
+    async def close(self) -> None:
+        """End the session, within CLOSE_SECONDS."""
+        if self._socket is None:
+            return
+        from websockets.exceptions import WebSocketException
+
+        with contextlib.suppress(OSError, TimeoutError, WebSocketException):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._socket.send('{"type": "close"}')
+                await self._socket.close()
+        self._socket = None
+
+    def _lost(self, error: Exception) -> InfrastructureError:
+        silent = isinstance(error, TimeoutError)
+        reason = f"no reply within {self._seconds:g} s" if silent else str(error)
+        return InfrastructureError(f"openenv: {self._url}: {reason or type(error).__name__}")
+
+
+def shown(observation: Mapping[str, Any]) -> str:
+    """An observation as text: a single field's text as it is, else a line for each field."""
+    if len(observation) == 1:
+        (value,) = observation.values()
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in observation.items()
+    )
+
+
+def _reply(data: Mapping[str, Any], url: str) -> Reply:
+    observation, reward = data.get("observation"), data.get("reward")
+    if not isinstance(observation, Mapping):
+        raise InfrastructureError(f"openenv: {url}: a reply without an observation")
+    number = None if reward is None else float(reward)
+    if number is not None and not math.isfinite(number):
+        raise InfrastructureError(f"openenv: {url}: the reward is {number}")
+    return Reply(observation, number, bool(data.get("done")))
+
+
+def _mistakes(data: Mapping[str, Any]) -> str:
+    """The first of the server's complaints, as for any tool."""
+    errors = data.get("errors") or [{}]
+    where = ".".join(str(part) for part in errors[0].get("loc", ()))
+    return f"act: argument {where!r}: {errors[0].get('msg', data.get('message', ''))}"
+
+
+def _action_schema(url: str) -> dict[str, Any]:
+    """Parameters of an action, without the metadata that each may have."""
+    try:
+        with httpx2.Client(timeout=SECONDS, trust_env=False) as http:
+            answer = http.get(f"{url}/schema")
+        found = answer.json()["action"] if answer.status_code == 200 else None
+    except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        raise ConfigError(f"openenv: no server answers at {url}: {error}") from None
+    except (ValueError, LookupError, TypeError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("properties"), dict):
+        raise ConfigError(f"openenv: {url}/schema does not answer as an OpenEnv server does")
+    properties = {key: value for key, value in found["properties"].items() if key != "metadata"}
+    kept = {key: value for key, value in found.items() if key not in ("title", "description")}
+    return {**kept, "properties": properties}
+
+
+def _seeds(count: int, prompt: str) -> dict[Split, list[Task]]:
+    """Seeds drawn by name, so that no split has the other's."""
+    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
+    splits: tuple[Split, ...] = ("train", "heldout")
+    for split in splits:
+        numbers = (derive("openenv", split, place) % 2**31 for place in range(count))
+        tasks[split] = [_task({"seed": number}, prompt) for number in dict.fromkeys(numbers)]
+    known = {task.id for task in tasks["train"]}
+    tasks["heldout"] = [task for task in tasks["heldout"] if task.id not in known]
+    return tasks
+
+
+def _read(path: Path, heldout_share: float, prompt: str) -> dict[Split, list[Task]]:
+    found = {task.id: task for task in (_task(entry, prompt) for _, entry in read_records(path))}
+    if not found:
+        raise DataError(f"{path}: there are no resets in it")
+    return shuffled_split(found.values(), heldout_share)
+
+
+def _task(reset: Mapping[str, Any], prompt: str) -> Task:
+    content = json.dumps(reset, sort_keys=True)
+    identity = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return Task(identity, prompt, data={"reset": dict(reset)})

@@ -1,0 +1,158 @@
+"""Deep research: a question that is turned round, as in BrowseComp (arXiv 2504.12516).
+
+Several conditions that many things meet, together met by one: easy to check, hard to find. The
+corpus is that of the environment `search`; the agent searches, turns pages over, opens documents
+and keeps notes, and who browses more finds more. Not here: chains of facts (`search`), one's own
+documents.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pydantic import StrictInt
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.deep_research.conditions import Classes
+from turnwise.environments.deep_research.tasks import DEEPEST, PAGE, standard_tasks
+from turnwise.environments.search.corpus import Document, standard_library
+from turnwise.environments.search.documents import index_documents
+from turnwise.errors import ConfigError, ToolError
+from turnwise.rewards.answer import exact_match
+from turnwise.tools.memory import Notes, NotesTools
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+
+RANDOM_FLOOR = 0.0211
+"""Measured on all tasks of Python 3.11: success of one who looks for one of the methods, and names
+the class of one of the first results."""
+
+
+@dataclass
+class Play:
+    """What was done in an episode, beside the notes."""
+
+    searches: int = 0
+    opened: int = 0
+
+
+class DeepResearch(NotesTools, Environment):
+    """Tools: search, open_document, and those of notes."""
+
+    _play: Play
+
+    def __init__(self, result_tokens: int = 32, page_tokens: int = 400) -> None:
+        """A result of a search has `result_tokens` tokens at most, a line of a document
+        `page_tokens`. Raises ConfigError below 1."""
+        if result_tokens < 1 or page_tokens < 1:
+            raise ConfigError("deep_research: result_tokens and page_tokens are 1 or more")
+        self._result_tokens, self._page_tokens = result_tokens, page_tokens
+        self._documents: Sequence[Document] = standard_library()
+        self._index = index_documents(self._documents)
+        self._tasks = standard_tasks(self._documents, self._index)
+        self._classes = Classes.of(self._documents)
+        rows = [[one.id, one.secret["open"]] for split in self._tasks.values() for one in split]
+        self._data_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        self._known = {document.id: document for document in self._documents}
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of the tasks' ids, which are of the questions, and of the answers."""
+        floors = {"noop": 0.0, "random": RANDOM_FLOOR, "oracle": 1.0}
+        return EnvironmentSpec("deep_research", "1", self._data_hash, floors)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """The question; there are no notes yet."""
+        del seed
+        self._play, self.notes = Play(), Notes()
+        return Observation(task.prompt, Source.USER)
+
+    @tool
+    def search(self, query: str, page: StrictInt = 1) -> str:
+        """Search the documents for words or names; page 2 has the results after page 1."""
+        if not query.strip():
+            raise ToolError("the query is empty: write the words to search for")
+        if not 1 <= page <= DEEPEST // PAGE:
+            raise ToolError(f"page is 1 to {DEEPEST // PAGE}, not {page}")
+        self._play.searches += 1
+        found = self._index.search(query, DEEPEST)
+        shown = [self._documents[place] for place in found[(page - 1) * PAGE : page * PAGE]]
+        lines = [
+            f"[{one.id}] {self.truncate(f'{one.card} {one.text}', self._result_tokens)}"
+            for one in shown
+        ]
+        pages = -(-len(found) // PAGE)
+        return "\n".join([*lines, f"(page {page} of {pages})"]) if lines else "No results."
+
+    @tool
+    def open_document(self, document: str) -> str:
+        """Open a document by its name in brackets; that of a class or a module lists what it
+        defines."""
+        found = self._known.get(document.strip().strip("[]"))
+        if found is None:
+            raise ToolError(
+                f"there is no document {document!r}: write it as in a result's brackets"
+            )
+        self._play.opened += 1
+        return "\n".join(self.truncate(line, self._page_tokens) for line in self._page(found))
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """1 for the name of the class, with or without its module; else 0."""
+        success = exact_match(trajectory.answer, trajectory.task.secret["answers"])
+        parts = {
+            "exact_match": float(success),
+            "searches": float(self._play.searches),
+            "opened": float(self._play.opened),
+        }
+        return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """Turn to the right page of the right search, open the class, note it, and answer."""
+        secret = task.secret
+        query, page = secret["look"]
+        calls = [
+            ToolCall("search", {"query": query, "page": page}),
+            ToolCall("open_document", {"document": secret["open"]}),
+            ToolCall("write_note", {"name": "found", "text": secret["open"]}),
+        ]
+        actions = [Action("", "look", (call,)) for call in calls]
+        return [*actions, Action("", "found it", answer=secret["answers"][0])]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """Look for one of the methods, and name the class of one of the first results."""
+        query = stream.choice(task.info["methods"])
+        found = [self._documents[place] for place in self._index.search(query, PAGE)]
+        one = stream.choice(found)
+        call = ToolCall("search", {"query": query})
+        name = one.id.split(".")[-2] if one.kind == "method" else one.name
+        return [Action("", calls=(call,)), Action("", answer=name)]
+
+    def snapshot(self) -> bytes:
+        """What was done, and the notes."""
+        state = {"play": asdict(self._play), "notes": self.notes.snapshot().decode()}
+        return json.dumps(state).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Return to a state given by `snapshot`."""
+        found = json.loads(state)
+        self._play, self.notes = Play(**found["play"]), Notes()
+        self.notes.restore(found["notes"].encode())
+
+    def _page(self, document: Document) -> list[str]:
+        """A document in full, with what it defines, a line each."""
+        parts = [" ".join(f"{document.card} {document.text}".split())]
+        if document.id in self._classes.methods:
+            parts.append(_listed("methods", self._classes.methods[document.id]))
+        for kind, names in self._classes.modules.get(document.id, {}).items():
+            parts.append(_listed("classes" if kind == "class" else "functions", names))
+        return parts
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    return f"{len(names)} {what}: {', '.join(names)}" if names else f"0 {what}"

@@ -1,0 +1,221 @@
+"""A service desk of one's own: tasks in tau-bench's format, one's own database, tools and policy.
+
+The agent speaks by answering and works with the tools of the module (`own_tools.py`). Success is
+the database that the task's own actions make, and no other change, and that the agent itself told
+what has to be told. Tasks that are solved by doing nothing are left out. Not here: the built-in
+desk (`environment.py`).
+"""
+
+import hashlib
+import json
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.desk.own_tools import read_tools
+from turnwise.environments.desk.records import read_tasks
+from turnwise.environments.desk.tables import Data, differences, read_tables, write
+from turnwise.environments.desk.user import User
+from turnwise.environments.records import read_text
+from turnwise.environments.splits import shuffled_split
+from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.tools.tool import Tool
+from turnwise.types import (
+    Action,
+    Observation,
+    Source,
+    Step,
+    Task,
+    ToolCall,
+    Trajectory,
+    Verdict,
+)
+
+HELDOUT_SHARE = 0.5
+MOST_NUMBERS = 20
+"""A message with more numbers than that tells none of them: it is a list to hit by chance."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass
+class Play:
+    """The state of one episode, all of it; the data as a difference where it is saved."""
+
+    data: Data = field(default_factory=dict)
+    user: User = field(default_factory=User)
+    dialogue: Dialogue = field(default_factory=Dialogue)
+    over: bool = False
+
+
+class OwnDesk(Environment):
+    """Its tools are those of the user's module.
+
+    Example:
+        OwnDesk("tasks.json", "database", "tools.py", "policy.md")
+    """
+
+    _play: Play
+
+    def __init__(
+        self,
+        tasks: str,
+        database: str,
+        tools: str,
+        policy: str,
+        heldout_share: float = HELDOUT_SHARE,
+        user: dict[str, Any] | None = None,
+    ) -> None:
+        """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
+        .json file or a folder of them, `tools` a Python file or module, `policy` a text file;
+        `heldout_share` of the tasks is held out. `user` describes a language model as the user
+        (`ModelUserSettings`); without, the user is scripted.
+
+        Raises ConfigError for options that make no sense, DataError for files that are broken.
+        """
+        if not 0 <= heldout_share <= 1:
+            raise ConfigError(f"own_desk: heldout_share is {heldout_share}: give 0 to 1")
+        self._own_tools = read_tools(tools)
+        self._model = make_model_user(user)
+        document = _document(Path(policy).expanduser())
+        self._base = read_tables(Path(database).expanduser())
+        self._dump = pickle.dumps(self._base)
+        place = Path(tasks).expanduser()
+        found, self.warnings = read_tasks(
+            place, self._base, self._own_tools, document, scripted=self._model is None
+        )
+        self._tasks = shuffled_split(found, heldout_share)
+        described = [[one.schema for one in self.tools()], sorted(task.id for task in found)]
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+        digest.update(json.dumps(self._base, sort_keys=True).encode())
+        self._data_hash = digest.hexdigest()
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The hash is of all tasks, the database, and what is known of the tools."""
+        floors = {"noop": 0.0} if self._model else {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("own_desk", "1", self._data_hash, floors)
+
+    @property
+    def data(self) -> Data:
+        """The tables of this episode, which the tools read and write."""
+        return self._play.data
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in an order that is the same every time."""
+        return self._tasks[split]
+
+    def tools(self) -> list[Tool]:
+        """Those of the module, in alphabetical order."""
+        return list(self._callable().values())
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """The policy, and the user's first words: with a script, all that the user wants."""
+        script = [list(one) for one in task.data["script"]]
+        dialogue = Dialogue(task.data["instruction"], seed)
+        self._play = Play(pickle.loads(self._dump), User(script), dialogue)
+        if self._model is None:
+            return Observation(task.prompt, Source.USER)
+        first = await self._model.begin(dialogue)
+        return Observation(f"{task.prompt}\nCustomer: {first}", Source.USER)
+
+    async def step(self, action: Action) -> Step:
+        """Run the calls; after an answer, what the user says, or the end."""
+        if action.answer is None:
+            return await self._worked(action)
+        if self._model is None:
+            reply = self._play.user.hear(action.answer)
+        else:
+            reply = await self._model.hear(self._play.dialogue, action.answer)
+        if reply is None:
+            self._play.over = True
+            return Step(done=True)
+        return Step(Observation(f"Customer: {reply}", Source.USER))
+
+    async def _worked(self, action: Action) -> Step:
+        """Calls in order, up to one that ends the conversation."""
+        results = []
+        for call in action.calls:
+            results.append(await self._run(call))
+            if call.name in self._own_tools.last and results[-1].ok:
+                self._play.over = True
+                break
+        text = "\n".join(result.content for result in results)
+        return Step(Observation(text), tuple(results), done=self._play.over)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """1 when the conversation came to its end, the database is what the task's actions make of
+        it, and all that has to be told was; else 0."""
+        secret = trajectory.task.secret
+        kept = differences(self._base, self._play.data) == secret["changes"]
+        said = [turn.action.answer for turn in trajectory.turns if turn.action.answer is not None]
+        told = all(was_told(expected, said) for expected in secret["outputs"])
+        success = kept and told and self._play.over
+        parts = {"database": float(kept), "told": float(told), "ended": float(self._play.over)}
+        return Verdict(float(success), success, parts, f"{len(said)} messages")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The task's own actions, and messages that tell what has to be told. Raises
+        NotSupportedError with a language model as the user: nobody knows when it is content."""
+        if self._model is not None:
+            raise NotSupportedError(
+                "own_desk: there is no oracle with a language model as the user"
+            )
+        tell = Action("", "tell", answer="; ".join(task.secret["outputs"]) or "It is done.")
+        calls = [
+            Action("", "act", (ToolCall(name, arguments),))
+            for name, arguments in task.secret["actions"]
+        ]
+        talk = [tell] * (len(task.data["script"]) + 1)
+        ends = any(name in self._own_tools.last for name, _ in task.secret["actions"])
+        return [talk[0], *calls] if ends else [*calls, *talk]
+
+    def snapshot(self) -> bytes:
+        """The complete state of the episode; of the tables, what was changed."""
+        play = self._play
+        state = {
+            "changes": differences(self._base, play.data),
+            "user": asdict(play.user),
+            "dialogue": asdict(play.dialogue),
+            "over": play.over,
+        }
+        return json.dumps(state, sort_keys=True).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Return to a state given by `snapshot`."""
+        found = json.loads(state)
+        data: Data = pickle.loads(self._dump)
+        write(found["changes"], data)
+        user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
+        self._play = Play(data, user, dialogue, found["over"])
+
+    def reseed(self, seed: int) -> None:
+        """Of a language model, what it says next; a scripted user leaves nothing to chance."""
+        self._play.dialogue.seed = seed
+
+    def _callable(self) -> Mapping[str, Tool]:
+        return self._own_tools.over(self)
+
+
+def was_told(expected: str, said: Sequence[str]) -> bool:
+    """Whether one of the messages has what is expected, whole, whatever its case; commas count in
+    neither, so 1,234 is 1234. As in tau-bench the words around it do not matter; unlike there, 23
+    is not told by 1234 and none by a long list of numbers."""
+    wanted = _plain(expected)
+    pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
+    messages = [text for text in map(_plain, said) if len(_NUMBER.findall(text)) <= MOST_NUMBERS]
+    return any(pattern.search(text) for text in messages)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace(",", "").split())
+
+
+def _document(path: Path) -> str:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file: give the policy as text")
+    return read_text(path).strip()

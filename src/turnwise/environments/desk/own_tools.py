@@ -1,0 +1,129 @@
+"""A user's own tools over a user's own data: a Python module, and tables as JSON.
+
+A tool is a public function of the module whose first parameter is `data`, the tables, which it may
+change; the others are typed and are what the agent gives. Instead, the module may have a list
+`ALL_TOOLS` of such functions, or of classes as tau-bench has them (`invoke`, `get_info`). Not here:
+tasks (`records.py`), and what is compared (`tables.py`).
+"""
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MethodType, ModuleType
+from typing import Any
+
+from turnwise.environments.desk.tables import Data
+from turnwise.environments.modules import load_module
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tools.tool import Tool
+
+
+@dataclass(frozen=True)
+class OwnTools:
+    """The tools of a module, not yet over any data. Example: `read_tools("library.py")`."""
+
+    functions: Mapping[str, Callable[..., str]]
+    """By name; the first argument is an object whose `data` the tool is over."""
+    described: Mapping[str, tuple[str, Mapping[str, Any]]]
+    """Description and parameters, where the module states them beside the signature."""
+    last: frozenset[str]
+    """Those that end the conversation: `TERMINATE_TOOLS` of the module."""
+
+    def over(self, holder: object) -> dict[str, Tool]:
+        """The tools over `holder.data`, by name, in alphabetical order."""
+        return {name: self._tool(name, holder) for name in sorted(self.functions)}
+
+    def _tool(self, name: str, holder: object) -> Tool:
+        made = Tool.of(MethodType(self.functions[name], holder))
+        if name not in self.described:
+            return made
+        description, parameters = self.described[name]
+        schema = {"name": name, "description": description, "parameters": parameters}
+        return Tool(name, description, schema, made.function, made.consequence)
+
+
+@dataclass
+class Holder:
+    """Holds the data of tools outside of an episode."""
+
+    data: Data
+
+    def call(self, tools: OwnTools, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool at once. Raises ToolError as for an agent."""
+        found = tools.over(self)
+        if name not in found:
+            raise ToolError(f"there is no tool {name!r}; tools: {', '.join(found)}")
+        return str(found[name].function(**found[name].check(arguments)))
+
+
+def read_tools(place: str) -> OwnTools:
+    """The tools of `path/to/file.py` or `package.module`. Raises ConfigError for a module that is
+    not there or has none, and for a function that cannot be a tool."""
+    module = load_module(place, "desk: tools")
+    functions: dict[str, Callable[..., str]] = {}
+    described: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for entry in getattr(module, "ALL_TOOLS", None) or _public_functions(module):
+        function, name = entry, getattr(entry, "__name__", "")
+        if isinstance(entry, type):
+            function, name = _of_class(entry, place, described)
+        functions[name] = _acting(function, name, place)
+    if not functions:
+        raise ConfigError(
+            f"{place}: no tools: write public functions whose first parameter is data"
+        )
+    last = frozenset(getattr(module, "TERMINATE_TOOLS", ()))
+    for name in sorted(last - functions.keys()):
+        raise ConfigError(f"{place}: TERMINATE_TOOLS names {name!r}, which is no tool here")
+    return OwnTools(functions, described, last)
+
+
+def _public_functions(module: ModuleType) -> list[Callable[..., Any]]:
+    found = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and name[:1] != "_"
+    ]
+    return [
+        value for value in found if next(iter(inspect.signature(value).parameters), "") == "data"
+    ]
+
+
+def _of_class(
+    kind: type, place: str, described: dict[str, tuple[str, Mapping[str, Any]]]
+) -> tuple[Callable[..., Any], str]:
+    """A class with `invoke` and `get_info`, both static."""
+    try:
+        info = kind.get_info()["function"]  # type: ignore[attr-defined]
+        name = str(info["name"])
+        described[name] = (str(info["description"]), info["parameters"])
+        return kind.invoke, name  # type: ignore[attr-defined]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{place}: tool class {kind.__name__} has no invoke and get_info: {error}"
+        ) from None
+
+
+def _acting(function: Callable[..., Any], name: str, place: str) -> Callable[..., str]:
+    """The function as a method: over the data of what it is bound to."""
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{place}: tool {name} is async: write a plain function")
+    first, *others = inspect.signature(function, eval_str=True).parameters.values()
+    for parameter in others:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigError(f"{place}: tool {name}: name every parameter, in place of * and **")
+
+    @functools.wraps(function)
+    def act(self: Any, **arguments: Any) -> str:
+        try:
+            result = function(self.data, **arguments)
+        except (ToolError, InfrastructureError):
+            raise
+        except Exception as error:  # as in tau-bench: a wrong id is often a KeyError
+            raise ToolError(f"{name}: {type(error).__name__}: {error}") from error
+        return result if isinstance(result, str) else json.dumps(result, default=str)
+
+    act.__name__ = name
+    act.__signature__ = inspect.Signature([first.replace(name="self"), *others])  # type: ignore[attr-defined]
+    return act

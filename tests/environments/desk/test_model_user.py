@@ -1,0 +1,209 @@
+"""A language model as the user: a small server of this file's own, and ways for it to fail."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments.desk.library import LEND, TASKS, written
+from tests.fakes import byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.base import Environment
+from turnwise.environments.desk import model_user
+from turnwise.environments.desk.model_user import STOP, Dialogue, ModelUser, ModelUserSettings
+from turnwise.environments.measurement import all_tasks, is_restorable, played_all, success
+from turnwise.environments.registry import make_environment
+from turnwise.errors import InfrastructureError, NotSupportedError
+from turnwise.rollout.episode import Episode
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Action, Outcome, ToolCall, Trajectory
+
+
+class Server(ThreadingHTTPServer):
+    """Says a new thing each time, and ends after the agent has said `done`."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[str] = []
+        self.failures: list[int | float | str] = []
+        """What comes first: a code of HTTP, seconds of silence, a body."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(body)
+        self.server.headers.append(self.headers.get("Authorization", ""))
+        failure = self.server.failures.pop(0) if self.server.failures else None
+        if isinstance(failure, float):
+            time.sleep(failure)
+        code = failure if isinstance(failure, int) else 200
+        said = body["messages"][-1]["content"]
+        over = "done" in said or said.isdecimal()
+        words = f"<think>hm</think> {STOP if over else f'Sentence {len(self.server.asked)}.'}"
+        text = json.dumps({"choices": [{"message": {"role": "assistant", "content": words}}]})
+        if isinstance(failure, str):
+            text = failure
+        assert self.path == "/v1/chat/completions"
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(model_user, "FIRST_PAUSE", 0.01)
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def desk(folder: Path, server: Server, **settings: Any) -> Environment:
+    user = {"url": server.url, "model": "m", **settings}
+    return make_environment("own_desk", written(folder, TASKS[:1]) | {"user": user})
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+SCRIPT = [answered("Who are you?"), Action("", calls=(ToolCall("lend", LEND["kwargs"]),))]
+
+
+def test_a_conversation(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN_KEY", "secret")
+    environment = desk(tmp_path, server, key_variable="OWN_KEY")
+    (task,) = all_tasks(environment)
+    assert "Ada" not in task.prompt, "what the user wants is for the user to tell"
+    (play,) = played_all(environment, [task], [[*SCRIPT, answered("It is done.")]])
+    assert play.trajectory.reward == 1.0
+    assert play.seen[0] == "Be {kind}.\nCustomer: Sentence 1."
+    assert play.seen[1][0] == "Customer: Sentence 2."
+    last = server.asked[-1]["messages"]
+    assert [one["role"] for one in last] == ["system", *["user", "assistant"] * 2, "user"]
+    assert "You are Ada. Borrow Rivers." in last[0]["content"]
+    assert [one["content"] for one in last[3:]] == ["Who are you?", "Sentence 2.", "It is done."]
+    assert "lend" not in json.dumps(server.asked), "no tool is shown to the user"
+    assert set(server.headers) == {"Bearer secret"}
+    with pytest.raises(NotSupportedError, match="language model"):
+        environment.oracle(task)
+
+
+def test_what_was_said_is_said_again(tmp_path: Path, server: Server) -> None:
+    environment = desk(tmp_path, server, recording=str(tmp_path / "user.jsonl"))
+    tasks = all_tasks(environment)
+    assert asyncio.run(is_restorable(environment, tasks))
+    script = [*SCRIPT, answered("It is done.")]
+    (first,) = played_all(environment, tasks, [script])
+    count = len(server.asked)
+    with (tmp_path / "user.jsonl").open("a") as file:
+        file.write('\n{"key": "cut')
+    again = desk(tmp_path, server, recording=str(tmp_path / "user.jsonl"))
+    (second,) = played_all(again, tasks, [script])
+    assert second.seen == first.seen
+    assert len(server.asked) == count, "all of it was recorded"
+    made = again.fresh()
+    asyncio.run(made.reset(tasks[0].public(), 5))
+    made.reseed(6)
+    asyncio.run(made.step(answered("Who?")))
+    assert len(server.asked) == count + 2, "another seed is another conversation"
+    seeds = [body["seed"] for body in server.asked[-2:]]
+    assert seeds[0] != seeds[1]
+
+
+def hear(server: Server, **settings: Any) -> str | None:
+    user = ModelUser(ModelUserSettings(server.url, "m", **settings))
+    return asyncio.run(user.hear(Dialogue("You are Ada."), "Hello."))
+
+
+def test_what_may_be_better_next_time_is_tried_again(server: Server) -> None:
+    server.failures = [503, '{"choices": [{"message": {"content": null}}]}']
+    assert hear(server) == "Sentence 3."
+    server.failures = [0.5]
+    assert hear(server, seconds=0.2) == "Sentence 5."
+
+
+@pytest.mark.parametrize(
+    ("failures", "attempts", "message"),
+    [
+        ([404], 1, "404"),
+        ([500, 500, 429], 3, "429"),
+        (["not JSON"] * 3, 3, "does not answer as"),
+        ([1.0] * 3, 3, "no answer within 0.1 s"),
+    ],
+)
+def test_an_endpoint_that_fails(
+    server: Server, failures: list[int | float | str], attempts: int, message: str
+) -> None:
+    server.failures = list(failures)
+    with pytest.raises(InfrastructureError, match=message):
+        hear(server, seconds=0.1)
+    assert len(server.asked) == attempts
+
+
+def test_a_server_that_is_gone() -> None:
+    user = ModelUser(ModelUserSettings("http://127.0.0.1:9/v1", "m", attempts=1))
+    with pytest.raises(InfrastructureError, match="the user's model at"):
+        asyncio.run(user.hear(Dialogue(), "Hello."))
+
+
+def test_the_built_in_desk_with_a_model_as_the_user(server: Server) -> None:
+    options = {"count": 4, "user": {"url": server.url, "model": "m"}}
+    environment = make_environment("desk", options)
+    scripted = make_environment("desk", {"count": 4})
+    tasks = all_tasks(environment)
+    scripts = [
+        [*(one for one in scripted.oracle(task) if one.calls), answered(task.secret["told"])]
+        for task in tasks
+    ]
+    plays = played_all(environment, tasks, scripts)
+    assert success(plays) == 1.0
+    assert plays[0].seen[0].endswith("Customer: Sentence 1.")
+    system = server.asked[0]["messages"][0]["content"]
+    assert "I am " in system
+    assert "My code is" in system
+    assert asyncio.run(is_restorable(environment, tasks))
+
+
+def test_an_episode_whose_user_fails_is_ungraded(tmp_path: Path, server: Server) -> None:
+    environment = desk(tmp_path, server, attempts=1)
+    (task,) = all_tasks(environment)
+    tokenizer = byte_tokenizer()
+    scaffold = TagsScaffold(tokenizer, environment.tools(), instructions="")
+    turn = tokenizer("<answer> Hello</answer>", add_special_tokens=False)["input_ids"]
+    limits = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700)
+    for failures, outcome in (
+        ([500], Outcome.INFRASTRUCTURE_RESET),
+        ([200, 500], Outcome.INFRASTRUCTURE_STEP),
+    ):
+        server.failures = list(failures)
+        trajectory = Trajectory(task, "g", 0, seed=len(failures))
+        engine = ScriptedEngine(lambda session, prompt: turn)
+        engine.open("1")
+        asyncio.run(Episode(trajectory, environment, scaffold, engine, limits, "1").run())
+        assert trajectory.outcome == outcome
+        assert trajectory.reward is None
+        assert "the user's model at" in trajectory.problem

@@ -1,0 +1,266 @@
+"""A desk of one's own: both formats, what is left out, tools that fail, differences, snapshots."""
+
+import asyncio
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments.desk.library import DATABASE, LEND, TASKS, TAU2, written
+from tests.environments.playing import judged, played
+from turnwise.environments.base import Environment
+from turnwise.environments.desk.own import was_told
+from turnwise.environments.desk.tables import differences, write
+from turnwise.environments.measurement import (
+    NOTHING,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    measure,
+    played_all,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, UserError
+from turnwise.types import Action, Task, ToolCall
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    return written(tmp_path)
+
+
+def wanting(environment: Environment, words: str) -> Task:
+    (found,) = [one for one in all_tasks(environment) if words in one.prompt]
+    return found
+
+
+def calling(name: str, /, **arguments: Any) -> Action:
+    return Action("", calls=(ToolCall(name, arguments),))
+
+
+def answered(text: str) -> Action:
+    return Action("", answer=text)
+
+
+def test_the_oracle_and_the_floors(options: dict[str, Any]) -> None:
+    measured = measure("own_desk", options, 100)
+    assert (measured.tasks, measured.oracle, measured.noop) == (5, 1.0, 0.0)
+    assert measured.deterministic
+    assert measured.snapshot
+    assert measured.concurrent
+
+
+def test_what_doing_nothing_solves_is_left_out_with_a_line(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    assert len(all_tasks(environment)) == len(TASKS) - 1
+    idle, failing = environment.warnings
+    assert idle.startswith("1 tasks solved by doing nothing")
+    assert failing == "1 tasks have an action of their own that fails: kept"
+    Path(options["tasks"]).write_text(json.dumps(TASKS[4:5]))
+    with pytest.raises(DataError, match="no tasks to play in it; 1 tasks solved by doing nothing"):
+        make_environment("own_desk", options)
+
+
+def test_tau2s_format(tmp_path: Path) -> None:
+    environment = make_environment("own_desk", written(tmp_path, TAU2))
+    (task,) = all_tasks(environment)
+    assert "reason for call: Borrow Rivers.\nknown info: You are Ada." in task.prompt
+    assert task.secret["outputs"] == ["14"]
+    assert success(played_all(environment, [task], [environment.oracle(task)])) == 1.0
+    assert len(environment.warnings) == 4
+    assert all(line.startswith("1 tasks ") for line in environment.warnings)
+
+
+def test_a_conversation_and_its_verdict(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "Borrow Rivers")
+    assert task.prompt == "Be {kind}.\nCustomer: You are Ada. Borrow Rivers."
+    lend = calling("lend", **LEND["kwargs"])
+    talk = [answered("One moment."), answered("Done.")]
+    play = played(environment, task, lend, *talk)
+    assert play.seen[1][0] == "lent"
+    assert "Customer: Yes" in play.seen[2][0]
+    assert play.trajectory.reward == 1.0
+    assert judged(environment, task, lend).reward == 0.0, "the conversation has not ended"
+    assert judged(environment, task, *talk).reward == 0.0
+    assert judged(environment, task, lend, calling("remove", book="b2"), *talk).reward == 0.0
+    other = calling("lend", book="b1", reader="r1", days=15)
+    assert judged(environment, task, other, *talk).reward == 0.0
+    again = judged(environment, task, lend, lend, *talk)
+    assert again.reward == 1.0, "the second is refused and changes nothing"
+
+
+def test_what_has_to_be_told_is_told_by_the_agent(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "what Rivers costs")
+    look = calling("show_book", book="b1")
+    assert judged(environment, task, look, NOTHING, NOTHING).reward == 0.0, "only seen"
+    told = [answered("It costs $1234.50, no: $1,234.5."), NOTHING]
+    assert judged(environment, task, *told).reward == 1.0
+    dump = answered(" ".join(f"{number / 2}" for number in range(2460, 2480)) + " 1")
+    assert judged(environment, task, dump, dump).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "right"),
+    [
+        ("23", "the 23rd and 1234", False),
+        ("23", "it is 23.", True),
+        ("23", "it is 23.5", False),
+        ("3", "2.3", False),
+        ("1,234", "$1234", True),
+        ("Gate B", "at gate  b!", True),
+        ("Gate B", "at gate bb", False),
+        ("7", " ".join(map(str, range(20))), True),
+        ("7", " ".join(map(str, range(21))), False),
+    ],
+)
+def test_was_told(expected: str, said: str, right: bool) -> None:
+    assert was_told(expected, ["hello", said]) is right
+
+
+def test_a_tool_that_ends_the_conversation(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "You want a person")
+    passing = calling("pass_on", why="asked")
+    both = Action("", calls=(*passing.calls, ToolCall("remove", {"book": "b1"})))
+    play = played(environment, task, answered("The fee is 30."), both)
+    assert play.trajectory.reward == 1.0
+    assert len(play.trajectory.turns[-1].step.results) == 1  # type: ignore[union-attr]
+    assert judged(environment, task, passing).parts == {"database": 1, "told": 0, "ended": 1}
+
+
+def test_what_a_tool_raises_is_the_agents_to_read(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    task = wanting(environment, "Borrow Rivers")
+    calls = [
+        calling("show_book", book="b9"),
+        calling("lend", book="b1"),
+        calling("lend", book="b1", reader="r1", days="many"),
+        calling("show_book", book="b1", data={}),
+        calling("helper", text=""),
+    ]
+    play = played(environment, task, *calls)
+    texts = [str(entry[0]) for entry in play.seen[1:6]]
+    for text, words in zip(
+        texts,
+        ["KeyError: 'b9'", "'reader': Field required", "valid integer", "'data': Extra", "no tool"],
+        strict=True,
+    ):
+        assert text.startswith("Error: ")
+        assert words in text
+    assert [one.name for one in environment.tools()] == ["lend", "pass_on", "remove", "show_book"]
+    schemas = {one.name: one for one in environment.tools()}
+    assert schemas["show_book"].description == "What is known of a book."
+    assert list(schemas["lend"].schema["parameters"]["properties"]) == ["book", "reader", "days"]
+    assert schemas["lend"].consequence == "write"
+    guarded = make_environment("own_desk", options, {"write": "refuse"})
+    play = played(guarded, task, calling("lend", **LEND["kwargs"]))
+    assert "not permitted" in play.seen[1][0]
+
+
+CLASSES = """
+class Lend:
+    @staticmethod
+    def invoke(data, book: str, reader: str) -> str:
+        data["books"][book]["reader"] = reader
+        return "lent"
+    @staticmethod
+    def get_info():
+        parameters = {"type": "object", "properties": {"book": {"type": "string"}}}
+        function = {"name": "lend", "description": "Lend it.", "parameters": parameters}
+        return {"type": "function", "function": function}
+
+ALL_TOOLS = [Lend]
+"""
+
+
+def test_tool_classes_as_tau_bench_has_them(tmp_path: Path) -> None:
+    environment = make_environment("own_desk", written(tmp_path, TASKS[:1], CLASSES))
+    (lend,) = environment.tools()
+    assert (lend.name, lend.description) == ("lend", "Lend it.")
+    assert lend.schema["parameters"]["properties"]["book"] == {"type": "string"}
+    (task,) = all_tasks(environment)
+    assert success(played_all(environment, [task], [environment.oracle(task)])) == 1.0
+
+
+def test_differences_are_written_back() -> None:
+    after = copy.deepcopy(DATABASE)
+    after["books"]["b1"]["days"] = 3  # type: ignore[index, assignment]
+    del after["readers"]["r2"]
+    after["readers"]["r3"] = None  # type: ignore[assignment]
+    after["log"] = ["a"]  # type: ignore[assignment]
+    found = differences(DATABASE, after)
+    assert set(found) == {"books", "log", "readers"}
+    assert found["readers"] == {"rows": {"r2": [], "r3": [None]}}
+    data: dict[str, Any] = copy.deepcopy(DATABASE)
+    write(found, data)
+    assert data == after
+    data["log"].append("b")
+    assert found["log"] == {"whole": [["a"]]}
+    assert differences(after, {}) == {name: {"whole": []} for name in after}
+    assert differences(after, copy.deepcopy(after)) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heldout_share": 2}, "heldout_share is 2"),
+        ({"tools": "nowhere.py"}, "desk: tools file nowhere.py: there is no such file"),
+        ({"policy": "nowhere.md"}, "nowhere.md: there is no such file: give the policy"),
+        ({"database": "nowhere"}, "nowhere: there is no such file or folder"),
+        ({"user": {"model": "m"}}, "desk: user: give url"),
+        ({"user": {"url": "u", "model": "m"}}, "write http://host:port/v1"),
+        ({"user": {"url": "http://u", "model": "m", "seconds": 0}}, "seconds above 0"),
+        ({"user": {"url": "http://u", "model": "m", "tries": 1}}, "unknown setting 'tries'"),
+        ({"user": {"url": "http://u", "model": "m", "attempts": "x"}}, "attempts: Input should"),
+        ({"user": {"url": "http://u", "model": "m", "key_variable": "NO_KEY_X"}}, "NO_KEY_X"),
+    ],
+)
+def test_options_that_make_no_sense(
+    options: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        make_environment("own_desk", options | change)
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ("x = 1", "no tools: write public functions whose first parameter is data"),
+        ("async def look(data): ...", "tool look is async"),
+        ("def look(data, *words): ...", "name every parameter"),
+        ("class Look: ...\nALL_TOOLS = [Look]", "tool class Look has no invoke"),
+        ("def look(data): ...\nTERMINATE_TOOLS = ['end']", "names 'end', which is no tool"),
+    ],
+)
+def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("own_desk", written(tmp_path, TASKS, tools))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"actions": []}, "entry 1: there is no 'instruction'"),
+        ({"instruction": "x"}, "'actions' and 'outputs' have to be lists"),
+        ({"instruction": "x", "actions": [{"kwargs": {}}]}, "an action is {name, kwargs}"),
+        ({"instruction": "x", "actions": [], "script": ["ab", "c"]}, "the script a list of"),
+        ({"instruction": "x", "actions": [{"name": "fly"}]}, "there is no tool 'fly'"),
+    ],
+)
+def test_records_that_are_broken(tmp_path: Path, record: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_environment("own_desk", written(tmp_path, [record]))
+
+
+def test_another_process_a_snapshot_and_many_at_once(options: dict[str, Any]) -> None:
+    environment = make_environment("own_desk", options)
+    tasks = all_tasks(environment)
+    assert is_deterministic("own_desk", options, environment)
+    assert asyncio.run(is_restorable(environment, tasks))
+    assert asyncio.run(is_concurrent(environment, tasks))
