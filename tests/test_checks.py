@@ -66,6 +66,19 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ),
     ("rollout.top_p=0.9", "bypass"),
     ("engine.cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
+    (
+        "rollout.context=drop algorithm.name=tree_grpo train.group_size=8",
+        "episodes of one context: set rollout.context to 'fail'",
+    ),
+    ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),
+    (
+        "rollout.context=drop rollout.max_turn_tokens=9 algorithm.name=sdpo",
+        "one context each, set rollout.context to 'fail'",
+    ),
+    (
+        "rollout.context=drop preferences.steps=1 train.steps=0 rollout.max_turn_tokens=9",
+        "pairs are of trajectories with one context each, set rollout.context to 'fail'",
+    ),
     ("train.max_staleness=1", "the slowest tool: set engine.deterministic=false"),
     (
         "train.max_staleness=1 engine.deterministic=false curriculum.tasks=by_success",

@@ -226,7 +226,7 @@ def test_the_demo_recipe_is_what_its_documentation_says() -> None:
 def test_the_mask_can_be_seen_without_colour() -> None:
     tokenizer = byte_tokenizer()
     pieces = [("Who?", Source.USER), ("ask", Source.MODEL), ("told", Source.TOOL)]
-    row = {"ids": [], "source": [], "turn": []}
+    row = {"ids": [], "source": [], "turn": [], "contexts": [[0, 0]]}
     for text, source in pieces:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         row["ids"] += ids
@@ -236,6 +236,9 @@ def test_the_mask_can_be_seen_without_colour() -> None:
     assert text.plain == "Who?«ask»told"
     assert "green" in str(text.get_style_at_offset(Console(), text.plain.index("ask")))
     assert "green" not in str(text.get_style_at_offset(Console(), text.plain.index("told")))
+    row["contexts"] = [[0, 0], [7, 7]]
+    parted = trajectory_text(row, tokenizer.backend_tokenizer).plain
+    assert parted == "Who?«ask»\n[context 2, begins with 0 tokens copied]\ntold"
 
 
 def test_play_puts_a_person_in_the_models_place(recipe: Path) -> None:

@@ -47,6 +47,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "greedy episodes": {
         "algorithm": {"name": "remax"},
+        "rollout": {"max_turns": 4, "max_turn_tokens": 8, "max_tokens": 200, "context": "drop"},
         "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
     },
     "sampling ahead": {

@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.fakes import save_small_model
 from turnwise.config import load_recipe
 from turnwise.monitor.display import TerminalDisplay
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
 
 RECIPE = """
@@ -109,6 +109,19 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert_same(whole, resume(before), steps[3])
     finished = killed(whole, tmp_path / "finished")
     assert_same(whole, resume(finished), steps[3])
+
+
+def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    sizes = ("rollout.max_turns=5", "rollout.max_tokens=480", "rollout.context=summarise")
+    whole = train(recipe, tmp_path / "whole", *sizes)
+    lines = whole.lines("metrics.jsonl")
+    assert [line["rollout/contexts"] > 1 for line in lines] == [True] * 3
+    assert max(line["policy/logprob_gap"] for line in lines) < 1e-4
+    rows = read_rows(whole.path / "trajectories" / "step-000003.parquet")
+    assert {len(row["contexts"]) for row in rows} > {1}
+    assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
+    late = killed(whole, tmp_path / "late", "step-000002", "step-000003")
+    assert_same(whole, resume(late), "step-000003")
 
 
 def test_groups_that_are_all_equal_give_no_preferences(

@@ -35,6 +35,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_asynchronous(recipe, algorithm)
     _check_unused(recipe, algorithm)
     _check_truncation(recipe, algorithm)
+    _check_context(recipe, algorithm)
     _check_vllm(recipe)
     _check_cache(recipe)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
@@ -162,6 +163,25 @@ def _check_truncation(recipe: Recipe, algorithm: Algorithm) -> None:
             "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
             f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
             'algorithm.overrides.correction to "none" or "truncated"'
+        )
+
+
+def _check_context(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Contexts that follow one another, where there is no room or no place for them."""
+    limits = recipe.rollout
+    if limits.context == "fail":
+        return
+    if algorithm.rollout not in ("independent", "greedy"):
+        raise ConfigError(
+            f"rollout.context is {limits.context}, but rollout {algorithm.rollout} of algorithm "
+            f"{algorithm.name} goes on from the middle of episodes of one context: set "
+            "rollout.context to 'fail'"
+        )
+    if limits.max_tokens < 4 * limits.max_turn_tokens:
+        raise ConfigError(
+            f"rollout.context is {limits.context}, but rollout.max_tokens = {limits.max_tokens} is "
+            f"less than four turns of rollout.max_turn_tokens = {limits.max_turn_tokens}: a new "
+            "context would be full at once; raise one or lower the other"
         )
 
 

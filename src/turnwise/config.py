@@ -114,7 +114,12 @@ class RolloutConfig(Section):
     max_turn_tokens: int = Field(64, ge=1)
     """Tokens sampled in one turn."""
     max_tokens: int = Field(768, ge=16)
-    """Tokens of the whole trajectory, observations included."""
+    """Tokens of the whole trajectory, observations included; of each context where they follow one
+    another."""
+    context: Literal["fail", "drop", "truncate", "summarise"] = "fail"
+    """What to do when the next turn might not fit into `max_tokens` any more. `fail`: truncate the
+    episode. Else a new context follows, with only the latest turns (`drop`), with earlier
+    observations cut short (`truncate`), or with a summary that the model is asked for."""
     max_tool_calls: int = Field(8, ge=0)
     max_seconds: float = Field(120.0, gt=0)
     """What one episode's environment may take in all, and the deadline of each reset, step, verify

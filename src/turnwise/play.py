@@ -32,20 +32,22 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")
     tokenizer = load_tokenizer(recipe.model)
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
-    shown = 0
+    shown: list[int] = []
 
     def ask(session: str, prompt: list[int]) -> Sequence[int]:
         nonlocal shown
         del session
-        console.print(tokenizer.decode(prompt[shown:]), style="cyan", markup=False)
-        console.print(f"End your turn with {' or '.join(scaffold.stop)}:", style="dim")
+        known = len(shown) if prompt[: len(shown)] == shown else 0  # a new context is shown whole
+        console.print(tokenizer.decode(prompt[known:]), style="cyan", markup=False)
+        ends = " or ".join(end.strip() for end in scaffold.stop)
+        console.print(f"End your turn with {ends}", style="dim")
         try:
             line = input("> ")
         except EOFError:
             raise UserError("the input ended before the episode did") from None
         typed = tokenizer(line, add_special_tokens=False)["input_ids"]
         said = list(typed)[: recipe.rollout.max_turn_tokens]
-        shown = len(prompt) + len(said)
+        shown = [*prompt, *said]
         return said
 
     limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})

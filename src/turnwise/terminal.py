@@ -100,11 +100,17 @@ def _legend(name: str, recipe: Recipe) -> Text:
 
 
 def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
-    """The trajectory as read by the model, spans of one source and turn at a time."""
+    """The trajectory as read by the model, spans of one source and turn at a time, each context
+    after the first under a line of its own."""
     text = Text()
-    for source, _, ids in _spans(row):
-        piece = tokenizer.decode(ids, skip_special_tokens=False)
-        text.append(f"«{piece}»" if source == Source.MODEL else piece, STYLES[source])
+    starts = [start for start, _ in row["contexts"]]
+    for number, (start, fresh) in enumerate(row["contexts"]):
+        if number:
+            text.append(f"\n[context {number + 1}, begins with {fresh - start} tokens copied]\n")
+        end = starts[number + 1] if number + 1 < len(starts) else None
+        for source, _, ids in _spans(row, slice(start, end)):
+            piece = tokenizer.decode(ids, skip_special_tokens=False)
+            text.append(f"«{piece}»" if source == Source.MODEL else piece, STYLES[source])
     return text
 
 
@@ -252,7 +258,8 @@ def _headline(row: Mapping[str, Any]) -> Text:
     return Text(" · ".join(parts), style="bold")
 
 
-def _spans(row: Mapping[str, Any]) -> Iterator[tuple[Source, int, list[int]]]:
-    tokens = zip(row["ids"], row["source"], row["turn"], strict=True)
+def _spans(row: Mapping[str, Any], place: slice) -> Iterator[tuple[Source, int, list[int]]]:
+    columns = (row[name][place] for name in ("ids", "source", "turn"))
+    tokens = zip(*columns, strict=True)
     for (source, turn), members in groupby(tokens, key=lambda token: (token[1], token[2])):
         yield Source(source), turn, [token[0] for token in members]

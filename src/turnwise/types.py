@@ -28,7 +28,8 @@ class Source(IntEnum):
     TOOL = 3
     ENVIRONMENT = 4
     INHERITED = 5
-    """Sampled in another trajectory that this one branches from; trained there, and only there."""
+    """Sampled in another trajectory that this one branches from, or in an earlier context of this
+    one; trained there, and only there."""
 
 
 class Outcome(StrEnum):
@@ -104,8 +105,9 @@ class ToolCall:
 class Action:
     """What the model did in one turn, parsed by the scaffold from the tokens it sampled.
 
-    Exactly one of the following holds: there are tool calls, there is an answer, or `error` says
-    what is malformed (then the environment is not asked; the agent is told what is wrong).
+    Exactly one of the following holds: there are tool calls, there is an answer, `error` says what
+    is malformed (then the environment is not asked; the agent is told what is wrong), or it is the
+    summary that the rollout asked for (nor is the environment asked then).
 
     Example:
         Action(text="<think>find it</think><search>TarFile</search>", thought="find it",
@@ -118,6 +120,8 @@ class Action:
     calls: tuple[ToolCall, ...] = ()
     answer: str | None = None
     error: str | None = None
+    summary: bool = False
+    """Whether the turn sums up a context that was full."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ class Turn:
 
     action: Action
     step: Step | None = None
-    """None for the last turn when a budget ended the episode before the environment replied."""
+    """None for the last turn when a budget ended the episode before the environment replied, and
+    for a summary, which the environment does not see."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +194,18 @@ class Segment:
     source: Source
 
 
+def _one_context() -> np.ndarray:
+    return np.zeros((1, 2), np.int64)
+
+
 @dataclass(repr=False)
 class Tokens:
-    """The flat token record of one trajectory: five arrays of one length n.
+    """The flat token record of one trajectory: five arrays of one length n, and where its contexts
+    are.
+
+    A context is what the model read at once. There is one, unless a full window was compacted: then
+    the next one begins with copies of some of its tokens, and each sampled token is MODEL in the
+    one context in which it was sampled, and nowhere else.
 
     Example (prompt P0 P1, the model samples A0 A1, a tool returns T0, the model samples A2):
 
@@ -213,6 +227,9 @@ class Tokens:
     """int32, version of the policy that sampled the token; NO_VERSION for all others."""
     logprob: np.ndarray
     """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
+    contexts: np.ndarray = field(default_factory=_one_context)
+    """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
+    are not copied from the one before."""
 
     @classmethod
     def empty(cls) -> "Tokens":
@@ -237,6 +254,36 @@ class Tokens:
         """bool, True where the policy sampled the token: the only mask there is."""
         mask: np.ndarray = self.source == Source.MODEL
         return mask
+
+    @property
+    def spans(self) -> list[slice]:
+        """Where each context stands: what the model read before a token is what stands between the
+        beginning of the token's context and it."""
+        starts = self.contexts[:, 0].tolist()
+        return [
+            slice(start, end) for start, end in zip(starts, [*starts[1:], len(self)], strict=True)
+        ]
+
+    @property
+    def copied(self) -> np.ndarray:
+        """bool[n], True where a token is a copy from an earlier context."""
+        copied = np.zeros(len(self), np.bool_)
+        for start, fresh in self.contexts:
+            copied[start:fresh] = True
+        return copied
+
+    def begin_context(self, kept: np.ndarray) -> None:
+        """A new context, which begins with copies of the tokens at the places int64[k]; what was
+        sampled is INHERITED there."""
+        start = len(self)
+        source = self.source[kept]
+        source[source == Source.MODEL] = Source.INHERITED
+        self.ids = np.concatenate([self.ids, self.ids[kept]])
+        self.source = np.concatenate([self.source, source])
+        self.turn = np.concatenate([self.turn, self.turn[kept]])
+        self.version = np.concatenate([self.version, np.full(len(kept), NO_VERSION, np.int32)])
+        self.logprob = np.concatenate([self.logprob, np.full(len(kept), np.nan, np.float32)])
+        self.contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
 
     def extend_segments(self, segments: Sequence[Segment], turn: int) -> None:
         """Append tokens that no policy sampled.
@@ -368,9 +415,13 @@ class Trajectory:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What the agent was shown last before each turn: the state, for who compares states."""
+        """What the agent was shown last before each turn: the state, for who compares states.
+        Before a summary that is the request for one; what is shown after it came before it."""
         shown = [self.task.prompt]
         for turn in self.turns:
+            if turn.action.summary:
+                shown[-1:] = [f"{shown[-1]}\n(to be summed up)", shown[-1]]
+                continue
             observation = turn.step.observation if turn.step is not None else None
             shown.append(observation.content if observation is not None else "")
         return tuple(shown[:-1])

@@ -19,7 +19,7 @@ from turnwise.learning.batch import (
     loss_mask,
     pack,
     policy_examples,
-    supervised_example,
+    supervised_examples,
     weigh,
 )
 from turnwise.types import (
@@ -55,7 +55,7 @@ def test_the_mask_comes_from_provenance() -> None:
 
 
 def test_position_t_predicts_token_t_plus_one() -> None:
-    example = weigh([supervised_example(worked_example(), "x")], "token_mean")[0]
+    example = weigh(supervised_examples(worked_example(), "x"), "token_mean")[0]
     batch = collate([example], CPU)
     # What follows the last trained token is cut off, and the last token predicts nothing.
     assert batch.inputs.tolist() == [[10, 11, 20, 21, 30]]
@@ -69,7 +69,10 @@ def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
     short = Tokens.empty()
     short.extend_segments([Segment([12], Source.USER)], 0)
     short.extend_sampled([23], [-1.0], version=0, turn=0)
-    examples = [supervised_example(t, str(i)) for i, t in enumerate((worked_example(), short))]
+    examples = [
+        *supervised_examples(worked_example(), "0"),
+        *supervised_examples(short, "1"),
+    ]
     batch = collate(examples, CPU)
     assert batch.inputs.tolist() == [[10, 11, 20, 21, 30], [12, 0, 0, 0, 0]]
     assert batch.targets.tolist() == [20, 21, 22, 23]
@@ -81,14 +84,14 @@ def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
 def test_a_sampled_first_token_has_nothing_to_predict_it() -> None:
     tokens = Tokens.empty()
     tokens.extend_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
-    example = supervised_example(tokens, "x")
+    (example,) = supervised_examples(tokens, "x")
     assert example.trained.tolist() == [False, True]
 
 
 def test_a_record_without_sampled_tokens_is_empty() -> None:
     tokens = Tokens.empty()
     tokens.extend_segments([Segment([1, 2], Source.USER)], 0)
-    example = supervised_example(tokens, "x")
+    (example,) = supervised_examples(tokens, "x")
     assert len(example.ids) == 0
     assert list(pack([example], 64)) == []
 

@@ -17,7 +17,7 @@ from turnwise.learning.batch import (
     assign_advantages,
     collate,
     policy_examples,
-    supervised_example,
+    supervised_examples,
 )
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.policy import PolicyLearner
@@ -116,7 +116,7 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
 ) -> None:
     """Of tokens in several sequences the gradient is that of all of them."""
     examples = [
-        supervised_example(member.tokens, str(member.episode))
+        supervised_examples(member.tokens, str(member.episode))[0]
         for one in groups()
         for member in one.trajectories
     ]
@@ -172,7 +172,7 @@ def example(name: str, ids: list[int]) -> Example:
     tokens = Tokens.empty()
     tokens.extend_segments([Segment(ids[:1], Source.USER)], 0)
     tokens.extend_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
-    return supervised_example(tokens, name)
+    return supervised_examples(tokens, name)[0]
 
 
 def test_only_what_is_less_work_is_shared() -> None:

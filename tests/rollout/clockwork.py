@@ -18,6 +18,7 @@ from turnwise.types import (
     Source,
     Task,
     ToolCall,
+    ToolResult,
     Trajectory,
     Verdict,
 )
@@ -98,7 +99,12 @@ class OneWord:
     def begin(self, prompt: Observation) -> list[Segment]:
         return [Segment([PROMPT], Source.USER)]
 
-    def extend(self, observation: Observation) -> list[Segment]:
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
         return [Segment([PROMPT], observation.source)]
 
     def parse(self, tokens: Sequence[int]) -> Action:

@@ -18,7 +18,7 @@ from turnwise.errors import ConfigError
 from turnwise.learning.batch import (
     OBSERVATIONS,
     Example,
-    supervised_example,
+    supervised_examples,
     weigh,
 )
 from turnwise.learning.sft import batch_of_step
@@ -61,9 +61,10 @@ def demonstration_terms(
 def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
     """bool[n]: what tools and environment replied to actions that were sampled in this trajectory.
 
-    What a branch shares with its parent is left out: it is trained there, once.
+    What a branch shares with its parent is left out, and so is what a context has from the one
+    before: it is trained there, once.
     """
-    own = np.isin(tokens.turn, tokens.turn[tokens.mask])
+    own: NDArray[np.bool_] = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied
     return own & np.isin(tokens.source, OBSERVATIONS)
 
 
@@ -72,7 +73,11 @@ def demonstrations_of_step(
 ) -> list[Example]:
     """The examples that are mixed into one RL step: a function of the arguments alone."""
     order = batch_of_step(len(demonstrations), size, step, seed, "auxiliary")
-    return [supervised_example(demonstrations[i], f"demonstration {i}") for i in order]
+    return [
+        example
+        for i in order
+        for example in supervised_examples(demonstrations[i], f"demonstration {i}")
+    ]
 
 
 def check_auxiliary(algorithm: Algorithm, recipe: Recipe) -> None:
@@ -91,8 +96,11 @@ def check_auxiliary(algorithm: Algorithm, recipe: Recipe) -> None:
 
 def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[Example]:
     return [
-        supervised_example(member.tokens, f"{member.group} episode {member.episode}", mask)
+        example
         for member, mask in members
+        for example in supervised_examples(
+            member.tokens, f"{member.group} episode {member.episode}", mask
+        )
     ]
 
 

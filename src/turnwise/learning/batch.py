@@ -26,10 +26,11 @@ OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
 @dataclass(frozen=True)
 class Example:
-    """One sequence to train on; arrays of one length n, cut after the last trained token."""
+    """One sequence to train on, a context of a trajectory; arrays of one length n, cut after the
+    last trained token."""
 
     name: str
-    """For messages to people."""
+    """The trajectory's, for messages to people."""
     group: str
     """Examples of one group are of one task."""
     ids: NDArray[np.int64]
@@ -185,12 +186,13 @@ def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.
 
-    `mask_observations=False` adds what tools and the environment wrote; that trains the model to
-    invent tool output, and exists only to show the harm.
+    `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
+    trains the model to invent tool output, and exists only to show the harm.
     """
     if mask_observations:
         return tokens.mask
-    return tokens.mask | np.isin(tokens.source, OBSERVATIONS)
+    observed: NDArray[np.bool_] = np.isin(tokens.source, OBSERVATIONS) & ~tokens.copied
+    return tokens.mask | observed
 
 
 def policy_examples(
@@ -198,17 +200,18 @@ def policy_examples(
 ) -> list[Example]:
     """The weighted examples of one optimizer batch, from groups that were kept (`kept_groups`, of
     the whole step); ungraded trajectories are in nothing, and those that the algorithm's trajectory
-    filter leaves out are in no denominator.
+    filter leaves out are in no denominator. Each context of a trajectory is an example; for the
+    weights a trajectory is one sequence, however many it has.
 
     Raises ValueError for a graded trajectory whose advantage was not set.
     """
     examples = [
-        _policy_example(member, mask_observations)
+        _policy_contexts(member, mask_observations)
         for group in groups
         for member in kept_members(group, algorithm)
     ]
     numbers = algorithm.numbers_of("aggregation")
-    return weigh(examples, algorithm.aggregation, **numbers)
+    return _weigh(examples, algorithm.aggregation, **numbers)
 
 
 def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
@@ -224,20 +227,32 @@ def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
     ]
 
 
-def supervised_example(tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None) -> Example:
-    """To be imitated: the tokens marked as the model's, or those of `mask`, with advantage 1."""
+def supervised_examples(
+    tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None
+) -> list[Example]:
+    """To be imitated: the tokens marked as the model's, or those of `mask`, with advantage 1. One
+    example for each context."""
     trained = tokens.mask if mask is None else mask
-    return _example(name, name, tokens, trained, trained.astype(np.float32))
+    return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
 
 def weigh(examples: Sequence[Example], aggregation: str, **numbers: float) -> list[Example]:
-    """Give each example its weight in the loss of the optimizer batch that they all make up."""
-    counts = np.array([example.trained.sum() for example in examples], np.int64)
-    tasks = [example.group for example in examples]
+    """Give each example its weight in the loss of the optimizer batch that they all make up, each
+    a sequence by itself."""
+    return _weigh([[example] for example in examples], aggregation, **numbers)
+
+
+def _weigh(
+    sequences: Sequence[Sequence[Example]], aggregation: str, **numbers: float
+) -> list[Example]:
+    """As `weigh`; the examples of a sequence together have the weight of one."""
+    counts = np.array([sum(e.trained.sum() for e in sequence) for sequence in sequences], np.int64)
+    tasks = [sequence[0].group for sequence in sequences]
     weights = AGGREGATIONS[aggregation](counts, tasks, Totals.of(counts, tasks), **numbers)
     return [
         replace(example, weight=float(weight))
-        for example, weight in zip(examples, weights, strict=True)
+        for sequence, weight in zip(sequences, weights, strict=True)
+        for example in sequence
     ]
 
 
@@ -337,7 +352,7 @@ def _name(member: Trajectory) -> str:
     return f"{member.group} episode {member.episode}"
 
 
-def _policy_example(member: Trajectory, mask_observations: bool) -> Example:
+def _policy_contexts(member: Trajectory, mask_observations: bool) -> list[Example]:
     name = _name(member)
     if member.advantage is None:
         raise ValueError(f"{name}: no advantage; call assign_advantages first")
@@ -345,7 +360,7 @@ def _policy_example(member: Trajectory, mask_observations: bool) -> Example:
     advantage = member.advantage
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
-    return _example(name, member.group, member.tokens, mask, advantage)
+    return _contexts(name, member.group, member.tokens, mask, advantage)
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -354,23 +369,29 @@ def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArr
     return np.where(last >= 0, advantage[last], np.float32(0))
 
 
-def _example(
+def _contexts(
     name: str,
     group: str,
     tokens: Tokens,
     mask: NDArray[np.bool_],
     advantage: NDArray[np.float32],
-) -> Example:
-    trained = mask.copy()
-    trained[:1] = False
-    end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
-    return Example(
-        name=name,
-        group=group,
-        ids=tokens.ids[:end],
-        trained=trained[:end],
-        sampled=tokens.mask[:end],
-        behaviour_logprob=tokens.logprob[:end],
-        old_logprob=tokens.logprob[:end],
-        advantage=advantage[:end],
-    )
+) -> list[Example]:
+    """One example for each context, its arrays cut after the last trained token."""
+    examples = []
+    for span in tokens.spans:
+        trained = mask[span].copy()
+        trained[:1] = False
+        end = int(np.flatnonzero(trained)[-1]) + 1 if trained.any() else 0
+        examples.append(
+            Example(
+                name=name,
+                group=group,
+                ids=tokens.ids[span][:end],
+                trained=trained[:end],
+                sampled=tokens.mask[span][:end],
+                behaviour_logprob=tokens.logprob[span][:end],
+                old_logprob=tokens.logprob[span][:end],
+                advantage=advantage[span][:end],
+            )
+        )
+    return examples

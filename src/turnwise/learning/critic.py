@@ -120,7 +120,9 @@ class Critic(nn.Module):
 
     def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
         """[N, width]: what the body says before each of those tokens."""
-        inputs, selected = shifted([(m.tokens.ids, _wanted(m)) for m in members])
+        inputs, selected = shifted(
+            [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
+        )
         autocast = self.learning.autocast
         with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
             hidden = self.body(input_ids=inputs.to(self.device), use_cache=False).last_hidden_state
@@ -132,8 +134,10 @@ class Critic(nn.Module):
         return torch.from_numpy(np.concatenate(pieces)).to(self.device)
 
     def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
-        """By length, of at most `tokens_per_micro_batch` padded tokens."""
-        lengths = [len(member.tokens) for member in members]
+        """By length, of at most `tokens_per_micro_batch` padded tokens; a trajectory of several
+        contexts, which are rows then, is as long as they are with their padding."""
+        spans = [member.tokens.spans for member in members]
+        lengths = [len(own) * max(span.stop - span.start for span in own) for own in spans]
         for places in by_length(lengths, self.learning.tokens_per_micro_batch):
             yield [members[place] for place in places]
 

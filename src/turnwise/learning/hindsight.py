@@ -29,13 +29,16 @@ def score_in_hindsight(
     learning: LearningConfig,
 ) -> None:
     """Set `hindsight_logprobs` of every graded trajectory: float32[n], NaN where nothing was
-    sampled; `temperature` is that of sampling, above 0."""
+    sampled; `temperature` is that of sampling, above 0. It is told in each context."""
     members = [member for group in groups for member in group.graded]
-    hinted = [_with_hint(member, scaffold) for member in members]
+    places = [(member, span) for member in members for span in member.tokens.spans]
+    hinted = [_with_hint(member, span, scaffold) for member, span in places]
     scores = score(model, hinted, learning, temperature)
-    for member, (_, wanted), own in zip(members, hinted, scores, strict=True):
+    for member in members:
         member.hindsight_logprobs = np.full(len(member.tokens), np.nan, np.float32)
-        member.hindsight_logprobs[member.tokens.mask] = own[wanted]
+    for (member, span), (_, wanted), own in zip(places, hinted, scores, strict=True):
+        assert member.hindsight_logprobs is not None
+        member.hindsight_logprobs[span][member.tokens.mask[span]] = own[wanted]
 
 
 def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
@@ -49,10 +52,11 @@ def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> N
         )
 
 
-def _with_hint(member: Trajectory, scaffold: Scaffold) -> Sequenced:
-    """Ids and which of them were sampled; the hint stands just before the first that was."""
+def _with_hint(member: Trajectory, span: slice, scaffold: Scaffold) -> Sequenced:
+    """Ids of a context and which of them were sampled there; the hint stands just before the first
+    that was."""
     assert member.reward is not None
-    ids, mask = member.tokens.ids, member.tokens.mask
+    ids, mask = member.tokens.ids[span], member.tokens.mask[span]
     hint = _hint(scaffold, member.reward)
     first = int(np.argmax(mask)) if mask.any() else 0
     return (

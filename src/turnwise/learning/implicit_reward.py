@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.config import ImplicitRewardConfig, LearningConfig
-from turnwise.learning.batch import collate, pack, supervised_example
+from turnwise.learning.batch import collate, pack, supervised_examples
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
@@ -107,7 +107,11 @@ class ImplicitReward:
 
     def _backward(self, members: Sequence[Trajectory], slopes: NDArray[np.float64]) -> None:
         """Adds up the gradient of sum_i slope_i sum_t log phi."""
-        examples = [supervised_example(m.tokens, str(place)) for place, m in enumerate(members)]
+        examples = [
+            example
+            for place, member in enumerate(members)
+            for example in supervised_examples(member.tokens, str(place))
+        ]
         for together in pack(examples, self.learning.tokens_per_micro_batch):
             batch = collate(together, self.device)
             logprobs, _ = token_logprobs(

@@ -19,7 +19,7 @@ from torch import nn
 from turnwise.algorithms.preferences import dpo
 from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import ConfigError, DataError
-from turnwise.learning.batch import Example, collate, supervised_example
+from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
@@ -81,9 +81,10 @@ class PreferenceLearner:
         prepare_for_training(model)
         check_supported(model)
         examples = [
-            supervised_example(tokens, f"pair {index}")
+            example
             for index, pair in enumerate(pairs)
             for tokens in pair
+            for example in supervised_examples(tokens, f"pair {index}")
         ]
         reference = score(model, [(e.ids, e.trained) for e in examples], learning, self.temperature)
         self._examples = _with_reference(examples, reference)
@@ -188,6 +189,11 @@ def check_preferences(recipe: Recipe) -> None:
         return
     if recipe.train.group_size < 2:
         raise ConfigError("preferences.steps: pairs are of one group, give train.group_size >= 2")
+    if recipe.rollout.context != "fail":
+        raise ConfigError(
+            "preferences.steps: pairs are of trajectories with one context each, set "
+            "rollout.context to 'fail'"
+        )
     if recipe.rollout.temperature == 0:
         raise ConfigError("preferences.steps: at rollout.temperature 0 there is nothing to prefer")
 

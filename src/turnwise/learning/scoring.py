@@ -62,15 +62,33 @@ def score(
     return found
 
 
+def score_contexts(
+    model: nn.Module,
+    members: Sequence[Trajectory],
+    config: LearningConfig,
+    temperature: float,
+    measure: Measure = _logprobs,
+) -> list[NDArray[np.float32]]:
+    """As `score`, float32[n], of the tokens that the policy sampled in each trajectory, each in the
+    context in which it was sampled."""
+    sequences = [
+        (member.tokens.ids[span], member.tokens.mask[span])
+        for member in members
+        for span in member.tokens.spans
+    ]
+    found = iter(score(model, sequences, config, temperature, measure))
+    return [np.concatenate([next(found) for _ in member.tokens.spans]) for member in members]
+
+
 def sampled_logprobs(
     model: nn.Module,
     members: Sequence[Trajectory],
     config: LearningConfig,
     temperature: float,
 ) -> list[NDArray[np.float64]]:
-    """As `score`, float64[n], of the tokens that the policy sampled in each trajectory."""
-    sequences = [(member.tokens.ids, member.tokens.mask) for member in members]
-    return [row.astype(np.float64) for row in score(model, sequences, config, temperature)]
+    """Log-probabilities of what the policy sampled, float64[n]: see `score_contexts`."""
+    rows = score_contexts(model, members, config, temperature)
+    return [row.astype(np.float64) for row in rows]
 
 
 def assess_score_norms(
@@ -79,7 +97,6 @@ def assess_score_norms(
     """Set `score_norms` of every graded trajectory: float32[n], NaN where nothing was sampled, and
     at a first token. `temperature` is that of sampling, above 0."""
     members = [member for group in groups for member in group.graded]
-    sequences = [(member.tokens.ids, member.tokens.mask) for member in members]
-    norms = score(model, sequences, config, temperature, score_norms)
+    norms = score_contexts(model, members, config, temperature, score_norms)
     for member, own in zip(members, norms, strict=True):
         member.score_norms = own

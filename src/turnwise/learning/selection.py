@@ -31,7 +31,9 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
     for group in groups:
         for member in group.trajectories:
             member.penalty = 0.0
-        lengths = [int(np.isin(m.tokens.source, SAMPLED).sum()) for m in group.graded]
+        lengths = [
+            int((np.isin(m.tokens.source, SAMPLED) & ~m.tokens.copied).sum()) for m in group.graded
+        ]
         penalties = shaping(np.array(lengths, np.int64), max_tokens, **numbers)
         for member, penalty in zip(group.graded, penalties.tolist(), strict=True):
             member.penalty = penalty
@@ -76,7 +78,7 @@ def _turn_facts(
 ) -> TurnFacts:
     action = turn.action
     return TurnFacts(
-        acted=action.error is None and (bool(action.calls) or action.answer is not None),
+        acted=bool(action.calls) or action.answer is not None or action.summary,
         failed=bool(results) and not any(result.ok for result in results),
         repeated=bool(results) and all(_among(result, known) for result in results),
     )

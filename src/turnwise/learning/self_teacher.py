@@ -207,6 +207,11 @@ def check_self_teacher(recipe: Recipe, algorithm: Algorithm) -> None:
             f"self_teacher is set, but algorithm {algorithm.name} has no "
             "self_teacher_coefficient: give it one, or leave self_teacher out"
         )
+    if coefficient and recipe.rollout.context != "fail":
+        raise ConfigError(
+            "self_teacher_coefficient: the teacher reads trajectories with one context each, set "
+            "rollout.context to 'fail'"
+        )
     judged = sorted(algorithm.needs & {"critic", "process_rewards"})
     if coefficient and judged:
         raise ConfigError(

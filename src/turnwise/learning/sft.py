@@ -13,7 +13,7 @@ from torch import nn
 
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
-from turnwise.learning.batch import Example, collate, pack, supervised_example, weigh
+from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
 from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up_then_cosine
 from turnwise.seeds import derive
@@ -48,8 +48,9 @@ class SupervisedLearner:
         self.steps_done = 0
         self.device = next(model.parameters()).device
         self._examples = [
-            supervised_example(tokens, f"demonstration {index}")
+            example
             for index, tokens in enumerate(demonstrations)
+            for example in supervised_examples(tokens, f"demonstration {index}")
         ]
         if not any(example.trained.any() for example in self._examples):
             raise DataError("no demonstration has a token of the model's to learn from")

@@ -40,6 +40,9 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "rollout/length_mean": fmean(lengths or [0]),
         "rollout/length_max": float(max(lengths, default=0)),
     }
+    contexts = [len(m.tokens.contexts) for m in members]
+    if max(contexts, default=1) > 1:
+        metrics["rollout/contexts"] = fmean(contexts)
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _beside([member for group in groups for member in group.beside])
     metrics |= _spare([member for group in groups for member in group.spare])

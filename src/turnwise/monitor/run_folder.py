@@ -56,6 +56,7 @@ SCHEMA = pa.schema(
         ("turn", pa.list_(pa.int32())),
         ("version", pa.list_(pa.int32())),
         ("logprob", pa.list_(pa.float32())),
+        ("contexts", pa.list_(pa.list_(pa.int64()))),
         ("advantage", pa.list_(pa.float32())),
     ]
 )
@@ -215,6 +216,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "turn": tokens.turn,
         "version": tokens.version,
         "logprob": tokens.logprob,
+        "contexts": tokens.contexts.tolist(),
         "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
     }
 

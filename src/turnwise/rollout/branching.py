@@ -46,14 +46,16 @@ class TurnValues:
 def branch_at(parent: Trajectory, turn: int) -> Branch:
     """The moment before a turn of an episode whose snapshots were kept.
 
-    Raises NotSupportedError where they were not, IndexError for a turn that there was not, and for
-    one that the episode itself inherited.
+    Raises NotSupportedError where they were not, or where it has several contexts; IndexError for
+    a turn that there was not, and for one that the episode itself inherited.
     """
     if not parent.snapshots:
         raise NotSupportedError("branching needs the environment's snapshots: roll out with them")
     if not 0 <= turn - parent.first_turn < len(parent.snapshots):
         raise IndexError(f"episode {parent.episode} has no turn {turn} of its own")
     tokens = parent.tokens
+    if len(tokens.contexts) > 1:
+        raise NotSupportedError("an episode of several contexts cannot be branched from")
     own = tokens.mask & (tokens.turn >= turn)
     end = int(np.flatnonzero(own)[0]) if own.any() else len(tokens)
     source = tokens.source[:end].copy()

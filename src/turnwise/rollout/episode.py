@@ -2,6 +2,7 @@
 
     begin ─> generate ─> parse ─> step ─> extend ─> generate ─> …  until done or truncated ─> verify
 
+Where `rollout.context` says so, a full window is followed by another one, with some of its tokens.
 What can go wrong is sorted here, once: an agent's mistake is an observation, a spent budget is a
 truncation, a failing environment or grader leaves the episode ungraded. Nothing here knows how
 tokens are sampled or what the reward is used for.
@@ -11,7 +12,7 @@ import asyncio
 import copy
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError
+from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import (
@@ -26,6 +28,7 @@ from turnwise.types import (
     Branch,
     Observation,
     Outcome,
+    Segment,
     Source,
     Step,
     ToolCall,
@@ -71,9 +74,10 @@ class Episode:
         start = time.monotonic()
         self._environment: Environment | None = None
         self._seconds_used = 0.0
+        self._written: Sequence[int] = ()
         try:
             await self._begin()
-            for turn in range(len(self.trajectory.turns), self.limits.max_turns):
+            while (turn := len(self.trajectory.turns)) < self.limits.max_turns:
                 if self.snapshots:
                     self.trajectory.snapshots.append(await self._snapshot())
                 action = await self._act(turn)
@@ -82,7 +86,7 @@ class Episode:
                     self.trajectory.outcome = Outcome.FAILURE  # until the verifier says otherwise
                     break
                 if step.observation is not None and turn + 1 < self.limits.max_turns:
-                    self._observe(step.observation, turn)
+                    await self._observe(step.observation, step, turn)
             else:
                 raise EpisodeEnded(self._out_of_turns())
         except EpisodeEnded as end:
@@ -122,9 +126,18 @@ class Episode:
         return await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
 
     async def _act(self, turn: int) -> Action:
-        """Sample one turn, keep its tokens, and read what it means."""
+        """Sample one turn, and read what it means."""
+        completion = await self._sample(turn)
+        action = self.scaffold.parse(completion.tokens)
+        if completion.stop_reason == StopReason.CONTEXT:
+            self.trajectory.turns.append(Turn(action))
+            raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
+        return action
+
+    async def _sample(self, turn: int) -> Completion:
+        """Sample one turn, and keep its tokens."""
         tokens = self.trajectory.tokens
-        room = self.limits.max_tokens - len(tokens)
+        room = self.limits.max_tokens - self._context_length
         if room < 1:
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
         if self._seconds_used >= self.limits.max_seconds:
@@ -140,14 +153,17 @@ class Episode:
         )
         completion = await self._generate(sampling)
         tokens.extend_sampled(completion.tokens, completion.logprobs, completion.version, turn)
-        action = self.scaffold.parse(completion.tokens)
-        if completion.stop_reason == StopReason.CONTEXT:
-            self.trajectory.turns.append(Turn(action))
-            raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
-        return action
+        self._written = completion.tokens
+        return completion
+
+    @property
+    def _context_length(self) -> int:
+        span = self.trajectory.tokens.spans[-1]
+        return int(span.stop - span.start)
 
     async def _generate(self, sampling: Sampling) -> Completion:
-        prompt = self.trajectory.tokens.ids.tolist()
+        tokens = self.trajectory.tokens
+        prompt = tokens.ids[tokens.spans[-1]].tolist()
         try:
             async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
                 return await self.engine.generate(prompt, sampling, session=self.session)
@@ -178,12 +194,41 @@ class Episode:
         malformed = self.trajectory.turns[-1].action.error is not None
         return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
 
-    def _observe(self, observation: Observation, turn: int) -> None:
-        segments = self.scaffold.extend(observation)
-        length = sum(len(segment.tokens) for segment in segments)
-        if len(self.trajectory.tokens) + length >= self.limits.max_tokens:
+    async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
+        """Show what came back; in a new context if this one has no room for it and what follows."""
+        segments = self.scaffold.extend(observation, self._written, step.results)
+        if not self._fits(segments) and self.limits.context != "fail":
+            if self.limits.context == "summarise":
+                await self._summarise(turn + 1)
+                segments = self.scaffold.extend(observation, self._written, step.results)
+            room = int(KEPT * self.limits.max_tokens) - _length(segments)
+            tokens = self.trajectory.tokens
+            tokens.begin_context(COMPACTIONS[self.limits.context](tokens, room))
+        if not self._fits(segments):
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
         self.trajectory.tokens.extend_segments(segments, turn)
+
+    async def _summarise(self, turn: int) -> None:
+        """Ask for a summary: a turn like any other, but that the environment does not see it."""
+        if turn + 1 >= self.limits.max_turns:
+            raise EpisodeEnded(self._out_of_turns())
+        self.trajectory.tokens.extend_segments(self._request(self._written), turn - 1)
+        completion = await self._sample(turn)
+        text = self.scaffold.parse(completion.tokens).text
+        self.trajectory.turns.append(Turn(Action(text, summary=True)))
+        if completion.stop_reason == StopReason.CONTEXT:
+            raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
+
+    def _request(self, written: Sequence[int]) -> list[Segment]:
+        return self.scaffold.extend(Observation(REQUEST, Source.ENVIRONMENT), written)
+
+    def _fits(self, segments: Sequence[Segment]) -> bool:
+        """Whether the context has room for them and what follows: a token; or a whole turn; or also
+        a request for a summary, and the summary."""
+        reserve = {"fail": 1}.get(self.limits.context, self.limits.max_turn_tokens)
+        if self.limits.context == "summarise":
+            reserve += _length(self._request(())) + self.limits.max_turn_tokens
+        return self._context_length + _length(segments) + reserve <= self.limits.max_tokens
 
     async def _judge(self) -> None:
         trajectory = self.trajectory
@@ -231,6 +276,10 @@ class Episode:
                 await self._environment.close()
         except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
             self.trajectory.problem += f" close: {type(error).__name__}: {error}"
+
+
+def _length(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.tokens) for segment in segments)
 
 
 def _with_ids(action: Action, turn: int) -> Action:

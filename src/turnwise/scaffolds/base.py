@@ -8,7 +8,7 @@ the tokenizer and the tools, and nothing of an episode.
 from collections.abc import Sequence
 from typing import Protocol
 
-from turnwise.types import Action, Observation, Segment
+from turnwise.types import Action, Observation, Segment, ToolResult
 
 
 class Scaffold(Protocol):
@@ -21,8 +21,15 @@ class Scaffold(Protocol):
         """The first tokens of an episode: instructions, the task, the start of the reply."""
         ...
 
-    def extend(self, observation: Observation) -> list[Segment]:
-        """The tokens between two model turns."""
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
+        """The tokens between two model turns, after the `written` ones, which the scaffold closes
+        where the model left something open. `results` are what the observation is made of where it
+        joins several calls': a scaffold with a message for each shows them one by one, in order."""
         ...
 
     def parse(self, tokens: Sequence[int]) -> Action:

@@ -1,16 +1,24 @@
 """Scaffolds by name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import ScaffoldConfig
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.code import CodeScaffold
+from turnwise.scaffolds.native import NativeScaffold
+from turnwise.scaffolds.react import ReActScaffold
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import Tool
 
-SCAFFOLDS = {"tags": TagsScaffold}
+SCAFFOLDS: dict[str, Callable[..., Scaffold]] = {
+    "code": CodeScaffold,
+    "native": NativeScaffold,
+    "react": ReActScaffold,
+    "tags": TagsScaffold,
+}
 
 
 def make_scaffold(

@@ -2,7 +2,8 @@
 
 A tool's tag is its name. The tag's content is the argument of a tool that takes one string, and a
 JSON object for any other. What comes back stands in <information>…</information>, inside the same
-assistant turn, so that a trajectory is one growing sequence.
+assistant turn, so that a trajectory is one growing sequence. With `parallel_calls` a turn may have
+several tool tags, and goes on until the model ends it.
 
 Source: Jin et al. 2025 (arXiv 2503.09516), section 3.2.
 """
@@ -10,13 +11,15 @@ Source: Jin et al. 2025 (arXiv 2503.09516), section 3.2.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from itertools import pairwise
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.errors import ConfigError
+from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall
+from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question. Think inside <think> and </think> first. {tools} What it returns stands "
@@ -26,131 +29,115 @@ INSTRUCTIONS = (
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
-class TagsScaffold:
-    """See the module. Holds the tokenizer and the tools; nothing of an episode."""
+class TagsScaffold(TextScaffold):
+    """See the module."""
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         tools: Sequence[Tool],
         instructions: str = INSTRUCTIONS,
+        parallel_calls: bool = False,
     ) -> None:
-        """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
-        self._tokenizer = tokenizer
-        # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
-        # truncate their results in other threads: text from outside has a tokenizer of its own.
-        self._foreign_tokenizer = deepcopy(tokenizer)
-        self._tools = {tool.name: tool for tool in tools}
-        described = " ".join(self._describe(tool) for tool in tools)
-        self._instructions = instructions.replace("{tools}", described)
+        """`instructions` precede the task; `{tools}` in them becomes the list of tools. Raises
+        ConfigError where turns could not end: parallel calls need an end-of-text token."""
+        super().__init__(tokenizer, tools, instructions)
         self._names = (*self._tools, "answer")
-        self.stop = tuple(f"</{name}>" for name in self._names)
+        self._parallel = parallel_calls
+        if parallel_calls and not self._end:
+            raise ConfigError("scaffold.options.parallel_calls: the tokenizer has no eos_token")
+        self._tags = [re.compile(f"<({name})>(.*?)</{name}>", re.DOTALL) for name in self._names]
+        closing = tuple(f"</{name}>" for name in self._names)
+        self.stop: tuple[str, ...] = closing[-1:] if parallel_calls else closing
         self._opening = Segment(self._encode("\n<information>"), Source.TEMPLATE)
         self._closing = Segment(self._encode("</information>\n"), Source.TEMPLATE)
 
-    def begin(self, prompt: Observation) -> list[Segment]:
-        """The chat template's opening where the tokenizer has one, plain text otherwise."""
-        if self._tokenizer.chat_template:
-            marker = "\x00task\x00"
-            message = {"role": "user", "content": self._instructions + marker}
-            rendered = self._tokenizer.apply_chat_template(
-                [message], tokenize=False, add_generation_prompt=True
-            )
-            before, _, after = str(rendered).partition(marker)
-        else:
-            before, after = (self._tokenizer.bos_token or "") + self._instructions, "\n"
-        return [
-            Segment(self._encode(before), Source.TEMPLATE),
-            Segment(self._encode_foreign(prompt.content), prompt.source),
-            Segment(self._encode(after), Source.TEMPLATE),
-        ]
-
-    def extend(self, observation: Observation) -> list[Segment]:
-        """An information block; its content cannot contain special tokens."""
-        content = self._encode_foreign(f" {observation.content}")
-        return [self._opening, Segment(content, observation.source), self._closing]
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
+        """An information block, or one for each of several results; what stands in it cannot
+        contain special tokens."""
+        del written
+        segments = []
+        for text in contents(observation, results):
+            content = Segment(self._encode_foreign(f" {text}"), observation.source)
+            segments += [self._opening, content, self._closing]
+        return segments
 
     def parse(self, tokens: Sequence[int]) -> Action:
-        """Read one model turn: exactly one complete tag beside the thoughts, or an error."""
-        text = self._tokenizer.decode(
-            list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        """Read one model turn: exactly one complete tag beside the thoughts, or several of tools
+        where parallel calls are allowed; else an error."""
+        text = self._decode(tokens)
         thought = " ".join(part.strip() for part in _THOUGHT.findall(text))
         said = _THOUGHT.sub("", text)
         if "<information>" in said or "</information>" in said:
             return self._malformed(text, thought, "only the environment writes <information>")
         if "<think>" in said:
             return self._malformed(text, thought, "<think> is not closed by </think>")
-        found = [
-            (name, content)
-            for name in self._names
-            for content in re.findall(f"<{name}>(.*?)</{name}>", said, re.DOTALL)
-        ]
-        if len(found) != 1:
-            problem = "there is no complete action" if not found else "there are several actions"
+        found = [match for tag in self._tags for match in tag.finditer(said)]
+        problem = self._problem(found, said)
+        if problem:
             return self._malformed(text, thought, problem)
-        name, content = found[0][0], found[0][1].strip()
-        if not content:
-            return self._malformed(text, thought, f"<{name}> is empty")
-        if name == "answer":
-            return Action(text, thought, answer=content)
-        return self._call(text, thought, self._tools[name], content)
+        if found[0][1] == "answer":
+            return Action(text, thought, answer=found[0][2].strip())
+        calls = []
+        for name, content in (match.groups() for match in sorted(found, key=re.Match.start)):
+            try:
+                calls.append(ToolCall(name, self._arguments(self._tools[name], content.strip())))
+            except ValueError as error:
+                return self._malformed(text, thought, f"<{name}> {error}")
+        return Action(text, thought, calls=tuple(calls))
 
     def render(self, action: Action) -> list[int]:
         """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
         if action.error is not None:
-            return self._encode(f"{action.text}{self._tokenizer.eos_token or ''}")
+            return self._encode(f"{action.text}{self._end}")
         thought = f"<think> {action.thought}</think>" if action.thought else ""
         if action.answer is not None:
             return self._encode(f"{thought}<answer> {action.answer}</answer>")
+        if self._parallel:
+            return self._encode(f"{thought}{''.join(map(self._written, action.calls))}{self._end}")
         (call,) = action.calls
-        single = _single_argument(self._tools[call.name])
+        return self._encode(f"{thought}{self._written(call)}")
+
+    def _written(self, call: ToolCall) -> str:
+        single = single_argument(self._tools[call.name])
         content = call.arguments[single] if single else json.dumps(dict(call.arguments))
-        return self._encode(f"{thought}<{call.name}> {content}</{call.name}>")
+        return f"<{call.name}> {content}</{call.name}>"
 
-    def truncate(self, text: str, max_tokens: int) -> str:
-        """Cut at a token boundary of the policy's tokenizer."""
-        encoded = self._foreign_tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
-        )
-        offsets = encoded["offset_mapping"]
-        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens][0]].rstrip()
+    def _problem(self, found: Sequence[re.Match[str]], said: str) -> str:
+        """What is wrong with the tags, or nothing."""
+        if not found:
+            return "there is no complete action"
+        together = self._parallel and all(match[1] != "answer" for match in found)
+        if len(found) > 1 and not together:
+            return "there are several actions"
+        empty = next((match[1] for match in found if not match[2].strip()), None)
+        if empty:
+            return f"<{empty}> is empty"
+        opened = sum(said.count(f"<{name}>") for name in self._names)
+        if self._parallel and opened > len(found):
+            return "a tag is not closed"
+        spans = sorted(match.span() for match in found)
+        if any(end > start for (_, end), (start, _) in pairwise(spans)):
+            return "a tag stands inside another"
+        return ""
 
-    def _call(self, text: str, thought: str, tool: Tool, content: str) -> Action:
-        single = _single_argument(tool)
-        arguments: Mapping[str, Any]
-        if single:
-            arguments = {single: content}
-        else:
-            try:
-                arguments = json.loads(content)
-            except json.JSONDecodeError as error:
-                return self._malformed(text, thought, f"<{tool.name}> is not JSON: {error}")
-            if not isinstance(arguments, dict):
-                return self._malformed(text, thought, f"<{tool.name}> needs a JSON object")
-        return Action(text, thought, calls=(ToolCall(tool.name, arguments),))
+    def _arguments(self, tool: Tool, content: str) -> Mapping[str, Any]:
+        single = single_argument(tool)
+        return {single: content} if single else read_arguments(tool, content)
 
     def _malformed(self, text: str, thought: str, problem: str) -> Action:
         forms = " or ".join(f"<{name}>…</{name}>" for name in self._names)
         return Action(text, thought, error=f"Malformed: {problem}. End your turn with {forms}.")
 
+    def _described(self) -> str:
+        return " ".join(self._describe(tool) for tool in self._tools.values())
+
     def _describe(self, tool: Tool) -> str:
-        single = _single_argument(tool)
+        single = single_argument(tool)
         inside = single or json.dumps(tool.schema["parameters"]["properties"])
         return f"To use {tool.name}, write <{tool.name}>{inside}</{tool.name}>: {tool.description}"
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def _encode_foreign(self, text: str) -> list[int]:
-        """Text that others wrote: a special token's name in it is only text."""
-        encoded = self._foreign_tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        return list(encoded["input_ids"])
-
-
-def _single_argument(tool: Tool) -> str | None:
-    properties: Mapping[str, Any] = tool.schema["parameters"].get("properties", {})
-    if len(properties) != 1:
-        return None
-    name, schema = next(iter(properties.items()))
-    return name if schema.get("type") == "string" else None

@@ -94,8 +94,10 @@ async def demonstrate(
     """`count` demonstrations on random tasks, each with a behaviour drawn by its share.
 
     `tasks` have their secrets: the environment's oracle reads them. The result depends on the
-    arguments alone.
+    arguments alone. A script knows of no summaries: where these are asked for, turns are dropped.
     """
+    if limits.context == "summarise":
+        limits = limits.model_copy(update={"context": "drop"})
     check_behaviours(shares)
     stream = random.Random(derive(seed, "demonstrations"))
     names, weights = list(shares), list(shares.values())

@@ -23,11 +23,6 @@ def check_supported(sampling: Sampling) -> None:
             "vLLM applies min_p before top_p, so that together they leave other tokens than they "
             "say: set rollout.top_p or rollout.min_p, not both"
         )
-    if sampling.processors:
-        raise ConfigError(
-            "logit processors are functions of this process, and vLLM samples in its own: use the "
-            "embedded engine for them"
-        )
 
 
 def request_body(

@@ -135,6 +135,11 @@ class VllmEngine:
         """
         check_sampling(sampling)
         check_supported(sampling)
+        if sampling.processors:
+            raise ConfigError(
+                "logit processors are functions of this process, and vLLM samples in its own: use "
+                "the embedded engine for them"
+            )
         self._check_prompt(prompt)
         holder = self._check_session(session)
         room = self._limit - len(prompt)

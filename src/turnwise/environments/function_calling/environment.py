@@ -206,6 +206,7 @@ def toolrl_form(trajectory: Trajectory) -> float:
             turn.action.text, ("think", "answer" if turn.action.answer is not None else "tool_call")
         )
         for turn in trajectory.turns
+        if not turn.action.summary
     ]
     return min(forms, default=0.0)
 

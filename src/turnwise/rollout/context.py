@@ -1,0 +1,83 @@
+"""What the model goes on reading when its window is full: which tokens begin the next context.
+
+A new context is made of tokens of the old one, chosen and never rendered or encoded again: what the
+model wrote stays as it was sampled. Each function gives their places in the record. A turn here is
+what was sampled in it and what came after, up to where the next turn begins. Not here: when this is
+done, and how a summary is asked for (`episode.py`).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.types import Source, Tokens
+
+Places = NDArray[np.int64]
+
+KEPT = 0.5
+"""Of `rollout.max_tokens`, what a new context may fill at most, if at all possible: the next
+compaction is some turns away then."""
+SHOWN = 16
+"""Tokens that are left of an observation that is cut short."""
+REQUEST = (
+    "Your context is full, and what you have read and written so far will be gone. Sum up what the "
+    "task still needs: what you found out, what you tried, what is left to do. What came of your "
+    "last action will be shown to you after your summary."
+)
+SAMPLED = (Source.MODEL, Source.INHERITED)
+OBSERVED = (Source.TOOL, Source.ENVIRONMENT)
+
+
+def drop(tokens: Tokens, room: int) -> Places:
+    """The prompt, and as many of the latest turns as fit into `room` tokens; the last one always.
+
+    A model that is to remember more takes notes: `tools/memory.py`.
+    """
+    prompt, later = _parts(tokens)
+    kept = later[:0]
+    for turn in np.unique(tokens.turn[later])[::-1]:
+        own = later[tokens.turn[later] == turn]
+        if len(kept) and len(prompt) + len(kept) + len(own) > room:
+            break
+        kept = np.concatenate([own, kept])
+    return np.concatenate([prompt, kept])
+
+
+def truncate(tokens: Tokens, room: int) -> Places:
+    """All turns, but the beginnings of observations alone, the earliest first, until the rest fits
+    into `room` tokens. What a user said is left as it is."""
+    prompt, later = _parts(tokens)
+    observed = np.isin(tokens.source[later], OBSERVED)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], observed, [False]]).astype(np.int8)))
+    kept = np.ones(len(later), np.bool_)
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        if len(prompt) + int(kept.sum()) <= room:
+            break
+        kept[start + SHOWN : end] = False
+    return np.concatenate([prompt, later[kept]])
+
+
+def summarise(tokens: Tokens, room: int) -> Places:
+    """The prompt and the last turn that was sampled, which is the summary; `room` changes
+    nothing."""
+    del room
+    prompt, later = _parts(tokens)
+    last = tokens.turn[tokens.mask][-1]
+    return np.concatenate([prompt, later[tokens.mask[later] & (tokens.turn[later] == last)]])
+
+
+COMPACTIONS: dict[str, Callable[[Tokens, int], Places]] = {
+    "drop": drop,
+    "truncate": truncate,
+    "summarise": summarise,
+}
+"""By `rollout.context`: (record, tokens that should be left) -> places, in order."""
+
+
+def _parts(tokens: Tokens) -> tuple[Places, Places]:
+    """Places of the last context: its prompt, and what follows from the first sampled token on."""
+    span = tokens.spans[-1]
+    sampled = np.isin(tokens.source[span], SAMPLED)
+    first = span.start + (int(np.argmax(sampled)) if sampled.any() else len(sampled))
+    return np.arange(span.start, first), np.arange(first, len(tokens))

@@ -1,0 +1,183 @@
+"""Code as action: a turn is a thought and a block of Python between <code> and </code>.
+
+A block of nothing but calls of the environment's tools with literal arguments, one a line, each of
+which may stand in print(), is these calls: nothing is evaluated, they are made in order, as those
+of any other turn. Any other block is what the tool `python` runs, where the environment has one: in
+its sandbox, whose session can last as long as the episode. A block of final_answer(...) alone gives
+the answer. Not here: loops, variables and functions without a tool `python`, and calls of other
+tools from within its sandbox, since they live outside of it.
+
+Source: CodeAct (Wang et al. 2024, arXiv 2402.01030); <code> and `final_answer` are smolagents'.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+
+INSTRUCTIONS = (
+    "Answer the question by writing Python. Think first, then write one block of code between "
+    "<code> and </code>. {tools}\nWhat comes of it stands between <output> and </output>. When you "
+    'know the answer, write a block with final_answer("…") alone, without explanation.\n'
+)
+_BLOCK = re.compile(r"<code>\s*?\n?(.*?)\s*</code>", re.DOTALL)
+ANSWER = "final_answer"
+PYTHON = "python"
+
+
+class CodeScaffold(TextScaffold):
+    """See the module."""
+
+    stop: tuple[str, ...] = ("</code>",)
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tools: Sequence[Tool],
+        instructions: str = INSTRUCTIONS,
+    ) -> None:
+        """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
+        super().__init__(tokenizer, tools, instructions)
+
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
+        """An output block, which holds each result in order; what stands in it cannot contain
+        special tokens."""
+        del written
+        text = "\n".join(contents(observation, results))
+        return [
+            Segment(self._encode("\n<output>\n"), Source.TEMPLATE),
+            Segment(self._encode_foreign(text), observation.source),
+            Segment(self._encode("\n</output>\n"), Source.TEMPLATE),
+        ]
+
+    def parse(self, tokens: Sequence[int]) -> Action:
+        """Read one model turn: exactly one block, that can be made calls or an answer of; else an
+        error."""
+        text = self._decode(tokens)
+        blocks = _BLOCK.findall(text)
+        thought = _BLOCK.split(text)[0].strip()
+        try:
+            if "<output>" in text:
+                raise ValueError("only the environment writes <output>")
+            if len(blocks) != 1:
+                raise ValueError(
+                    "there are several blocks" if blocks else "there is no whole block"
+                )
+            calls, answer = self._read(blocks[0])
+        except ValueError as error:
+            form = "End your turn with one block between <code> and </code>"
+            return Action(text, thought, error=f"Malformed: {error}. {form}.")
+        return Action(text, thought, calls, answer)
+
+    def render(self, action: Action) -> list[int]:
+        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
+        if action.error is not None:
+            return self._encode(f"{action.text}{self._end}")
+        if action.answer is not None:
+            code = f"{ANSWER}({action.answer!r})"
+        else:
+            code = "\n".join(map(self._written, action.calls))
+        thought = f"{action.thought}\n" if action.thought else ""
+        return self._encode(f"{thought}<code>\n{code}\n</code>")
+
+    def _read(self, code: str) -> tuple[tuple[ToolCall, ...], str | None]:
+        """Calls, or an answer. Raises ValueError, in words for the agent."""
+        if not code.strip():
+            raise ValueError("the block is empty")
+        try:
+            body = ast.parse(code).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            if PYTHON in self._tools:  # Python itself says what is wrong
+                return (ToolCall(PYTHON, {self._argument: code}),), None
+            raise ValueError(f"the block is no Python: {error}") from None
+        calls = [_call_in(statement) for statement in body]
+        if len(calls) == 1 and calls[0] is not None and _name(calls[0]) == ANSWER:
+            return (), _answer(calls[0])
+        known = all(call is not None and _name(call) in self._tools for call in calls)
+        if PYTHON in self._tools and not known:
+            return (ToolCall(PYTHON, {self._argument: code}),), None
+        return tuple(self._call(call) for call in calls), None
+
+    def _call(self, call: ast.Call | None) -> ToolCall:
+        if call is None:
+            raise ValueError("a line is not the call of a tool")
+        name = _name(call)
+        if name not in self._tools:
+            raise ValueError(f"there is no function {name!r}; there are {', '.join(self._tools)}")
+        names = list(self._tools[name].schema["parameters"].get("properties", {}))
+        if len(call.args) > len(names) or any(word.arg is None for word in call.keywords):
+            raise ValueError(f"the arguments of {name} are {', '.join(names) or 'none'}")
+        given = [*zip(names, call.args, strict=False)]
+        given += [(str(word.arg), word.value) for word in call.keywords]
+        return ToolCall(name, {key: _literal(name, value) for key, value in given})
+
+    @property
+    def _argument(self) -> str:
+        """What the tool `python` calls its code."""
+        return str(next(iter(self._tools[PYTHON].schema["parameters"]["properties"])))
+
+    def _written(self, call: ToolCall) -> str:
+        if call.name == PYTHON:
+            return str(call.arguments[self._argument])
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        return f"{call.name}({arguments})"
+
+    def _described(self) -> str:
+        lines = [_signature(tool) for name, tool in self._tools.items() if name != PYTHON]
+        if lines:
+            lines = ["Call these functions, with literal arguments, one a line:", *lines]
+        if PYTHON in self._tools:
+            other = "Other code runs in a sandbox" if lines else "The code runs in a sandbox"
+            lines.append(f"{other}: {self._tools[PYTHON].description}")
+        return "\n".join(lines)
+
+
+def _call_in(statement: ast.stmt) -> ast.Call | None:
+    """The call that a line consists of, without a print() around it."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return None
+    call = statement.value
+    if _name(call) == "print" and len(call.args) == 1 and isinstance(call.args[0], ast.Call):
+        return call.args[0]
+    return call
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _answer(call: ast.Call) -> str:
+    if len(call.args) != 1 or call.keywords:
+        raise ValueError(f"{ANSWER} takes one argument")
+    answer = str(_literal(ANSWER, call.args[0])).strip()
+    if not answer:
+        raise ValueError("the answer is empty")
+    return answer
+
+
+def _literal(name: str, value: ast.expr) -> object:
+    """Raises ValueError for what is no constant, nor a list or dict of such."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        raise ValueError(f"an argument of {name} is not a literal") from None
+
+
+def _signature(tool: Tool) -> str:
+    """Its line in the instructions, as Python would have it."""
+    required = tool.schema["parameters"].get("required", [])
+    names = [
+        f"{name}: {entry.get('type', 'any')}" + ("" if name in required else " = …")
+        for name, entry in tool.schema["parameters"].get("properties", {}).items()
+    ]
+    return f"def {tool.name}({', '.join(names)}): {tool.description}"

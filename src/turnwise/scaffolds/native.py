@@ -1,0 +1,240 @@
+"""A model family's own format for messages, thoughts and tool calls: the package `renderers`.
+
+The family's renderer says which tokens a message is. It is asked for the first messages and then,
+turn by turn, for what comes after the tokens that the model wrote: these are kept as they were
+sampled, and no chat template is ever applied to them. A turn may have several calls; each result is
+a message of its own. A turn without a call is an answer.
+
+Source: the package renderers, whose renderers mirror the chat templates of Qwen3, Llama 3, GLM,
+Kimi K2, DeepSeek, MiniMax, gpt-oss and others. Not here: images, and families that it only knows
+through their chat template, which could not be continued without rendering sampled text again.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.errors import ConfigError
+from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+
+SAMPLE = {"role": "user", "content": "Hello."}
+"""Stands for the history where the renderer only needs to know where the model begins."""
+
+
+class NativeScaffold(TextScaffold):
+    """See the module. Example: NativeScaffold(tokenizer, tools, family="qwen3")."""
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tools: Sequence[Tool],
+        family: str = "auto",
+        instructions: str = "",
+        template: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`family` is a renderer's name, such as "qwen3" or "llama-3"; "auto" finds it by the
+        model's name on the hub. `instructions` are the system message, if any. `template` are
+        switches of the family's chat template, such as {enable_thinking = false}.
+
+        Raises ConfigError for a family or switch that there is not, or a tokenizer without the
+        family's tokens.
+        """
+        super().__init__(tokenizer, tools, instructions)
+        self._renderer = _renderer(tokenizer, family, template or {})
+        self._specs = [
+            {key: tool.schema[key] for key in ("name", "description", "parameters")}
+            for tool in tools
+        ]
+        self._ends = set(self._renderer.get_stop_token_ids())
+        self.stop = tuple(self._decode([end]) for end in sorted(self._ends))
+        added = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+        self._added = re.compile("|".join(map(re.escape, sorted(added, key=len, reverse=True))))
+        self._prompt = self._renderer.render_ids(
+            [SAMPLE], tools=self._specs, add_generation_prompt=True
+        )
+        self._closed = self._written(Action("", answer="Hello."))
+
+    def begin(self, prompt: Observation) -> list[Segment]:
+        """The system message with the tools, the task, and the beginning of the model's turn."""
+        system = [{"role": "system", "content": self._instructions}] if self._instructions else []
+        rendered = self._renderer.render(
+            [*system, {"role": "user", "content": prompt.content}],
+            tools=self._specs,
+            add_generation_prompt=True,
+        )
+        return self._segments(rendered, 0, {len(system): (prompt.content, prompt.source)})
+
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
+        """The end of the model's turn where it did not write one, a message for each result, or one
+        for anything else, and the beginning of the next turn."""
+        texts = contents(observation, results)
+        messages: list[dict[str, Any]] = [{"role": "user", "content": text} for text in texts]
+        if observation.source == Source.TOOL:
+            attempts = self._parsed(written).tool_calls
+            named = [call for call in attempts if call.status == "ok"]
+            for place, message in enumerate(messages):
+                call = named[place] if place < len(named) else None
+                given = results[place].call if place < len(results) else None
+                message["role"] = "tool"
+                message["name"] = getattr(call or given, "name", "")
+                message["tool_call_id"] = getattr(call, "id", None) or getattr(given, "id", "")
+        used, closing = list(written), []
+        rendered = self._after(used, messages)
+        if rendered is None:  # the turn ended inside a thought: as after one that is in order
+            closing = [] if written and written[-1] in self._ends else self._closed[-1:]
+            used = self._closed
+            rendered = self._after(used, messages)
+        sources = {place: (text, observation.source) for place, text in enumerate(texts)}
+        segments = self._segments(rendered, len(self._prompt) + len(used), sources)
+        return [Segment(closing, Source.TEMPLATE), *segments] if closing else segments
+
+    def parse(self, tokens: Sequence[int]) -> Action:
+        """Read one model turn: calls, or an answer; else an error."""
+        text = self._decode(tokens)
+        parsed = self._parsed(tokens)
+        said = parsed.content.strip()
+        thought = (parsed.reasoning_content or "").strip()
+        if parsed.reasoning_complete is False:
+            return _malformed(text, thought, "the reasoning has no end")
+        for number, call in enumerate(parsed.tool_calls, 1):
+            if call.status != "ok":
+                problem = f"tool call {number}: {call.status.value.replace('_', ' ')}"
+                return _malformed(text, thought, problem)
+            if not isinstance(call.arguments, dict):
+                return _malformed(text, thought, f"tool call {number} needs a JSON object")
+        calls = tuple(ToolCall(call.name, call.arguments) for call in parsed.tool_calls)
+        if calls:
+            return Action(text, " ".join(filter(None, (thought, said))), calls)
+        if not said:
+            return _malformed(text, thought, "there is neither a tool call nor an answer")
+        return Action(text, thought, answer=said)
+
+    def render(self, action: Action) -> list[int]:
+        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
+        if action.error is not None:
+            return [*self._encode(action.text), self._closed[-1]]
+        return self._written(action)
+
+    def _written(self, action: Action) -> list[int]:
+        """What the model would sample to do this, the end of the turn included; with a thought in
+        any case where the prompt has begun one."""
+        tokens = self._turn(action)
+        if self._parsed(tokens).reasoning_complete is False:
+            tokens = self._turn(replace(action, thought="…"))
+        return tokens
+
+    def _turn(self, action: Action) -> list[int]:
+        calls = [
+            {
+                "type": "function",
+                "id": f"functions.{call.name}:{place}",
+                "function": {"name": call.name, "arguments": dict(call.arguments)},
+            }
+            for place, call in enumerate(action.calls)
+        ]
+        message = {"role": "assistant", "content": action.answer or "", "tool_calls": calls}
+        if action.thought:
+            message["reasoning_content"] = action.thought
+        tokens = self._sampled([SAMPLE, message])
+        if tokens and tokens[-1] in self._ends:
+            return tokens
+        then: dict[str, Any] = {"role": "tool" if calls else "user", "content": "Hello."}
+        if calls:
+            then |= {"name": action.calls[0].name, "tool_call_id": calls[0]["id"]}
+        return [*tokens, self._sampled([SAMPLE, message, then])[-1]]
+
+    def _sampled(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Of the second message what the model would have sampled: from where it differs from the
+        prompt, in which a family may have begun the thought already, to its end."""
+        rendered = self._renderer.render(list(messages), tools=self._specs)
+        pairs = enumerate(zip(rendered.token_ids, self._prompt, strict=False))
+        begun = next((n for n, (one, other) in pairs if one != other), len(self._prompt))
+        marks = zip(rendered.message_indices, rendered.sampled_mask, strict=True)
+        end = max(place for place, (index, sampled) in enumerate(marks) if index == 1 and sampled)
+        own: list[int] = list(rendered.token_ids[begun : end + 1])
+        return own
+
+    def _parsed(self, tokens: Sequence[int]) -> Any:
+        return self._renderer.parse_response(
+            list(tokens), tools=self._specs, prompt_ids=self._prompt
+        )
+
+    def _after(self, written: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> Any:
+        """The prompt, what was written, and what follows; None where that cannot be said."""
+        return self._renderer.bridge_to_next_turn(
+            self._prompt, list(written), list(messages), tools=self._specs
+        )
+
+    def _segments(
+        self, rendered: Any, start: int, sources: Mapping[int, tuple[str, Source]]
+    ) -> list[Segment]:
+        """The tokens from `start` on; `sources` has the text of some messages, and who wrote it.
+
+        A text from outside that holds a token of the tokenizer's own is encoded anew, so that the
+        token's name in it is only text.
+        """
+        spans: list[tuple[int, list[int]]] = []
+        rows = zip(rendered.token_ids, rendered.message_indices, rendered.is_content, strict=True)
+        for token, message, is_content in list(rows)[start:]:
+            place = message if is_content and message in sources else -1
+            if not spans or spans[-1][0] != place:
+                spans.append((place, []))
+            spans[-1][1].append(token)
+        own = set(self._tokenizer.added_tokens_decoder)
+        segments = []
+        for place, tokens in spans:
+            if place < 0:
+                segments.append(Segment(tokens, Source.TEMPLATE))
+                continue
+            text, source = sources[place]
+            foreign = self._encode_foreign(text) if own & set(tokens) else tokens
+            segments.append(Segment(foreign, source))
+        return segments
+
+    def _encode_foreign(self, text: str) -> list[int]:
+        """Split inside the name of every token that was added to the vocabulary."""
+        places = [match.start() + 1 for match in self._added.finditer(text)]
+        pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+        return [token for piece in pieces for token in self._encode(piece)]
+
+    def _described(self) -> str:
+        return ""  # the template has a place for tools
+
+
+def _malformed(text: str, thought: str, problem: str) -> Action:
+    form = "End your turn with tool calls in your own format, or with an answer"
+    return Action(text, thought, error=f"Malformed: {problem}. {form}.")
+
+
+def _renderer(tokenizer: PreTrainedTokenizerBase, family: str, template: Mapping[str, Any]) -> Any:
+    """The renderer of a family, which goes on after any message without rendering again."""
+    try:
+        from renderers import config_from_name, create_renderer
+        from renderers.base import MODEL_RENDERER_MAP
+    except ImportError as error:
+        raise ConfigError(
+            f"scaffold native needs the package renderers: install turnwise[renderers] ({error})"
+        ) from None
+    known = sorted(set(MODEL_RENDERER_MAP.values()))
+    name = MODEL_RENDERER_MAP.get(tokenizer.name_or_path, "") if family == "auto" else family
+    if name not in known:
+        what = f"model {tokenizer.name_or_path!r} is not known" if family == "auto" else name
+        raise ConfigError(
+            f"scaffold native: {what}: set scaffold.options.family to one of {', '.join(known)}"
+        )
+    try:
+        config = type(config_from_name(name))(**{**template, "thinking_retention": "all"})
+        return create_renderer(tokenizer, config)
+    except (AssertionError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"scaffold native, family {name}: {reason}") from None

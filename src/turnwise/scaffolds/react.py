@@ -1,0 +1,139 @@
+"""ReAct's text: Thought, Action and Action Input; then Observation; at last Final Answer.
+
+A turn is lines of a label and a text, which may go on over further lines. The input of an action is
+the argument of a tool that takes one string, and a JSON object for any other. A turn of calls ends
+with the word "Observation:", which the model writes and the observation follows; one with an answer
+ends with the text. With `parallel_calls` a turn may have several actions, each with its input.
+
+Source: Yao et al. 2022 (arXiv 2210.03629); "Action Input" and "Final Answer" are later usage.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+
+INSTRUCTIONS = (
+    "Answer the question. You have these tools:\n{tools}\n"
+    "Write in this form:\n"
+    "Thought: what to do next\n"
+    "Action: the name of a tool\n"
+    "Action Input: its input\n"
+    "Observation: what the tool returns\n"
+    "and so on, as often as you need. When you know the answer, write\n"
+    "Thought: what decides it\n"
+    "Final Answer: the answer, without explanation\n"
+)
+_LABEL = re.compile(r"^[ \t]*(Thought|Action Input|Action|Observation|Final Answer):", re.MULTILINE)
+_FORMS = "End your turn with 'Action:' and 'Action Input:', or with 'Final Answer:'."
+OBSERVATION = "Observation:"
+
+
+class ReActScaffold(TextScaffold):
+    """See the module."""
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tools: Sequence[Tool],
+        instructions: str = INSTRUCTIONS,
+        parallel_calls: bool = False,
+    ) -> None:
+        """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
+        super().__init__(tokenizer, tools, instructions)
+        self._parallel = parallel_calls
+        self.stop: tuple[str, ...] = (f"\n{OBSERVATION}",)
+
+    def extend(
+        self,
+        observation: Observation,
+        written: Sequence[int] = (),
+        results: Sequence[ToolResult] = (),
+    ) -> list[Segment]:
+        """The observation after its label, which is only added where the model did not write it;
+        each of several results has its own. What stands in it cannot hold special tokens."""
+        begun = self._decode(written).rstrip().endswith(OBSERVATION)
+        segments = []
+        for text in contents(observation, results):
+            if not begun:
+                segments.append(Segment(self._encode(f"\n{OBSERVATION}"), Source.TEMPLATE))
+            segments.append(Segment(self._encode_foreign(f" {text}"), observation.source))
+            begun = False
+        return [*segments, Segment(self._encode("\n"), Source.TEMPLATE)]
+
+    def parse(self, tokens: Sequence[int]) -> Action:
+        """Read one model turn: one action with its input, several where parallel calls are allowed,
+        or a final answer; else an error."""
+        text = self._decode(tokens)
+        before, *labelled = _LABEL.split(text.removesuffix(self._end))
+        parts = list(zip(labelled[::2], map(str.strip, labelled[1::2]), strict=True))
+        if parts and parts[-1] == (OBSERVATION[:-1], ""):
+            parts.pop()
+        thoughts = [before.strip(), *(content for label, content in parts if label == "Thought")]
+        thought = " ".join(filter(None, thoughts))
+        said = [(label, content) for label, content in parts if label != "Thought"]
+        try:
+            calls, answer = self._read(said)
+        except ValueError as error:
+            return Action(text, thought, error=f"Malformed: {error}. {_FORMS}")
+        return Action(text, thought, calls, answer)
+
+    def render(self, action: Action) -> list[int]:
+        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
+        if action.error is not None:
+            return self._encode(f"{action.text}{self._end}")
+        thought = f"Thought: {action.thought}\n" if action.thought else ""
+        if action.answer is not None:
+            return self._encode(f"{thought}Final Answer: {action.answer}{self._end}")
+        calls = "\n".join(map(self._written, action.calls))
+        return self._encode(f"{thought}{calls}\n{OBSERVATION}")
+
+    def _read(self, said: Sequence[tuple[str, str]]) -> tuple[tuple[ToolCall, ...], str | None]:
+        """Calls, or an answer. Raises ValueError, in words for the agent."""
+        labels = [label for label, _ in said]
+        if OBSERVATION[:-1] in labels:
+            raise ValueError("only the environment writes what follows 'Observation:'")
+        if labels == ["Final Answer"]:
+            if not said[0][1]:
+                raise ValueError("the final answer is empty")
+            return (), said[0][1]
+        if not labels:
+            raise ValueError("there is no complete action")
+        if "Final Answer" in labels or (len(labels) > 2 and not self._parallel):
+            raise ValueError("there are several actions")
+        if labels != ["Action", "Action Input"] * (len(labels) // 2):
+            raise ValueError("each 'Action:' needs one 'Action Input:' after it")
+        pairs = zip(said[::2], said[1::2], strict=True)
+        return tuple(self._call(name, content) for (_, name), (_, content) in pairs), None
+
+    def _call(self, name: str, content: str) -> ToolCall:
+        if name not in self._tools:
+            raise ValueError(f"there is no tool {name!r}; tools: {', '.join(self._tools)}")
+        if not content:
+            raise ValueError(f"the input of {name} is empty")
+        single = single_argument(self._tools[name])
+        if single:
+            return ToolCall(name, {single: content})
+        try:
+            arguments: Mapping[str, Any] = read_arguments(self._tools[name], content)
+        except ValueError as error:
+            raise ValueError(f"the input of {name} {error}") from None
+        return ToolCall(name, arguments)
+
+    def _written(self, call: ToolCall) -> str:
+        single = single_argument(self._tools[call.name])
+        content = call.arguments[single] if single else json.dumps(dict(call.arguments))
+        return f"Action: {call.name}\nAction Input: {content}"
+
+    def _described(self) -> str:
+        return "\n".join(self._describe(tool) for tool in self._tools.values())
+
+    def _describe(self, tool: Tool) -> str:
+        inside = single_argument(tool) or json.dumps(tool.schema["parameters"]["properties"])
+        return f"{tool.name}: {tool.description} Input: {inside}"

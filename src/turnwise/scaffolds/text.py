@@ -1,0 +1,106 @@
+"""What scaffolds have in common whose syntax is text: instructions before the task, and two ways to
+encode, for the scaffold's own words and for what others wrote.
+
+Not here: any syntax (`tags`, `react`, `code`), and the formats of model families (`native`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.tools.tool import Tool
+from turnwise.types import Observation, Segment, Source, ToolResult
+
+
+class TextScaffold:
+    """Holds the tokenizer and the tools; nothing of an episode."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool], instructions: str
+    ) -> None:
+        """`instructions` precede the task; `{tools}` in them becomes the list of tools."""
+        self._tokenizer = tokenizer
+        # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
+        # truncate their results in other threads: text from outside has a tokenizer of its own.
+        self._foreign_tokenizer = deepcopy(tokenizer)
+        self._tools = {tool.name: tool for tool in tools}
+        self._instructions = instructions.replace("{tools}", self._described())
+
+    def begin(self, prompt: Observation) -> list[Segment]:
+        """The chat template's opening where the tokenizer has one, plain text otherwise."""
+        if self._tokenizer.chat_template:
+            marker = "\x00task\x00"
+            message = {"role": "user", "content": self._instructions + marker}
+            rendered = self._tokenizer.apply_chat_template(
+                [message], tokenize=False, add_generation_prompt=True
+            )
+            before, _, after = str(rendered).partition(marker)
+        else:
+            before, after = (self._tokenizer.bos_token or "") + self._instructions, "\n"
+        return [
+            Segment(self._encode(before), Source.TEMPLATE),
+            Segment(self._encode_foreign(prompt.content), prompt.source),
+            Segment(self._encode(after), Source.TEMPLATE),
+        ]
+
+    def truncate(self, text: str, max_tokens: int) -> str:
+        """Cut at a token boundary of the policy's tokenizer."""
+        encoded = self._foreign_tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True
+        )
+        offsets = encoded["offset_mapping"]
+        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens][0]].rstrip()
+
+    def _described(self) -> str:
+        """The tools, in the words of the syntax."""
+        raise NotImplementedError
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(
+            list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _encode_foreign(self, text: str) -> list[int]:
+        """Text that others wrote: a special token's name in it is only text."""
+        encoded = self._foreign_tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return list(encoded["input_ids"])
+
+    @property
+    def _end(self) -> str:
+        """What ends a text, as the tokenizer has it; empty where it has none."""
+        return str(self._tokenizer.eos_token or "")
+
+
+def contents(observation: Observation, results: Sequence[ToolResult]) -> list[str]:
+    """The results one by one where the observation is nothing but several of them, in the order of
+    the calls; else the observation as a whole."""
+    single = [result.content for result in results]
+    several = len(single) > 1 and "\n".join(single) == observation.content
+    return single if several else [observation.content]
+
+
+def single_argument(tool: Tool) -> str | None:
+    """The name of a tool's only argument, if it has one and that is a string."""
+    properties: Mapping[str, Any] = tool.schema["parameters"].get("properties", {})
+    if len(properties) != 1:
+        return None
+    name, schema = next(iter(properties.items()))
+    return name if schema.get("type") == "string" else None
+
+
+def read_arguments(tool: Tool, content: str) -> Mapping[str, Any]:
+    """A JSON object. Raises ValueError, in words for the agent, for anything else."""
+    try:
+        arguments = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise ValueError("needs a JSON object")
+    return arguments

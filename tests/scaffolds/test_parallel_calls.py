@@ -1,0 +1,94 @@
+"""Several calls in one turn: their order, their ids, one observation, and a budget for each."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes import Capitals, byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.errors import ConfigError
+from turnwise.rollout.groups import Roller
+from turnwise.rollout.seats import Seats
+from turnwise.scaffolds.base import Scaffold
+from turnwise.scaffolds.react import ReActScaffold
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Action, Outcome, Source, ToolCall, Trajectory
+
+TOKENIZER = byte_tokenizer()
+ENVIRONMENT = Capitals()
+CALLS = tuple(ToolCall("lookup", {"country": land}) for land in ("Italy", "Atlantis", "Spain"))
+SCRIPT = [Action("", "all at once", CALLS), Action("", answer="Paris")]
+
+
+def scaffolds() -> list[Scaffold]:
+    return [
+        kind(TOKENIZER, ENVIRONMENT.tools(), instructions="", parallel_calls=True)
+        for kind in (TagsScaffold, ReActScaffold)
+    ]
+
+
+def play(scaffold: Scaffold, max_tool_calls: int) -> Trajectory:
+    script = iter(SCRIPT)
+    engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
+    limits = RolloutConfig(max_turn_tokens=200, max_tool_calls=max_tool_calls)
+    roller = Roller(ENVIRONMENT, scaffold, engine, limits, Seats(1))
+    (group,) = asyncio.run(roller.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
+    return group.trajectories[0]
+
+
+@pytest.mark.parametrize("scaffold", scaffolds(), ids=lambda s: type(s).__name__)
+def test_calls_keep_their_order_and_ids_and_come_back_in_one_observation(
+    scaffold: Scaffold,
+) -> None:
+    played = play(scaffold, max_tool_calls=3)
+    assert played.outcome == Outcome.SUCCESS
+    first = played.turns[0]
+    assert [call.id for call in first.action.calls] == ["0.0", "0.1", "0.2"]
+    assert [call.arguments["country"] for call in first.action.calls] == [
+        call.arguments["country"] for call in CALLS
+    ]
+    assert first.step is not None
+    assert [result.call.id for result in first.step.results] == ["0.0", "0.1", "0.2"]
+    assert [result.ok for result in first.step.results] == [True, False, True]
+    tokens = played.tokens
+    shown = TOKENIZER.decode(tokens.ids[tokens.source == Source.TOOL].tolist())
+    expected = ("The capital is Rome.", "Error: no country 'Atlantis'", "The capital is Madrid.")
+    assert shown == "".join(f" {text}" for text in expected)
+    own = TOKENIZER.decode(tokens.ids[tokens.mask].tolist())
+    assert own == "".join(TOKENIZER.decode(scaffold.render(action)) for action in SCRIPT)
+
+
+@pytest.mark.parametrize("scaffold", scaffolds(), ids=lambda s: type(s).__name__)
+def test_the_budget_counts_each_call(scaffold: Scaffold) -> None:
+    played = play(scaffold, max_tool_calls=2)
+    assert played.outcome == Outcome.TRUNCATED_TOOL_CALLS
+    assert played.tool_calls == 0, "none of a turn's calls is run when all would be too many"
+
+
+def test_tags_of_several_calls_and_what_is_wrong_with_them() -> None:
+    scaffold = scaffolds()[0]
+    assert scaffold.stop == ("</answer>",)
+
+    def parse(text: str) -> Action:
+        return scaffold.parse(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+    two = "<lookup>a</lookup> and <lookup>b</lookup>"
+    assert [call.arguments["country"] for call in parse(two).calls] == ["a", "b"]
+    for text, problem in (
+        (f"{two}<answer>c</answer>", "several actions"),
+        (f"{two}<lookup>never closed", "a tag is not closed"),
+        ("<lookup>a <lookup>b</lookup></lookup>", "a tag is not closed"),
+        (f"{two}<lookup> </lookup>", "<lookup> is empty"),
+    ):
+        action = parse(text)
+        assert action.error is not None
+        assert problem in action.error
+        assert not action.calls
+
+
+def test_parallel_calls_need_a_token_that_ends_the_turn() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="no eos_token"):
+        TagsScaffold(tokenizer, [], parallel_calls=True)
