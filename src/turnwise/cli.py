@@ -198,7 +198,11 @@ def inject(
 @app.command()
 def environments(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names, or path/to/file.py:Class; all if not given.")
+        list[str] | None,
+        typer.Argument(
+            help="Names, or path/to/file.py:Class, each with its options after it, as in "
+            "gymnasium id=Taxi-v4 success=terminated; all if not given."
+        ),
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Play at most so many tasks of each.")] = 1000,
     as_json: AsJson = False,
@@ -207,14 +211,14 @@ def environments(
     from dataclasses import asdict
 
     from turnwise.environments.measurement import measure, measure_all
-    from turnwise.environments.registry import environment_names
+    from turnwise.environments.registry import environment_names, named_with_options
 
     display = _display()
-    chosen = names or list(environment_names())
-    display.phase("environments", len(chosen))
+    chosen = named_with_options(names or [])
+    display.phase("environments", len(chosen or environment_names()))
     rows = []
-    measured = (measure(name, {}, tasks) for name in names) if names else None
-    for row in measured or measure_all(chosen, tasks):
+    measured = (measure(name, options, tasks) for name, options in chosen) if chosen else None
+    for row in measured or measure_all(list(environment_names()), tasks):
         rows.append(asdict(row))
         display.advance(row.name)
     display.close()

@@ -348,7 +348,7 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
         if isinstance(values.get(table), str):
             values[table] = {"name": values[table]}
     for override in overrides:
-        _apply(values, override)
+        apply_override(values, override)
     return check_recipe(values, source)
 
 
@@ -401,7 +401,10 @@ def _read(source: str) -> dict[str, Any]:
         raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Set a `dotted.key=value` in nested tables, the value in TOML syntax or a bare string.
+
+    Raises ConfigError for what is no such thing."""
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise ConfigError(f"override {override!r}: write key=value, as in train.steps=10")

@@ -156,6 +156,9 @@ class Step:
     """The episode has ended: the environment's decision (an answer ends most of them)."""
     abort: bool = False
     """The agent gave up or broke a rule that ends the episode: outcome agent_abort."""
+    truncated: bool = False
+    """With `done`: a limit of the environment's own ended the episode, nothing that was done in it;
+    outcome truncated_turns, graded."""
     reward: float | None = None
     """Of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
 

@@ -179,6 +179,7 @@ def _joined(steps: Sequence[Step]) -> Step:
         tuple(result for step in steps for result in step.results),
         done=any(step.done for step in steps),
         abort=any(step.abort for step in steps),
+        truncated=any(step.truncated for step in steps),
         reward=sum(rewards) if rewards else None,
     )
 

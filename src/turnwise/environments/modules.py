@@ -7,10 +7,12 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, unknown_name
 
 
 def load_module(place: str, what: str) -> ModuleType:
@@ -19,6 +21,19 @@ def load_module(place: str, what: str) -> ModuleType:
     Raises ConfigError where there is none; an error inside the user's own code goes through.
     """
     return _file(Path(place), what) if place.endswith(".py") else _module(place, what)
+
+
+def load_function(target: str, what: str) -> Callable[..., Any]:
+    """The function of `path/to/file.py:name` or `package.module:name`; raises as `load_module`."""
+    place, separator, name = target.rpartition(":")
+    if not separator:
+        raise ConfigError(f"{target!r} names no function: write path/to/file.py:function")
+    module = load_module(place, what)
+    functions = [key for key, value in vars(module).items() if callable(value)]
+    if name not in functions:
+        raise ConfigError(f"{place}: {unknown_name('function', name, functions)}")
+    found: Callable[..., Any] = vars(module)[name]
+    return found
 
 
 def _file(path: Path, what: str) -> ModuleType:

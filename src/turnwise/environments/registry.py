@@ -4,12 +4,14 @@ Listing loads none of them: each is imported when it is made.
 """
 
 import inspect
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from turnwise.config import apply_override
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
 from turnwise.environments.modules import load_module
@@ -49,9 +51,17 @@ ENVIRONMENTS = {
         "turnwise.environments.function_calling.environment:FunctionCalling",
         "do what a user asks with a handful of typed tools, over several requests",
     ),
+    "gymnasium": Registered(
+        "turnwise.environments.adapters.gymnasium:Gymnasium",
+        "any environment of gymnasium with discrete actions, as text; needs the extra games",
+    ),
     "harbor": Registered(
         "turnwise.environments.adapters.harbor:Harbor",
         "do the task folders of Harbor and Terminal-Bench that hold in the sandbox",
+    ),
+    "inspect": Registered(
+        "turnwise.environments.adapters.inspect_ai:Inspect",
+        "dataset and scorer of one of Inspect's tasks, with tools; needs the extra inspect",
     ),
     "long_walk": Registered(
         "turnwise.environments.games.long_walk:LongWalk",
@@ -72,6 +82,10 @@ ENVIRONMENTS = {
     "own_desk": Registered(
         "turnwise.environments.desk.own:OwnDesk",
         "serve your own customers: tau-bench's task format, your tables, tools and policy",
+    ),
+    "reasoning_gym": Registered(
+        "turnwise.environments.adapters.reasoning_gym:ReasoningGym",
+        "questions of reasoning-gym's datasets; needs the extra reasoning-gym",
     ),
     "recorded_calls": Registered(
         "turnwise.environments.function_calling.recorded:RecordedCalls",
@@ -101,12 +115,37 @@ ENVIRONMENTS = {
         "turnwise.environments.sql.environment:SqlEnvironment",
         "ask tables or change them in SQL: made ones, or AgentBench's dbbench",
     ),
+    "textworld": Registered(
+        "turnwise.environments.adapters.textworld:TextWorld",
+        "text adventures of TextWorld, made from seeds or yours; needs the extra textworld",
+    ),
+    "verifiers": Registered(
+        "turnwise.environments.adapters.verifiers:Verifiers",
+        "tasks of one turn from a taskset of verifiers; needs the extra verifiers",
+    ),
 }
 
 
 def environment_names() -> dict[str, str]:
     """The built-in environments with a line on each, in alphabetical order."""
     return {name: ENVIRONMENTS[name].description for name in sorted(ENVIRONMENTS)}
+
+
+def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Environments with their options, of words as they stand on a command line: a name, then its
+    options as `key=value`.
+
+    Raises ConfigError for an option before any name.
+    """
+    named: list[tuple[str, dict[str, Any]]] = []
+    for word in words:
+        if not _OPTION.match(word):
+            named.append((word, {}))
+        elif not named:
+            raise ConfigError(f"{word}: name the environment first, then its options")
+        else:
+            apply_override(named[-1][1], word)
+    return named
 
 
 def make_environment(
@@ -171,6 +210,7 @@ def _checked(name: str, kind: type[Environment], options: Mapping[str, Any]) -> 
     }
 
 
+_OPTION = re.compile(r"[\w.-]+=")
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 

@@ -82,6 +82,8 @@ class Episode:
                     self.trajectory.snapshots.append(await self._snapshot())
                 action = await self._act(turn)
                 step = await self._step(action, turn)
+                if step.done and step.truncated:
+                    raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
                 if step.done:
                     self.trajectory.outcome = Outcome.FAILURE  # until the verifier says otherwise
                     break

@@ -77,7 +77,7 @@ class Tool:
             async with asyncio.timeout(deadline):
                 if inspect.iscoroutinefunction(self.function):
                     return str(await self.function(**values))
-                return str(await _in_thread(functools.partial(self.function, **values)))
+                return str(await in_thread(functools.partial(self.function, **values)))
         except TimeoutError:
             message = f"tool {self.name}: no result within {deadline:g} s"
             raise InfrastructureError(message) from None
@@ -93,7 +93,7 @@ class Tool:
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
-async def _in_thread(function: Callable[[], Any]) -> Any:
+async def in_thread(function: Callable[[], Any]) -> Any:
     """Run a blocking function in a thread of its own.
 
     Not `asyncio.to_thread`: a few hung tools would fill its pool, and the program could not end

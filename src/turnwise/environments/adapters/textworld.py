@@ -1,0 +1,238 @@
+"""Text adventures of TextWorld: games made from seeds, or your own; needs the extra `textworld`.
+
+    environment.name="textworld"
+    environment.options={ rooms = 3, quest_length = 4, admissible = true }
+
+Success is to win. A game takes a second or two to make, so made ones are kept in the cache folder
+(`search/cache.py`). Not here: games that TextWorld did not make, which tell neither score nor end.
+"""
+
+import hashlib
+import json
+import random
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from turnwise.environments.adapters.replayed import RANDOM_ACTIONS, Replayed, Reply
+from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.search.cache import cache_folder
+from turnwise.environments.splits import shuffled_split
+from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
+from turnwise.seeds import derive
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, Task, ToolCall
+
+PROMPT = "Play a text adventure. Give one command at a time, such as: look."
+SEEDS = 2**31
+MOST_CHARACTERS = 200
+"""Of a command."""
+_LOADING = threading.Lock()
+"""TextWorld's parser, which reads a game, is not made for several threads."""
+
+
+class TextWorld(Replayed):
+    """One tool, `act`, that takes a command.
+
+    Example:
+        TextWorld(rooms=3, objects=6, quest_length=4, count=50)
+    """
+
+    def __init__(
+        self,
+        rooms: int = 2,
+        objects: int = 4,
+        quest_length: int = 3,
+        games: str = "",
+        admissible: bool = False,
+        max_steps: int = 50,
+        count: int = 20,
+        heldout_share: float = 0.5,
+    ) -> None:
+        """`count` made games, both splits together, of so many `rooms`, `objects` and commands to
+        win with; or those of the folder `games`, `.z8` files with TextWorld's `.json` beside them.
+        With `admissible` each view ends with the commands that the game would understand. After
+        `max_steps` commands the game is over.
+
+        Raises ConfigError for options that make no sense, DataError for a folder without games,
+        MissingExtraError without textworld.
+        """
+        made = (rooms, objects, quest_length, count)
+        if min(*made, max_steps) < 1 or not 0 <= heldout_share <= 1:
+            raise ConfigError("textworld: numbers are 1 or more, heldout_share 0 to 1")
+        if games and made != (2, 4, 3, 20):
+            raise ConfigError("textworld: rooms, objects, quest_length, count are for made games")
+        self._version = _version()
+        self.admissible, self.max_steps = admissible, max_steps
+        self._game: Any = None
+        files = _found(Path(games).expanduser()) if games else _made(*made, self._version)
+        read = [_read(file) for file in files]
+        self._commands = {task.id: commands for task, commands in read}
+        self._tasks = shuffled_split({task.id: task for task, _ in read}.values(), heldout_share)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """Its version is the package's; the hash is of all games."""
+        ids = [task.id for split in self._tasks.values() for task in split]
+        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
+        floors = {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("textworld", self._version, digest, floors, True)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """One for each game; no game is in both splits."""
+        return self._tasks[split]
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The walkthrough of the game."""
+        if not task.secret["walkthrough"]:
+            raise NotSupportedError(f"textworld: the game {task.id} has no walkthrough")
+        return [_action(command) for command in task.secret["walkthrough"]]
+
+    def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
+        """Commands that the game may understand somewhere."""
+        known = self._commands[task.id]
+        return [_action(stream.choice(known)) for _ in range(RANDOM_ACTIONS)]
+
+    def _tool(self) -> Tool:
+        parameters = {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+            "additionalProperties": False,
+        }
+        description = "Give a command to the game."
+        schema = {"name": "act", "description": description, "parameters": parameters}
+        return Tool("act", description, schema, self.command)
+
+    def command(self, command: str) -> str:
+        """Give a command to the game. Blocks."""
+        return self.act(command)
+
+    def _begin(self, task: Task, seed: int) -> str:
+        del seed  # a game of TextWorld has no luck
+        import textworld
+
+        self._end()
+        wanted = textworld.EnvInfos(
+            admissible_commands=True, max_score=True, objective=True, score=True, won=True
+        )
+        with _LOADING, warnings.catch_warnings():
+            # The interpreter says of each game that it cannot tell its score; TextWorld can.
+            warnings.simplefilter("ignore")
+            self._game = textworld.start(task.data["file"], request_infos=wanted)
+            self._game.seed(0)
+            state = self._game.reset()
+        self._steps, self._score = 0, float(state.score)
+        text = _readable(state.feedback)
+        title, found, rest = text.partition(state.objective)
+        return self._shown(found + rest if found else title, state)
+
+    def _do(self, action: str) -> Reply:
+        command = " ".join(action.split())
+        if not command or len(command) > MOST_CHARACTERS:
+            raise ToolError(f"a command has 1 to {MOST_CHARACTERS} characters")
+        state, score, done = self._game.step(command)
+        self._steps += 1
+        gained, self._score = float(score) - self._score, float(score)
+        late = not done and self._steps >= self.max_steps
+        text = _readable(state.feedback)
+        return Reply(
+            text if done else self._shown(text, state),
+            gained / max(float(state.max_score), 1.0),
+            bool(done) or late,
+            late,
+            bool(state.won),
+        )
+
+    def _end(self) -> None:
+        if self._game is not None:
+            self._game.close()
+            self._game = None
+
+    def _shown(self, text: str, state: Any) -> str:
+        if not self.admissible:
+            return text
+        return f"{text}\nYou can: {'; '.join(sorted(state.admissible_commands))}"
+
+
+def _action(command: str) -> Action:
+    return Action("", calls=(ToolCall("act", {"command": command}),))
+
+
+def _readable(text: str) -> str:
+    """Without the line of the prompt, empty lines, and what is asked when the game is over."""
+    told = (text.rpartition("\n>")[0] or text).partition("Would you like to RESTART")[0]
+    return "\n".join(line.strip() for line in told.splitlines() if line.strip())
+
+
+def _version() -> str:
+    try:
+        return version("textworld")
+    except PackageNotFoundError:
+        raise MissingExtraError("textworld", "textworld") from None
+
+
+def _found(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.z8"))
+    if not files:
+        raise DataError(f"textworld: {folder} has no file that ends with .z8")
+    for file in files:
+        if not file.with_suffix(".json").is_file():
+            raise DataError(f"textworld: {file}: the .json that TextWorld writes is not beside it")
+    return files
+
+
+def _made(rooms: int, objects: int, quest_length: int, count: int, version: str) -> list[Path]:
+    """`count` games from seeds; a seed that gives none is passed over."""
+    name = f"{rooms}-{objects}-{quest_length}"
+    folder = cache_folder() / f"textworld-{version}" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+    for number in range(2 * count):
+        seed = derive("textworld", name, number) % SEEDS
+        file = folder / f"{seed}.z8"
+        if file.is_file() or _make(file, seed, rooms, objects, quest_length):
+            files.append(file)
+        if len(files) == count:
+            return files
+    raise ConfigError(
+        f"textworld: of {2 * count} seeds {len(files)} give a game of {rooms} rooms, {objects} "
+        f"objects and {quest_length} commands: ask for others, or for fewer"
+    )
+
+
+def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) -> bool:
+    """Make a game and write it, the `.z8` last; False where the seed gives none."""
+    from textworld import GameOptions
+    from textworld.generator import QuestGenerationError, compile_game, make_game
+
+    options = GameOptions()
+    options.seeds = seed
+    options.nb_rooms, options.nb_objects, options.quest_length = rooms, objects, quest_length
+    try:
+        game = make_game(options)
+    except QuestGenerationError:
+        return False
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        options.path = f"{folder}/{file.name}"
+        compiled = Path(compile_game(game, options))
+        compiled.with_suffix(".json").replace(file.with_suffix(".json"))
+        compiled.replace(file)
+    return True
+
+
+def _read(file: Path) -> tuple[Task, Sequence[str]]:
+    """A game as a task, whose id is a hash of world and quest; and the commands that it may
+    understand somewhere."""
+    import textworld
+
+    game = textworld.Game.load(str(file.with_suffix(".json")))
+    content: Mapping[str, Any] = game.serialize()
+    parts = {key: content[key] for key in ("world", "quests")}
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    secret = {"walkthrough": list(game.walkthrough or [])}
+    return Task(key, PROMPT, secret, {"file": str(file)}), sorted(game.possible_admissible_commands)

@@ -1,0 +1,231 @@
+"""Tasks of verifiers (its v1): a taskset's prompts and rewards; needs the extra `verifiers`.
+
+    environment.name="verifiers"
+    environment.options={ taskset = "my-taskset", config = { split = "train" } }
+
+One turn: the prompt, then an answer, which the task's `@reward` and `@metric` functions see as the
+model's reply. Not here: tasks that need a container or a runtime, tools (they are servers of the
+task's own), judges, environments of several turns: a taskset with one of these is refused.
+"""
+
+import hashlib
+import inspect
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from pydantic import ValidationError
+
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.modules import load_module
+from turnwise.environments.splits import shuffled_split
+from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
+from turnwise.types import Action, Task, Trajectory, Verdict
+
+
+class Verifiers(Environment):
+    """One prompt, one answer.
+
+    Example:
+        Verifiers("mine.py:Sums", config={"difficulty": 3})
+    """
+
+    def __init__(
+        self,
+        taskset: str,
+        config: Mapping[str, Any] = {},
+        success: float = 1.0,
+        answer: str = "answer",
+        count: int = 0,
+        heldout_share: float = 0.5,
+    ) -> None:
+        """`taskset` is the id of an installed one, `path/to/file.py:Class` or
+        `package.module:Class`; `config` is its own. An episode succeeds with a reward of at least
+        `success`. `answer` is the field of the task's data that has the right answer, where there
+        is one. The first `count` tasks are taken, all if it is 0.
+
+        Raises ConfigError for what is not there, does not fit or is not supported here;
+        MissingExtraError without verifiers.
+        """
+        if count < 0 or not 0 <= heldout_share <= 1:
+            raise ConfigError("verifiers: count is 0 or more, heldout_share 0 to 1")
+        self._vf = _package()
+        kind = _taskset(self._vf, taskset)
+        made = kind(_config(self._vf, kind, taskset, config))
+        if not (made.bounded or count):
+            raise ConfigError(f"verifiers: {taskset} has no end: set environment.options.count")
+        if kind.toolsets(made.config):
+            raise ConfigError(f"verifiers: {taskset} has tools of its own: that is not supported")
+        self.name, self.success, self.answer_field = taskset, success, answer
+        self._theirs: dict[str, Any] = {}
+        for task in islice(made, count or None):
+            _check(task, taskset)
+            self._theirs.setdefault(_key(task), task)
+        tasks = [self._task(key, task) for key, task in self._theirs.items()]
+        self._tasks = shuffled_split(tasks, heldout_share)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """Its version is the package's; the hash is of all tasks' data."""
+        rows = sorted(self._theirs)
+        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        return EnvironmentSpec(f"verifiers/{self.name}", _version(), digest)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, by what they ask; tasks with the same data are one."""
+        return self._tasks[split]
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """The task's own rewards and metrics, of the answer as the model's reply.
+
+        Whatever they raise leaves the episode ungraded."""
+        theirs = self._theirs[trajectory.task.id]
+        trace = self._trace(theirs, trajectory.answer or "")
+        await theirs.score(trace)
+        reward = float(trace.reward)
+        rewards = {name: one.score for name, one in trace.rewards.items() if one is not None}
+        parts = {**trace.metrics, **rewards}
+        success = math.isfinite(reward) and reward >= self.success
+        return Verdict(reward, success, parts, f"answered {trajectory.answer!r:.80}")
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        """The answer that the task's data has."""
+        answer = task.secret["data"].get(self.answer_field)
+        if not isinstance(answer, str | int | float):
+            raise NotSupportedError(f"verifiers: {self.name} has no field {self.answer_field!r}")
+        return [Action("", answer=str(answer))]
+
+    def snapshot(self) -> bytes:
+        """Nothing: an episode has no state here."""
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
+        if state:
+            raise ValueError(f"not a snapshot of verifiers: {len(state)} bytes")
+
+    def _task(self, key: str, theirs: Any) -> Task:
+        prompt = "\n\n".join(text for _, text in _messages(theirs.data, self.name))
+        return Task(key, prompt, {"data": theirs.data.model_dump(mode="json", exclude={"idx"})})
+
+    def _trace(self, theirs: Any, reply: str) -> Any:
+        """The conversation as verifiers records it."""
+        from verifiers.v1.state import state_cls
+        from verifiers.v1.trace import AgentInfo, Trace, TraceTask
+
+        vf = self._vf
+        kinds = {"system": vf.SystemMessage, "user": vf.UserMessage}
+        said = [kinds[role](content=text) for role, text in _messages(theirs.data, self.name)]
+        nodes = [
+            vf.MessageNode(message=message, parent=place - 1 if place else None, timestamp=0.0)
+            for place, message in enumerate(said)
+        ]
+        answered = vf.AssistantMessage(content=reply)
+        nodes.append(
+            vf.MessageNode(message=answered, parent=len(said) - 1, sampled=True, timestamp=0.0)
+        )
+        task = TraceTask(type=type(theirs).__name__, data=theirs.data, key=theirs.key)
+        agent = AgentInfo(config=vf.AgentConfig())
+        state = state_cls(type(theirs))()
+        return Trace(id=theirs.key, task=task, agent=agent, nodes=nodes, state=state)
+
+
+def _package() -> Any:
+    try:
+        import verifiers.v1
+    except ModuleNotFoundError as error:
+        if error.name != "verifiers":
+            raise
+        raise MissingExtraError("verifiers", "verifiers") from None
+    return verifiers.v1
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("verifiers")
+
+
+def _taskset(vf: Any, name: str) -> Any:
+    """The taskset's class."""
+    place, separator, class_name = name.rpartition(":")
+    if separator:
+        module = load_module(place, "verifiers")
+        known = {
+            key: value
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, vf.Taskset) and value is not vf.Taskset
+        }
+        if class_name not in known:
+            raise ConfigError(f"verifiers: {place}: {unknown_name('taskset', class_name, known)}")
+        return known[class_name]
+    from verifiers.v1.utils.loaders import taskset_class
+
+    try:
+        kind = taskset_class(name)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"verifiers: taskset {name}: {error}") from error
+    if vf.environment_class(name) is not vf.SingleAgentEnv:
+        raise ConfigError(
+            f"verifiers: {name} has an environment of several turns: that is not supported"
+        )
+    return kind
+
+
+def _config(vf: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
+    from verifiers.v1.utils.generic import concrete_type
+
+    config = concrete_type(kind, vf.TasksetConfig, origin=vf.Taskset) or vf.TasksetConfig
+    try:
+        return config.model_validate({"id": name, **values})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"verifiers: {name}: config.{where}: {first['msg']}") from None
+
+
+def _key(theirs: Any) -> str:
+    """A hash of the data, wherever the task stands in its taskset."""
+    data = theirs.data.model_dump(mode="json", exclude={"idx"})
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _messages(data: Any, name: str) -> list[tuple[str, str]]:
+    """(role, text) of what stands before the reply. Raises ConfigError for more than text of a
+    system and a user."""
+    prompt = data.prompt
+    said = [("system", data.system_prompt)] if data.system_prompt else []
+    if isinstance(prompt, str):
+        return [*said, ("user", prompt)]
+    for message in prompt or []:
+        if message.role not in ("system", "user") or not isinstance(message.content, str):
+            raise ConfigError(f"verifiers: {name}: a prompt is text of a user, and no dialogue")
+        said.append((message.role, message.content))
+    if not said:
+        raise ConfigError(f"verifiers: {name}: a task has no prompt")
+    return said
+
+
+def _check(theirs: Any, name: str) -> None:
+    """Raise ConfigError for a task that needs more than a reply."""
+    from verifiers.v1.task import Task as Theirs
+
+    kind = type(theirs)
+    if kind.NEEDS_CONTAINER or theirs.data.image:
+        raise ConfigError(f"verifiers: the tasks of {name} need a container: not supported")
+    if kind.toolsets(theirs.config):
+        raise ConfigError(f"verifiers: the tasks of {name} have tools: not supported")
+    if kind.setup is not Theirs.setup or kind.finalize is not Theirs.finalize:
+        raise ConfigError(f"verifiers: the tasks of {name} need a runtime (setup): not supported")
+    if theirs.plugged_judges():
+        raise ConfigError(f"verifiers: the tasks of {name} have a judge: not supported")
+    if not theirs.hooks("reward"):
+        raise ConfigError(f"verifiers: the tasks of {name} have no @reward: nothing can be judged")
+    for function in (*theirs.hooks("reward"), *theirs.hooks("metric")):
+        runtime = inspect.signature(function).parameters.get("runtime")
+        if runtime is not None and runtime.default is inspect.Parameter.empty:
+            raise ConfigError(
+                f"verifiers: {name}: {function.__name__} needs a runtime: that is not supported"
+            )

@@ -1,0 +1,111 @@
+"""TextWorld: the real package, with games made here."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip(
+    "textworld", reason="textworld is not installed: pip install 'turnwise[textworld]'"
+)
+
+from tests.environments.playing import played
+from turnwise.environments.adapters.textworld import TextWorld
+from turnwise.environments.measurement import all_tasks, is_concurrent, is_restorable, measure
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError
+from turnwise.types import Action, ToolCall
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(cache))
+
+
+def act(command: str) -> Action:
+    return Action("", calls=(ToolCall("act", {"command": command}),))
+
+
+def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
+    environment = TextWorld(count=3, admissible=True)
+    tasks = all_tasks(environment)
+    assert len(tasks) == 3
+    assert not any(
+        command in f"{task.prompt} {task.data}"
+        for task in tasks
+        for command in task.secret["walkthrough"]
+    )
+    play = played(environment, tasks[0], *environment.oracle(tasks[0]))
+    assert play.trajectory.verdict is not None
+    assert play.trajectory.verdict.success
+    assert play.trajectory.reward == 1.0
+    first, last = play.trajectory.turns[0].step, play.trajectory.turns[-1].step
+    assert first is not None
+    assert last is not None
+    assert (first.done, last.done, last.reward) == (False, True, 1.0)
+    assert first.observation is not None
+    assert "\nYou can: " in first.observation.content
+    assert "____" not in play.seen[0]  # the title in large letters
+
+
+def test_the_same_in_another_process() -> None:
+    row = measure("textworld", {"count": 3, "max_steps": 6}, 3)
+    assert (row.tasks, row.oracle, row.noop) == (3, 1.0, 0.0)
+    assert row.deterministic
+    assert row.snapshot
+    assert row.concurrent
+
+
+def test_sixteen_at_once_and_a_step_limit() -> None:
+    environment = TextWorld(count=3, max_steps=2)
+    tasks = all_tasks(environment)
+    assert asyncio.run(is_concurrent(environment, tasks * 5))
+    assert asyncio.run(is_restorable(environment, tasks[:1]))
+    play = played(environment, tasks[0], *[act("look")] * 9)
+    assert len(play.trajectory.turns) == 2
+    step = play.trajectory.turns[-1].step
+    assert step is not None
+    assert (step.done, step.truncated) == (True, True)
+
+
+def test_what_is_no_command() -> None:
+    environment = TextWorld(count=3)
+    play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))
+    said = [turn.step.observation.content for turn in play.trajectory.turns]  # type: ignore[union-attr]
+    assert "fly" in said[0] or "verb" in said[0]
+    assert said[1] == said[2] == "Error: a command has 1 to 200 characters"
+
+
+def test_games_of_ones_own(cache: Path, tmp_path: Path) -> None:
+    made = TextWorld(count=3)
+    for task in all_tasks(made):
+        file = Path(task.data["file"])
+        for suffix in (".z8", ".json"):
+            shutil.copy(file.with_suffix(suffix), tmp_path)
+    own = TextWorld(games=str(tmp_path))
+    assert {task.id for task in all_tasks(own)} == {task.id for task in all_tasks(made)}
+    next(tmp_path.glob("*.json")).unlink()
+    with pytest.raises(DataError, match="is not beside it"):
+        TextWorld(games=str(tmp_path))
+    with pytest.raises(DataError, match="no file that ends with"):
+        TextWorld(games=str(tmp_path / "none"))
+    assert str(cache) in str(all_tasks(made)[0].data["file"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rooms": 0}, "numbers are 1 or more"),
+        ({"games": "here", "rooms": 5}, "are for made games"),
+        ({"room": 2}, "did you mean 'rooms'"),
+    ],
+)
+def test_bad_options(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("textworld", options)
