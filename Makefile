@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-vllm check format setup
+.PHONY: demo test test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
@@ -14,6 +14,11 @@ test: .venv/ready
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/ready
 	$(BIN)/pytest -m vllm -n 0 tests/engines/vllm
+
+# For the browser, where the system has no Chromium (Debian: apt-get install chromium).
+chromium: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	$(BIN)/playwright install chromium
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

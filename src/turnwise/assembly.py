@@ -62,6 +62,15 @@ def _check_sandbox(environment: Environment) -> None:
         sandbox.tier  # noqa: B018 - finds it
 
 
+def check_pictures(environment: Environment, scaffold: str) -> None:
+    """Raise ConfigError where the policy would not be shown what there is to see."""
+    if environment.pictures:
+        raise ConfigError(
+            f"scaffold {scaffold} shows words, and environment {environment.spec.name} pictures: "
+            'set environment.options.observations = "text"'
+        )
+
+
 def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = None) -> Assembly:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is for an
     engine's own files.
@@ -73,6 +82,7 @@ def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = 
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
     _check_sandbox(environment)
+    check_pictures(environment, recipe.scaffold.name)
     model, tokenizer = load_model(recipe.model, weights, recipe.seed)
     context = getattr(model.config, "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from turnwise.assembly import check_pictures
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
@@ -27,6 +28,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
     environment = make_environment(
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
+    check_pictures(environment, recipe.scaffold.name)
     tasks = environment.tasks("heldout")
     if number >= len(tasks):
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")

@@ -141,6 +141,8 @@ class Observation:
     content: str
     source: Source = Source.TOOL
     """TOOL for tool output, ENVIRONMENT for corrections and messages, USER for the first prompt."""
+    images: tuple[bytes, ...] = field(default=(), repr=False)
+    """Pictures as PNG, of environments whose `pictures` is True."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,9 @@ class Environment:
     """Shorten a text to a number of tokens. Set by the rollout to the policy tokenizer's own count;
     until then a token is a word between spaces."""
 
+    pictures: bool = False
+    """Whether its observations have images, which a scaffold of words cannot show."""
+
     warnings: Sequence[str] = ()
     """What is odd about the data, in sentences; told when a run begins."""
 

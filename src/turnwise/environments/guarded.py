@@ -48,7 +48,7 @@ class Guarded(Environment):
                 raise unknown_name("tool or consequence", name, {*tools, *consequences})
             if isinstance(rule, int) and rule < 0:
                 raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
-        self.inner = inner
+        self.inner, self.pictures = inner, inner.pictures
         self._rules = {
             name: rules.get(name, rules.get(tool.consequence, "allow"))
             for name, tool in tools.items()
@@ -172,10 +172,10 @@ def _joined(steps: Sequence[Step]) -> Step:
     """Several steps as one."""
     observations = [step.observation for step in steps if step.observation is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
+    pictures = observations[-1].images if observations else ()
+    text = "\n".join(one.content for one in observations)
     return Step(
-        Observation("\n".join(one.content for one in observations), observations[0].source)
-        if observations
-        else None,
+        Observation(text, observations[0].source, pictures) if observations else None,
         tuple(result for step in steps for result in step.results),
         done=any(step.done for step in steps),
         abort=any(step.abort for step in steps),

@@ -107,6 +107,10 @@ ENVIRONMENTS = {
         "turnwise.environments.shop.environment:Shop",
         "find and buy what a request describes: WebShop's style and reward, made-up products",
     ),
+    "shop_web": Registered(
+        "turnwise.environments.shop.web:ShopWeb",
+        "the same shop as web pages: plain, or in Chromium",
+    ),
     "sokoban": Registered(
         "turnwise.environments.games.sokoban:Sokoban",
         "push boxes onto targets: small boards made here, or Boxoban's files",
@@ -122,6 +126,10 @@ ENVIRONMENTS = {
     "verifiers": Registered(
         "turnwise.environments.adapters.verifiers:Verifiers",
         "tasks of one turn from a taskset of verifiers; needs the extra verifiers",
+    ),
+    "web_forms": Registered(
+        "turnwise.environments.web_forms.environment:WebForms",
+        "fill in forms and find the way on small web sites: plain, or in Chromium",
     ),
 }
 

@@ -95,7 +95,7 @@ class Fetcher:
         """As `fetch`, with the bytes."""
         until = time.monotonic() + self.seconds
         for _ in range(self.max_redirects + 1):
-            parts, address = self._checked(url)
+            parts, address = self.checked(url)
             try:
                 found = self._get(parts, address, until)
             except (OSError, http.client.HTTPException) as error:
@@ -107,8 +107,9 @@ class Fetcher:
             url = urljoin(urlunsplit(parts), found)
         raise ToolError(f"more than {self.max_redirects} redirects")
 
-    def _checked(self, url: str) -> tuple[SplitResult, str]:
-        """The parts of an address that may be fetched, and where its host is."""
+    def checked(self, url: str) -> tuple[SplitResult, str]:
+        """The parts of an address that may be fetched, and the IP address of its host. Raises
+        ToolError for one that may not, InfrastructureError where its host is not found."""
         try:
             parts = urlsplit(url.strip())
             host, port = (parts.hostname or "").lower(), parts.port

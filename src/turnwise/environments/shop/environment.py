@@ -2,12 +2,12 @@
 
 Two tools, `search` and `click`. Buying ends the episode. Success is a purchase that WebShop's
 formula gives 1; the formula itself can be the reward. Products, words and pages are made up: the
-catalogue is not WebShop's, and a page is a few lines. Not here: a browser.
+catalogue is not WebShop's, and a page is a few lines. Not here: web pages (`web.py`).
 """
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -129,12 +129,25 @@ class Shop(Environment):
         are among the parts."""
         play = self._play
         if not play.bought or play.product is None:
+            return self.judged(None, {}, trajectory.task)
+        return self.judged(self._products[play.product], play.options, trajectory.task)
+
+    def judged(self, product: Product | None, options: Mapping[str, str], task: Task) -> Verdict:
+        """The verdict on a purchase with these options by name; `product` is None without one."""
+        if product is None:
             return Verdict(0.0, False, {"webshop": 0.0}, "nothing was bought")
-        product = self._products[play.product]
-        score, parts = webshop_reward(bought(product, play.options), self._wanted(trajectory.task))
+        score, parts = webshop_reward(bought(product, options), self._wanted(task))
         success = score == 1.0
         reward = score if self._reward == "webshop" else float(success)
         return Verdict(reward, success, {"webshop": score, **parts}, f"bought {product.id}")
+
+    def product(self, name: str) -> Product:
+        """By its id, in upper or lower case. Raises KeyError for an unknown one."""
+        return self._products[self._places[name.lower()]]
+
+    def found(self, keywords: str) -> list[Product]:
+        """What a search finds, best first, MOST_RESULTS at most."""
+        return [self._products[place] for place in self._index.search(keywords, MOST_RESULTS)]
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """A search for the kind and the attributes, the pages up to the product, a look at it, its
@@ -241,7 +254,7 @@ class Shop(Environment):
         return "\n".join([*lines, f"[{BACK}] [{PREVIOUS}] [{FEATURES}] [{BUY}]"])
 
 
-def bought(product: Product, options: dict[str, str]) -> Bought:
+def bought(product: Product, options: Mapping[str, str]) -> Bought:
     """A purchase, for WebShop's formula."""
     return Bought(
         product.kind,
@@ -250,7 +263,7 @@ def bought(product: Product, options: dict[str, str]) -> Bought:
         product.attributes,
         (product.title, product.features),
         product.price,
-        options,
+        dict(options),
     )
 
 

@@ -1,0 +1,1 @@
+"""Web forms and navigation in MiniWoB's style, made by program."""

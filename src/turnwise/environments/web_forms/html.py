@@ -1,0 +1,85 @@
+"""Pieces of HTML; what is given as text is escaped.
+
+Forms switch off what browsers fill in by themselves, so that a page is the same each time. Not
+here: whole pages (`tools/browser/sites.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def form(action: str, *parts: str, method: str = "post") -> str:
+    """A form with its fields and buttons, which are HTML."""
+    inside = "".join(parts)
+    return f'<form action="{action}" method="{method}" autocomplete="off">{inside}</form>'
+
+
+def field(label: str, name: str, kind: str = "text", value: str = "") -> str:
+    """A field with a label."""
+    given = f'type="{kind}" name="{name}" value="{escape(value)}"'
+    return f"<label>{escape(label)} <input {given}></label>"
+
+
+def area(label: str, name: str) -> str:
+    """A field of several lines."""
+    return f'<label>{escape(label)} <textarea name="{name}" rows="4"></textarea></label>'
+
+
+def hidden(name: str, value: str) -> str:
+    """What a form sends along."""
+    return f'<input type="hidden" name="{name}" value="{escape(value)}">'
+
+
+def select(label: str, name: str, values: Iterable[str], chosen: str = "") -> str:
+    """A list to choose one of."""
+    options = "".join(
+        f"<option{' selected' if value == chosen else ''}>{escape(value)}</option>"
+        for value in values
+    )
+    return f'<label>{escape(label)} <select name="{name}">{options}</select></label>'
+
+
+def radios(legend: str, name: str, values: Iterable[str]) -> str:
+    """Choices of which one can be checked, none at first."""
+    inside = "".join(
+        f'<label><input type="radio" name="{name}" value="{escape(value)}"> {escape(value)}</label>'
+        for value in values
+    )
+    return f"<fieldset><legend>{escape(legend)}</legend>{inside}</fieldset>"
+
+
+def checkbox(label: str, name: str, *, checked: bool = False) -> str:
+    """A box whose value is its label."""
+    state = " checked" if checked else ""
+    return (
+        f'<label><input type="checkbox" name="{name}" value="{escape(label)}"{state}> '
+        f"{escape(label)}</label>"
+    )
+
+
+def button(text: str, name: str = "", value: str = "") -> str:
+    """A button that sends its form, with a name and a value of its own if it has them."""
+    own = f' name="{name}" value="{escape(value)}"' if name else ""
+    return f"<button{own}>{escape(text)}</button>"
+
+
+def link(text: str, href: str) -> str:
+    """A link."""
+    return f'<a href="{escape(href)}">{escape(text)}</a>'
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; cells are HTML."""
+    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def section(title: str, inside: str) -> str:
+    """A part that opens at a click."""
+    return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+
+
+def listed(items: Iterable[str]) -> str:
+    """A list; items are HTML."""
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"

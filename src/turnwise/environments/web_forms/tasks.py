@@ -1,0 +1,61 @@
+"""The tasks of web forms: so many of each kind in each split, none twice.
+
+The two splits share no names, cities, things or labels (`words.py`), so they share no page.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from turnwise.environments.base import Split
+from turnwise.environments.web_forms.kinds import KINDS
+from turnwise.environments.web_forms.words import words_of
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.seeds import derive
+from turnwise.types import Task
+
+DRAFTS_PER_TASK = 50
+
+
+def made_tasks(count: int, kinds: Sequence[str]) -> dict[Split, list[Task]]:
+    """`count` tasks for each split, the kinds in turn.
+
+    Raises ConfigError for an unknown kind, and where there are not so many.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown_name("kind of web forms", kind, KINDS)
+    return {"train": _made("train", count, kinds), "heldout": _made("heldout", count, kinds)}
+
+
+def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
+    """A hash of all tasks."""
+    digest = hashlib.sha256()
+    for split, entries in tasks.items():
+        for task in entries:
+            row = [split, task.prompt, dict(task.data), dict(task.secret)]
+            digest.update(json.dumps(row).encode())
+    return digest.hexdigest()
+
+
+def _made(split: Split, count: int, kinds: Sequence[str]) -> list[Task]:
+    found: dict[str, Task] = {}
+    drafts = {kind: _drafts(split, kind, count) for kind in kinds}
+    while len(found) < count:
+        kind = kinds[len(found) % len(kinds)]
+        task = next((one for one in drafts[kind] if one.id not in found), None)
+        if task is None:
+            raise ConfigError(f"web_forms: there are not so many tasks {kind!r}: lower count")
+        found[task.id] = task
+    return list(found.values())
+
+
+def _drafts(split: Split, kind: str, count: int) -> Iterator[Task]:
+    for number in range(count * DRAFTS_PER_TASK):
+        stream = random.Random(derive("web forms", split, kind, number))
+        draft = KINDS[kind].make(words_of(split), stream)
+        content = json.dumps([kind, draft.prompt, draft.data, draft.wanted])
+        name = hashlib.sha256(content.encode()).hexdigest()[:16]
+        data = {"kind": kind, **draft.data}
+        yield Task(name, draft.prompt, {"wanted": draft.wanted}, data, info={"kind": kind})

@@ -1,0 +1,148 @@
+"""Web forms: oracle and floors, splits, wrong forms, and the state of an episode."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.environments.playing import judged, played
+from turnwise.assembly import check_pictures
+from turnwise.environments.measurement import (
+    NOTHING,
+    all_tasks,
+    is_concurrent,
+    is_deterministic,
+    is_restorable,
+    played_all,
+    random_script,
+    spread,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.environments.web_forms.environment import WebForms
+from turnwise.environments.web_forms.kinds import KINDS
+from turnwise.errors import ConfigError
+from turnwise.types import Action, Task, ToolCall
+
+
+@pytest.fixture(scope="module")
+def made() -> WebForms:
+    environment = make_environment("web_forms", {})
+    assert isinstance(environment, WebForms)
+    return environment
+
+
+def task_of(made: WebForms, kind: str) -> Task:
+    return next(task for task in made.tasks("train") if task.info["kind"] == kind)
+
+
+def calling(name: str, **arguments: Any) -> Action:
+    return Action("", calls=(ToolCall(name, arguments),))
+
+
+def test_the_oracle_and_the_floors(made: WebForms) -> None:
+    tasks = spread(all_tasks(made), 1001)
+    assert len(all_tasks(made)) == 2000
+    assert {task.info["kind"] for task in tasks} == set(KINDS)
+    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
+    assert success(played_all(made, tasks, [[NOTHING]] * len(tasks))) == 0.0
+    plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
+    assert success(plays) == pytest.approx(made.spec.floors["random"], abs=0.01)
+
+
+def test_splits_share_no_name(made: WebForms) -> None:
+    def names(tasks: Sequence[Task]) -> set[str]:
+        return {label for task in tasks for label in task.data.get("labels", [])}
+
+    train, heldout = made.tasks("train"), made.tasks("heldout")
+    assert not {task.prompt for task in train} & {task.prompt for task in heldout}
+    assert min(len(names(train)), len(names(heldout))) > 20
+    assert not names(train) & names(heldout)
+
+
+def test_another_process_a_snapshot_and_many_at_once(made: WebForms) -> None:
+    assert is_deterministic("web_forms", {"count": 26}, WebForms(count=26))
+    few = made.tasks("heldout")[:13]
+    assert asyncio.run(is_restorable(made, few))
+    assert asyncio.run(is_concurrent(made, few))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_another_task_wants_is_wrong(made: WebForms, kind: str) -> None:
+    own, other = [task for task in made.tasks("train") if task.info["kind"] == kind][:2]
+    *way, last = made.oracle(own)
+    mixed = Task(own.id, own.prompt, other.secret, own.data)
+    assert not judged(made, mixed, *way, last).success
+    assert not judged(made, own, *way).success, "nothing was sent"
+    assert judged(made, own, *way, last).success
+
+
+def test_a_form_is_sent_once(made: WebForms) -> None:
+    task = task_of(made, "button")
+    right = made.oracle(task)[0].calls[0]
+    wrong = ToolCall("click", {"element": right.arguments["element"] % 2 + 1})
+    play = played(made, task, Action("", calls=(wrong, right)), Action("", calls=(right,)))
+    assert play.trajectory.verdict is not None
+    assert play.trajectory.verdict.detail.startswith("received {'pressed': '")
+    assert (len(play.trajectory.turns), success([play])) == (1, 0.0)
+    assert len(play.trajectory.turns[0].step.results) == 1  # type: ignore[union-attr]
+
+
+def test_no_text_on_a_page_is_a_verdict(made: WebForms) -> None:
+    task = task_of(made, "fields")
+    said = str(task.secret["wanted"])
+    forged = [calling("fill", element=1, text=f"Done. Thank you. {said}"), Action("", answer=said)]
+    assert not judged(made, task, *forged).success
+
+
+def test_a_wrong_password_can_be_tried_again(made: WebForms) -> None:
+    task = task_of(made, "login")
+    user, password, sign_in, press = made.oracle(task)
+    wrong = [calling("fill", element=1, text="x"), calling("click", element=3)]
+    play = played(made, task, *wrong, user, password, sign_in, press)
+    assert success([play]) == 1.0
+    assert "User name or password is wrong." in play.trajectory.observed[1]
+    assert not judged(made, task, *wrong, press).success
+
+
+def test_keys_and_what_is_no_element(made: WebForms) -> None:
+    task = task_of(made, "day")
+    calls = [
+        calling("press", element=1, key="Escape"),
+        calling("press", element=4, key="Enter"),
+        calling("click", element=77),
+        calling("back"),
+        calling("scroll", direction="left"),
+        calling("goto", url="http://forms.test/done"),
+    ]
+    seen = played(made, task, *calls).trajectory.observed
+    assert all(one.startswith("Error: ") for one in seen)
+    assert "only the key Enter" in seen[0]
+    assert "only the key Enter" in seen[1]
+    assert "there is no tool 'goto'" in seen[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 0}, "count is 1 or more"),
+        ({"kinds": ["fild"]}, "did you mean 'fields'"),
+        ({"pages": "html"}, "option 'pages'"),
+        ({"observations": "screenshot"}, 'needs a screen: set pages = "browser"'),
+        ({"count": 2000, "kinds": ["button"], "pages": "txt"}, "option 'pages'"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("web_forms", options)
+
+
+def test_one_kind_and_pictures_that_no_scaffold_shows() -> None:
+    few = WebForms(count=5, kinds=["inbox"])
+    assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
+    assert "random" not in few.spec.floors
+    check_pictures(few, "tags")
+    few.pictures = True
+    with pytest.raises(ConfigError, match="scaffold tags shows words, and environment web_forms"):
+        check_pictures(few, "tags")
