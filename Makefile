@@ -2,39 +2,47 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
+EXTRAS := games,lora,plots
+# Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
+TESTED := browser,dense,mcp,openenv,reasoning-gym,renderers,textworld,verifiers
 
 .PHONY: demo test test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
 
-test: .venv/ready
+test: .venv/developing
 	$(BIN)/pytest -n 2
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
-test-vllm: .venv/ready
+test-vllm: .venv/developing
 	$(BIN)/pytest -m vllm -n 0 tests/engines/vllm
 
 # For the browser, where the system has no Chromium (Debian: apt-get install chromium).
 chromium: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	$(INSTALL) ".[browser]"
 	$(BIN)/playwright install chromium
 
-check: .venv/ready
+check: .venv/developing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: .venv/ready
+format: .venv/developing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-setup: .venv/ready
+setup: .venv/developing
 
 # torch is pinned in constraints.txt: other builds of it bring several GB that a CPU has no use for.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[games,lora,plots]" --group dev
+	$(INSTALL) ".[$(EXTRAS)]"
+	touch $@
+
+.venv/developing: .venv/ready
+	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev
 	touch $@
