@@ -179,6 +179,30 @@ def test_splits_share_no_conversation(made: ServiceDesk) -> None:
     assert replace(task, secret={}) == task.public()
 
 
-def test_a_count_below_one() -> None:
-    with pytest.raises(ConfigError, match="desk: count"):
-        make_environment("desk", {"count": 0})
+def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
+    few = ServiceDesk(count=200, short=True, wishes=["change_street", "take_back"])
+    tasks = all_tasks(few)
+    assert {task.info["wish"] for task in tasks} == {"change_street", "take_back"}
+    assert {task.info["rule"] for task in tasks} == {0, 1, 3, 4, 5}
+    for task in tasks:
+        assert "2 cancel" not in task.prompt
+        assert "3 take back" in task.prompt
+    assert not any(action.thought for action in few.oracle(tasks[0]))
+    assert success(played_all(few, tasks, [few.oracle(task) for task in tasks])) == 1.0
+    assert success(played_all(few, tasks, [[NOTHING] * 10] * len(tasks))) == 0.0
+    guessed = [random_script(few, task) for task in tasks]
+    assert success(played_all(few, tasks, guessed)) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 0}, "desk: count"),
+        ({"wishes": []}, "desk: wishes are some of"),
+        ({"wishes": ["cancel", "refund"]}, "desk: wishes are some of cancel"),
+        ({"wishes": ["cancel", "cancel"]}, "each once"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("desk", options)

@@ -133,7 +133,9 @@ def test_the_other_interpreter(made: MultiTool) -> None:
     python.sandbox.close()
 
 
-@pytest.mark.parametrize("options", [{"count": 0}, {"top_k": 0}, {"interpreter": "abacus"}])
+@pytest.mark.parametrize(
+    "options", [{"count": 0}, {"count": 2881}, {"top_k": 0}, {"interpreter": "abacus"}]
+)
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="multi_tool"):
         make_environment("multi_tool", options)

@@ -11,13 +11,14 @@ import copy
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, get_args
 
 from pydantic import StrictInt
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.desk.policy import WishKind
 from turnwise.environments.desk.shop import Shop, State
 from turnwise.environments.desk.tasks import made_tasks, tasks_hash
 from turnwise.environments.desk.user import User
@@ -36,6 +37,7 @@ from turnwise.types import (
 )
 
 COUNT = 1000
+ALL_WISHES = get_args(WishKind)
 RANDOM_FLOOR = 0.0015
 """Measured on the standard tasks: success of one who lets the user talk, then refuses with a random
 rule and price, and names the rule."""
@@ -61,20 +63,28 @@ class ServiceDesk(Environment):
     _play: Play
 
     def __init__(
-        self, count: int = COUNT, short: bool = False, user: dict[str, Any] | None = None
+        self,
+        count: int = COUNT,
+        short: bool = False,
+        wishes: Sequence[str] = ALL_WISHES,
+        user: dict[str, Any] | None = None,
     ) -> None:
-        """`count` tasks in each split; in few words if `short`, for a small model. `user` describes
-        a language model as the user (`ModelUserSettings`); without, the user is scripted. Raises
-        ConfigError for a count below 1."""
+        """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
+        small model. `user` describes a language model as the user (`ModelUserSettings`); without,
+        the user is scripted. Raises ConfigError for a count below 1 and for unknown kinds."""
         if count < 1:
             raise ConfigError("desk: count is 1 or more")
-        self._tasks = made_tasks(count, short)
+        chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
+        if not chosen or len(chosen) != len(wishes):
+            raise ConfigError(f"desk: wishes are some of {', '.join(ALL_WISHES)}, each once")
+        self._short = short
+        self._tasks = made_tasks(count, short, chosen)
         self._data_hash = tasks_hash(self._tasks)
         self._model = make_model_user(user)
         self._floors = {"noop": 0.0}
         if self._model is None:
             self._floors["oracle"] = 1.0
-        if count == COUNT and not short and self._model is None:
+        if count == COUNT and not short and chosen == ALL_WISHES and self._model is None:
             self._floors["random"] = RANDOM_FLOOR
 
     @property
@@ -156,8 +166,9 @@ class ServiceDesk(Environment):
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Ask for the code and what else is needed, look, act, and tell. Raises NotSupportedError
-        with a language model as the user: nobody knows when it is content."""
+        """Ask for the code and what else is needed, look, act, and tell; without a thought where
+        few words are wanted. Raises NotSupportedError with a language model as the user: nobody
+        knows when it is content."""
         if self._model is not None:
             raise NotSupportedError("desk: there is no oracle with a language model as the user")
         secret = task.secret
@@ -167,13 +178,14 @@ class ServiceDesk(Environment):
             ToolCall("check_code", secret["check"]),
             ToolCall("show_order", {"order": arguments["order"]}),
         ]
-        return [
+        script = [
             *(Action("", "ask", answer=question) for question in questions),
             *(Action("", "look", (call,)) for call in reads),
             Action("", "act", (ToolCall(name, arguments),)),
             Action("", "tell", answer="done"),
             Action("", "tell", answer=secret["told"]),
         ]
+        return [replace(action, thought="") for action in script] if self._short else script
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """Let the user talk, refuse with a random rule and price, and name the rule."""

@@ -3,7 +3,7 @@
 Its two numbers differ from task to task, so that it has to be read. Not here: users (`tasks.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,13 +35,16 @@ class Policy:
             "price."
         )
 
-    @property
-    def short_document(self) -> str:
-        """The same in few words, for a small model."""
-        return (
-            f"1 right code. 2 cancel if open, half price over {self.full_days} days. 3 take back "
-            f"if delivered. 4 not over {self.return_days} days. 5 change if open. Else refuse."
-        )
+    def short_document(self, wishes: Collection[WishKind]) -> str:
+        """The same in few words, for a small model: the rules that matter for such wishes."""
+        said = ["1 right code."]
+        if "cancel" in wishes:
+            said.append(f"2 cancel if open, half price over {self.full_days} days.")
+        if "take_back" in wishes:
+            said.append(f"3 take back if delivered. 4 not over {self.return_days} days.")
+        if "change_street" in wishes:
+            said.append("5 change if open.")
+        return " ".join([*said, "Else refuse."])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from turnwise.environments.base import Split
 from turnwise.environments.desk.policy import (
@@ -59,16 +59,16 @@ RULES: Mapping[WishKind, tuple[int, ...]] = {
 """What forbids wishes of a kind, as often as it is drawn."""
 
 
-def made_tasks(count: int, short: bool) -> dict[Split, list[Task]]:
-    """`count` tasks for each split, in few words if `short`; what is said in one split is not said
-    in the other."""
+def made_tasks(count: int, short: bool, wishes: Sequence[WishKind]) -> dict[Split, list[Task]]:
+    """`count` tasks for each split, with such wishes, in few words if `short`; what is said in one
+    split is not said in the other."""
     tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
     seen: set[str] = set()
     number = 0
     while any(len(found) < count for found in tasks.values()):
         stream = random.Random(derive("desk", number))
         number += 1
-        task = _draft(stream, short)
+        task = _draft(stream, short, wishes)
         key = json.dumps([task.prompt, task.data["script"]])
         split: Split = "heldout" if derive("split", key) % 2 else "train"
         if key not in seen and len(tasks[split]) < count:
@@ -77,15 +77,16 @@ def made_tasks(count: int, short: bool) -> dict[Split, list[Task]]:
     return tasks
 
 
-def _draft(stream: random.Random, short: bool) -> Task:
+def _draft(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Task:
     policy = Policy(stream.choice(FULL_DAYS), stream.choice(RETURN_DAYS))
     state = _state(stream)
-    order, wish, honest = _wish(stream, policy, state)
+    order, wish, honest = _wish(stream, policy, state, wishes)
     decision = decide(policy, order, wish, honest)
     code = state["customers"][order["customer"]]["code"]
     given = code if honest else stream.choice([one for one in range(100, 999) if one != code])
     said = f"I am {order['customer']}. {WISHES[wish.kind].format(order=wish.order)}"
-    prompt = f"{policy.short_document if short else policy.document}\nCustomer: {said}"
+    document = policy.short_document(wishes) if short else policy.document
+    prompt = f"{document}\nCustomer: {said}"
     script = [["code", f"My code is {given}."]]
     if wish.street:
         script.append(["street", f"It is {wish.street}."])
@@ -128,12 +129,12 @@ def _state(stream: random.Random) -> State:
 
 
 def _wish(
-    stream: random.Random, policy: Policy, state: State
+    stream: random.Random, policy: Policy, state: State, wishes: Sequence[WishKind]
 ) -> tuple[Mapping[str, Any], Wish, bool]:
     """An order, a wish for it, and whether the user is who it says; half of the wishes are
     granted."""
     granted = stream.random() < 0.5
-    kind = stream.choice(get_args(WishKind))
+    kind = stream.choice(wishes)
     rule = 0 if granted else stream.choice(RULES[kind])
     number = stream.choice(sorted(state["orders"]))
     order = state["orders"][number]

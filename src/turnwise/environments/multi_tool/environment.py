@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.multi_tool.tasks import made_tasks, tasks_hash
+from turnwise.environments.multi_tool.tasks import MOST, made_tasks, tasks_hash
 from turnwise.environments.multi_tool.world import towns
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.answer import exact_match
@@ -50,6 +50,8 @@ class MultiTool(Environment):
         """
         if count < 1 or top_k < 1:
             raise ConfigError("multi_tool: count and top_k are 1 or more")
+        if count > MOST:
+            raise ConfigError(f"multi_tool: there are {MOST} tasks in a split: lower count")
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
         if sandbox and interpreter != "python":
             raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")

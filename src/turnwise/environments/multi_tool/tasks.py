@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.environments.base import Split
-from turnwise.environments.multi_tool.world import RIVERS, Town
+from turnwise.environments.multi_tool.world import RIVERS, TOWNS, Town
 from turnwise.seeds import derive
 from turnwise.tools.calculator import calculate
 from turnwise.types import Task
 
 KINDS = ("none", "search", "calculator", "both")
 LARGEST = 999_999
+FACTS = 3
+"""Of a town."""
+MOST = len(KINDS) * FACTS * TOWNS
+"""Tasks in a split, at most: each question that needs a search alone is asked once."""
 
 
 @dataclass(frozen=True)
