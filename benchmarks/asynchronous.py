@@ -81,7 +81,7 @@ class Watched:
         assert isinstance(inner, EmbeddedEngine)
         self.counters: Counters = inner.counters
         self.open, self.close = engine.open, engine.close
-        self.load, self.stop = engine.load, engine.stop
+        self.load, self.rest, self.stop = engine.load, engine.rest, engine.stop
         self.with_work = 0.0
         self._requests, self._since = 0, 0.0
 
