@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from turnwise.algorithms import make_algorithm
-from turnwise.config import CriticConfig, ImplicitRewardConfig, LearningConfig
+from turnwise.config import CriticConfig, ImplicitRewardConfig, LearningConfig, SftConfig
 from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import assign_advantages, loss_mask, policy_examples
 from turnwise.learning.critic import Critic
 from turnwise.learning.implicit_reward import ImplicitReward
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.sft import SupervisedLearner
 from turnwise.types import Group, Segment, Source, Trajectory
 
 LoadModel = Callable[..., Any]
@@ -134,6 +135,19 @@ def test_the_update_agrees_with_the_engine_across_contexts(
     assert metrics["policy/gradient_norm"] > 0
     trained = sum(m.tokens.mask.sum() for group in groups for m in group.graded)
     assert metrics["policy/trained_tokens"] == trained
+
+
+def test_a_demonstration_is_learned_from_with_all_its_contexts(
+    load_model: LoadModel, groups: list[Group]
+) -> None:
+    """Two demonstrations a step are six contexts of two, and never a context by itself."""
+    demonstrations = [member.tokens for group in groups for member in group.trajectories]
+    config = SftConfig(steps=3, batch_size=2)
+    learner = SupervisedLearner(load_model(), demonstrations, config, LEARNING, seed=0)
+    for step in range(3):
+        names = [example.name for example in learner._batch(step)]
+        assert len(names) == 6
+        assert len(set(names)) == 2
 
 
 def test_process_rewards_stand_in_every_context(load_model: LoadModel, groups: list[Group]) -> None:

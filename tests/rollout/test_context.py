@@ -185,8 +185,9 @@ def test_a_summary_is_a_sampled_turn_that_the_next_context_begins_with() -> None
         assert text.startswith(f"Capital of France?\n{said}\n<information> land ")
         copies = (tokens.source[span] == Source.INHERITED) & (tokens.turn[span] == turn)
         assert decode(tokens.ids[span][copies]) == said
-    request = decode(tokens.ids[(tokens.source == Source.ENVIRONMENT)])
-    assert request == f" {REQUEST}" * len(summaries)
+    assert not (tokens.source == Source.ENVIRONMENT).any()
+    asked = decode(tokens.ids[tokens.source == Source.USER])
+    assert asked.count(REQUEST) == len(summaries)
     answers = [
         turn.step.results[0].content for turn in played.turns if turn.step and turn.action.calls
     ]

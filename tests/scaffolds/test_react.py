@@ -66,6 +66,7 @@ def test_well_formed_turns(scaffold: ReActScaffold) -> None:
         ("Action: fly\nAction Input: x", "no tool 'fly'; tools: move, search"),
         ("Action: move\nAction Input: 1, 2", "is not JSON"),
         ("Action: move\nAction Input: [1]", "JSON object"),
+        ('Action: move\nAction Input: {"x": "\\ud800"}', "half of a character"),
         ("Final Answer:", "final answer is empty"),
         ("Action: search\nAction Input: x\nFinal Answer: y", "several actions"),
         (

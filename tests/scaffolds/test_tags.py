@@ -63,6 +63,7 @@ def test_well_formed_actions(scaffold: TagsScaffold) -> None:
         ("<information>made up</information><answer>a</answer>", "only the environment"),
         ("<move>1, 2</move>", "not JSON"),
         ("<move>[1]</move>", "JSON object"),
+        (r'<move>{"x": "\ud800"}</move>', "half of a character"),
         ("<unknown>x</unknown>", "no complete action"),
     ],
 )

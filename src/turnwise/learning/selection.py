@@ -24,7 +24,8 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
     A length is the number of tokens that the policy sampled, those before a branch included, as in
     DAPO, where it is that of the response; the budget is `rollout.max_tokens`, which prompt and
     observations fill as well. So nobody is punished for what tools returned, and an episode that
-    they have filled up is truncated with little or no penalty.
+    they have filled up is truncated with little or no penalty. Of several contexts, each of which
+    has that budget, it is the one in which most was sampled.
     """
     shaping = REWARD_SHAPINGS[algorithm.reward_shaping]
     numbers = algorithm.numbers_of("reward_shaping")
@@ -32,7 +33,8 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
         for member in group.trajectories:
             member.penalty = 0.0
         lengths = [
-            int((np.isin(m.tokens.source, SAMPLED) & ~m.tokens.copied).sum()) for m in group.graded
+            max(int(np.isin(m.tokens.source[span], SAMPLED).sum()) for span in m.tokens.spans)
+            for m in group.graded
         ]
         penalties = shaping(np.array(lengths, np.int64), max_tokens, **numbers)
         for member, penalty in zip(group.graded, penalties.tolist(), strict=True):

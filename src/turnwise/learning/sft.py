@@ -48,11 +48,10 @@ class SupervisedLearner:
         self.steps_done = 0
         self.device = next(model.parameters()).device
         self._examples = [
-            example
+            supervised_examples(tokens, f"demonstration {index}")
             for index, tokens in enumerate(demonstrations)
-            for example in supervised_examples(tokens, f"demonstration {index}")
         ]
-        if not any(example.trained.any() for example in self._examples):
+        if not any(example.trained.any() for own in self._examples for example in own):
             raise DataError("no demonstration has a token of the model's to learn from")
         prepare_for_training(model)
         check_supported(model)
@@ -111,7 +110,8 @@ class SupervisedLearner:
 
     def _batch(self, step: int) -> list[Example]:
         size, count = self.config.batch_size, len(self._examples)
-        return [self._examples[i] for i in batch_of_step(count, size, step, self.seed, "sft")]
+        chosen = batch_of_step(count, size, step, self.seed, "sft")
+        return [example for index in chosen for example in self._examples[index]]
 
 
 def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:

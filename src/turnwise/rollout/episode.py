@@ -222,7 +222,7 @@ class Episode:
             raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
 
     def _request(self, written: Sequence[int]) -> list[Segment]:
-        return self.scaffold.extend(Observation(REQUEST, Source.ENVIRONMENT), written)
+        return self.scaffold.extend(Observation(REQUEST, Source.USER), written)
 
     def _fits(self, segments: Sequence[Segment]) -> bool:
         """Whether the context has room for them and what follows: a token; or a whole turn; or also

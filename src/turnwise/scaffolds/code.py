@@ -11,6 +11,7 @@ Source: CodeAct (Wang et al. 2024, arXiv 2402.01030); <code> and `final_answer` 
 """
 
 import ast
+import json
 import re
 from collections.abc import Sequence
 
@@ -119,6 +120,8 @@ class CodeScaffold(TextScaffold):
             raise ValueError(f"the arguments of {name} are {', '.join(names) or 'none'}")
         given = [*zip(names, call.args, strict=False)]
         given += [(str(word.arg), word.value) for word in call.keywords]
+        if len(given) != len(dict(given)):
+            raise ValueError(f"an argument of {name} is given twice")
         return ToolCall(name, {key: _literal(name, value) for key, value in given})
 
     @property
@@ -166,11 +169,14 @@ def _answer(call: ast.Call) -> str:
 
 
 def _literal(name: str, value: ast.expr) -> object:
-    """Raises ValueError for what is no constant, nor a list or dict of such."""
+    """Raises ValueError for what is no literal that JSON has as well: for sets and bytes, and for
+    half of a character."""
     try:
-        return ast.literal_eval(value)
+        found = ast.literal_eval(value)
+        json.dumps(found, ensure_ascii=False, sort_keys=True, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError, MemoryError):
-        raise ValueError(f"an argument of {name} is not a literal") from None
+        raise ValueError(f"an argument of {name} is no literal of JSON's kinds") from None
+    return found
 
 
 def _signature(tool: Tool) -> str:

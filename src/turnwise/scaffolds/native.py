@@ -18,7 +18,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
-from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.scaffolds.text import TextScaffold, check_characters, contents
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
 
@@ -112,6 +112,10 @@ class NativeScaffold(TextScaffold):
                 return _malformed(text, thought, problem)
             if not isinstance(call.arguments, dict):
                 return _malformed(text, thought, f"tool call {number} needs a JSON object")
+            try:
+                check_characters(call.arguments)
+            except ValueError as error:
+                return _malformed(text, thought, f"tool call {number} {error}")
         calls = tuple(ToolCall(call.name, call.arguments) for call in parsed.tool_calls)
         if calls:
             return Action(text, " ".join(filter(None, (thought, said))), calls)

@@ -103,4 +103,13 @@ def read_arguments(tool: Tool, content: str) -> Mapping[str, Any]:
         raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(arguments, dict):
         raise ValueError("needs a JSON object")
+    check_characters(arguments)
     return arguments
+
+
+def check_characters(arguments: Mapping[str, Any]) -> None:
+    """Raises ValueError for half of a character, which JSON can write and no text can hold."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a character") from None
