@@ -8,7 +8,7 @@ import pytest
 
 from tests.environments.playing import judged, played
 from turnwise.environments.adapters.dockerfile import Doing, NotDone, read_dockerfile
-from turnwise.environments.adapters.harbor_tasks import moved
+from turnwise.environments.adapters.harbor_tasks import _copied, _files, moved
 from turnwise.environments.base import Environment
 from turnwise.environments.measurement import (
     NOTHING,
@@ -177,6 +177,27 @@ def test_what_does_not_hold_here_is_left_out(
 ) -> None:
     with pytest.raises(DataError, match=f"none of its tasks can be done here: .*{reason}"):
         made(tmp_path, task)
+
+
+def test_links_out_of_a_tasks_folder_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "host.txt").write_text("secret")
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    (folder / "own.txt").write_text("own")
+    (folder / "same.txt").symlink_to("own.txt")
+    (folder / "other.txt").symlink_to(tmp_path / "host.txt")
+    assert _files(folder, "own.txt") == {"own.txt": b"own", "same.txt": b"own"}
+    assert {where for where, _, _ in _copied(folder, (".", "/app/"))} == {
+        "app/own.txt",
+        "app/same.txt",
+    }
+
+
+def test_a_shells_bracket_is_no_list() -> None:
+    text = "FROM x\nRUN [ -d /app ] || mkdir /app\nCOPY [ab].txt /app/"
+    assert len(read_dockerfile(text).doings) == 2
+    with pytest.raises(NotDone, match="cannot be read"):
+        read_dockerfile("FROM x\nENV A=it's fine")
 
 
 def test_a_line_on_what_is_left_out(tmp_path: Path) -> None:

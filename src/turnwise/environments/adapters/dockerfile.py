@@ -46,6 +46,13 @@ class Recipe:
 
 def read_dockerfile(text: str) -> Recipe:
     """The steps in order. Raises NotDone for what a folder cannot have."""
+    try:
+        return _recipe(text)
+    except ValueError as error:
+        raise NotDone(f"its Dockerfile cannot be read: {error}") from None
+
+
+def _recipe(text: str) -> Recipe:
     recipe, stages = Recipe(), 0
     for name, rest in _instructions(text):
         if name == "FROM":
@@ -91,7 +98,7 @@ def _assigned(rest: str, known: dict[str, str]) -> dict[str, str]:
 
 
 def _copy(rest: str, recipe: Recipe) -> Doing:
-    words = [str(one) for one in json.loads(rest)] if rest.startswith("[") else shlex.split(rest)
+    words = _listed(rest) or shlex.split(rest)
     if any(word.startswith("--from") for word in words):
         raise NotDone("its Dockerfile copies from another image")
     words = [_filled(word, recipe.variables) for word in words if not word.startswith("--")]
@@ -105,9 +112,17 @@ def _copy(rest: str, recipe: Recipe) -> Doing:
 def _command(rest: str) -> str:
     while rest.startswith("--"):
         rest = rest.partition(" ")[2].lstrip()
-    if rest.startswith("["):
-        return shlex.join(str(word) for word in json.loads(rest))
-    return rest
+    words = _listed(rest)
+    return shlex.join(words) if words else rest
+
+
+def _listed(rest: str) -> list[str]:
+    """The words of a JSON list; none for what is no list, which is a shell's: `[ -d x ] || y`."""
+    try:
+        found = json.loads(rest) if rest.startswith("[") else []
+    except json.JSONDecodeError:
+        return []
+    return [str(one) for one in found]
 
 
 def _filled(text: str, known: dict[str, str]) -> str:

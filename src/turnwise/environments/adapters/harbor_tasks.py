@@ -15,6 +15,7 @@ import fnmatch
 import hashlib
 import json
 import math
+import os
 import re
 import shlex
 import tomllib
@@ -26,6 +27,7 @@ from typing import Any
 from turnwise.environments.adapters.dockerfile import NotDone, Recipe, read_dockerfile
 from turnwise.environments.records import read_text
 from turnwise.errors import DataError
+from turnwise.sandbox.artefacts import AUTOMATIC
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Status
 from turnwise.tools.workspace import MAX_BYTES, Entry, Workspace
@@ -102,6 +104,8 @@ def judge(
         path: entry
         for path, entry in left.items()
         if not any(path == one or path.startswith(f"{one}/") for one in outside)
+        and not ("/" not in path and path in AUTOMATIC)
+        and not (entry.kind == "link" and _leads_to_tests(path, entry))
     }
     tests = {
         f"{TESTS}/{path}": base64.b64decode(content) for path, content in secret["tests"].items()
@@ -113,6 +117,12 @@ def judge(
     if not secret["writes_reward"]:
         return float(result.status is Status.OK), said
     return _reward(workspace.files), said
+
+
+def _leads_to_tests(path: str, entry: Entry) -> bool:
+    """Whether a link is to what the tests bring: the expected result is no result."""
+    target = os.path.join(ROOT, os.path.dirname(path), os.fsdecode(entry.content))
+    return f"{os.path.normpath(target)}/".startswith(f"{ROOT}/{TESTS}/")
 
 
 def _reward(files: Mapping[str, bytes]) -> float:
@@ -203,7 +213,7 @@ def _task(source: Source, sandbox: CodeSandbox) -> Task:
     run = f"mkdir -p {ROOT}/{LOGS}; {_begin(source.variables, source.recipe.workdir)}"
     secret = {
         "tests": _encoded(source.tests),
-        "command": f"{begin}{run}bash {ROOT}/{TESTS}/{source.script}",
+        "command": f"{begin}{run}export PYTHONNOUSERSITE=1\nbash {ROOT}/{TESTS}/{source.script}",
         "writes_reward": source.writes_reward,
         "solution": _solving(source),
     }
@@ -256,10 +266,15 @@ def _copied(context: Path, words: tuple[str, ...]) -> Iterable[tuple[str, bytes,
             within = sorted(path.rglob("*")) if path.is_dir() else [path]
             whole = path.is_dir() or not target.endswith("/")
             for file in within:
-                if file.is_file():
+                if _is_own(file, context):
                     name = _below(file, path) if path.is_dir() else ("" if whole else file.name)
                     where = "/".join(part for part in (target.strip("/"), name) if part)
                     yield where, _moved_bytes(file.read_bytes()), file.stat().st_mode & 0o777
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    """Whether it is a file of the folder, and no link out of it, which would bring the host's."""
+    return path.is_file() and path.resolve().is_relative_to(folder.resolve())
 
 
 def _below(path: Path, folder: Path) -> str:
@@ -294,7 +309,7 @@ def _files(folder: Path, needed: str) -> dict[str, bytes]:
     """All files of a folder, by path. Raises NotDone without the one that is needed."""
     if needed and not (folder / needed).is_file():
         raise NotDone(f"it has no {folder.name}/{needed}")
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = sorted(path for path in folder.rglob("*") if _is_own(path, folder))
     return {_below(path, folder): path.read_bytes() for path in found}
 
 

@@ -8,6 +8,7 @@ model's reply. Not here: tasks that need a container or a runtime, tools (they a
 task's own), judges, environments of several turns: a taskset with one of these is refused.
 """
 
+import asyncio
 import hashlib
 import inspect
 import json
@@ -22,6 +23,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.modules import load_module
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
+from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
 
 
@@ -83,7 +85,8 @@ class Verifiers(Environment):
         Whatever they raise leaves the episode ungraded."""
         theirs = self._theirs[trajectory.task.id]
         trace = self._trace(theirs, trajectory.answer or "")
-        await theirs.score(trace)
+        # In a thread: a reward that computes for long would stop all episodes and deadlines.
+        await in_thread(lambda: asyncio.run(theirs.score(trace)))
         reward = float(trace.reward)
         rewards = {name: one.score for name, one in trace.rewards.items() if one is not None}
         parts = {**trace.metrics, **rewards}

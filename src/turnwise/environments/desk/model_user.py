@@ -150,9 +150,12 @@ def _reply(answer: httpx2.Response) -> tuple[str, str]:
     if answer.status_code != 200:
         return "", f"{answer.status_code} {' '.join(answer.text.split())[:200]}"
     try:
-        content = answer.json()["choices"][0]["message"]["content"]
+        choice = answer.json()["choices"][0]
+        content = choice["message"]["content"]
     except (ValueError, LookupError, TypeError):
         return "", "it does not answer as /chat/completions does"
+    if isinstance(choice, dict) and choice.get("finish_reason") == "length":
+        return "", "an answer that was cut off: raise max_tokens"
     words = content.rpartition("</think>")[2].strip() if isinstance(content, str) else ""
     return words, "" if words else "an answer without words"
 

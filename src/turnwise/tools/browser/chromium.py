@@ -44,7 +44,7 @@ PLAYWRIGHTS = (
 ARGUMENTS = (
     # Nothing but the gates is ever looked up or spoken to, by no part of the browser.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-dev-shm-usage",
 )
 
@@ -136,6 +136,11 @@ class ChromiumProcess:
                     return await work
             except TimeoutError:
                 raise InfrastructureError(f"browser: not done within {seconds:g} s") from None
+            except Exception as error:
+                if "reading from the driver" not in str(error):
+                    raise
+                await self.discard(self.number)  # Playwright's driver died: a plain Exception
+                raise InfrastructureError(f"browser: {first_line(error)}") from None
 
         future = asyncio.run_coroutine_threadsafe(bounded(), self._started_loop())
         return await asyncio.wrap_future(future)
@@ -173,7 +178,7 @@ class ChromiumProcess:
         if number == self.number and self._playwright is not None:
             playwright, self._playwright, self._chromium = self._playwright, None, None
             self._kill()
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await playwright.stop()
 

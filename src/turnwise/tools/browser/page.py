@@ -18,7 +18,16 @@ from turnwise.errors import InfrastructureError, ToolError
 from turnwise.tools.browser.chromium import CLOSE_SECONDS, ChromiumProcess, first_line
 from turnwise.tools.browser.gate import Gate
 from turnwise.tools.browser.light import chosen_option
-from turnwise.tools.browser.reading import TYPED, View, is_date, role_of, tree_of, typed, view_of
+from turnwise.tools.browser.reading import (
+    TYPED,
+    View,
+    is_date,
+    options_of,
+    role_of,
+    tree_of,
+    typed,
+    view_of,
+)
 
 Result = TypeVar("Result")
 
@@ -32,7 +41,7 @@ IN_THE_WAY = """(element) => {
   if (box.width === 0 || box.height === 0 || hit === null) return "hidden";
   const label = hit.closest("label");
   if (element.contains(hit) || hit.contains(element) || label?.control === element) return "";
-  return element.getClientRects().length > 1 || hit.getRootNode() !== document ? "" : "covered";
+  return element.getClientRects().length > 1 || element.getRootNode() !== document ? "" : "covered";
 }"""
 LOADED = """(milliseconds) => new Promise((resolve) => {
   const resolved = () => resolve();
@@ -41,6 +50,12 @@ LOADED = """(milliseconds) => new Promise((resolve) => {
   else addEventListener("DOMContentLoaded", () => setTimeout(resolved, milliseconds));
   addEventListener("load", resolved);
 })"""
+UNOPENED = {
+    "ERR_UNSAFE_PORT": "has a port that browsers refuse",
+    "Download is starting": "is a file to download, and no page",
+    "ERR_ABORTED": "has no page",
+}
+"""What Chromium says of addresses that it cannot show, and what the agent is told."""
 REASONS = {
     "gone": "is gone: read the page again",
     "hidden": "has no place on the page",
@@ -103,7 +118,6 @@ class BrowserPage:
         }
 
         async def work() -> None:
-            self._gate.refused.clear()
             await operations[operation](*arguments)
             await self._look()
             if self._view is not None and self._view.url.startswith("chrome-error:"):
@@ -169,6 +183,8 @@ class BrowserPage:
             try:
                 return await work()
             except Error as error:
+                if "not attached to the DOM" in str(error):
+                    raise ToolError("the element is gone: read the page again") from None
                 raise InfrastructureError(f"browser: {first_line(error)}") from None
 
         if self.lost:
@@ -196,6 +212,9 @@ class BrowserPage:
         except Error as error:
             if "invalid URL" in str(error):
                 raise ToolError(f"{url!r} is no address: write https://host/path") from None
+            for word, reason in UNOPENED.items():
+                if word in str(error):
+                    raise ToolError(f"{url!r} {reason}") from None
             await self._return_if_refused()
             raise
 
@@ -212,6 +231,8 @@ class BrowserPage:
             raise ToolError(f"nothing can be typed into element {number}, a {role}")
         if role == "date" and not is_date(text):
             raise ToolError(f"{text!r} is no date: write it as 2027-03-31")
+        if "readonly" in self._known().element(number).node.attributes:
+            raise ToolError(f"nothing can be typed into element {number}")
         element = await self._element(number)
         try:
             await element.fill(typed(self._known().element(number).node, text))
@@ -225,7 +246,10 @@ class BrowserPage:
     async def _select(self, number: int, option: str) -> None:
         element = await self._element(number)
         node = self._known().element(number).node
-        await element.select_option(index=chosen_option(node, number, option))
+        chosen = chosen_option(node, number, option)
+        if "disabled" in options_of(node)[chosen].attributes:
+            raise ToolError(f"option {option!r} is disabled")
+        await element.select_option(index=chosen)
 
     async def _press(self, number: int, key: str) -> None:
         from playwright.async_api import Error
@@ -252,12 +276,14 @@ class BrowserPage:
 
     async def _return_if_refused(self) -> None:
         """Leave the error page for the page before it, and tell the agent what is not allowed."""
-        reason = self._gate.refused.get(urlsplit(self._failed).netloc)
+        reason = self._gate.refused.get(urlsplit(self._failed).netloc.rpartition("@")[2])
         if reason is None:
             return
         while not await self._is_error_page():  # it comes a moment after the failure
             await asyncio.sleep(0.05)
         await self._page.go_back(wait_until="domcontentloaded")
+        if len(self._context.pages) > 1 and await self._is_error_page():
+            await self._page.close()  # one that was opened for it: there is none before it
         await self._look()
         raise ToolError(reason)
 

@@ -16,7 +16,8 @@
     const tag = element.localName;
     if (tag === "input" || tag === "textarea") found.value = element.value;
     if (element.checked) found.checked = "";
-    if (element.disabled) found.disabled = "";
+    if (element.matches(":disabled") || element.closest("[aria-disabled=true]")) found.disabled = "";
+    if (element.readOnly) found.readonly = "";
     if (tag === "option" && element.selected) found.selected = "";
     if (tag === "summary" && element.parentElement?.open) found.open = "";
     if (tag === "details" && element.open) found.open = "";
