@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.masking_utils import sdpa_mask
+from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from turnwise.engines.cache import PoolCache
+from turnwise.models.attention import attending
 
 IN_SPANS = "turnwise_in_spans"
 """Name of the attention function under which transformers finds it."""
@@ -24,15 +24,8 @@ IN_SPANS = "turnwise_in_spans"
 def attention_in_spans(model: PreTrainedModel) -> Iterator[None]:
     """Inside, the model attends by spans of the cache that its forward gets as `pool`; without one
     as ever, so that another thread may run the model meanwhile."""
-    AttentionInterface.register(IN_SPANS, _attend)
-    AttentionMaskInterface.register(IN_SPANS, sdpa_mask)
-    settings = model.config.get_text_config()
-    before = settings._attn_implementation
-    settings._attn_implementation = IN_SPANS
-    try:
+    with attending(model, IN_SPANS, _attend):
         yield
-    finally:
-        settings._attn_implementation = before
 
 
 def _attend(

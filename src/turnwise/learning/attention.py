@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from turnwise.models.attention import attending
 
 IN_FLOAT32 = "turnwise_in_float32"
 """Name of the attention function under which transformers finds it."""
@@ -38,15 +38,9 @@ def attend(
 def attention_in_float32(base: Any) -> Iterator[None]:
     """Inside, a transformers model that attends by `sdpa` does so by `attend`; but not one with
     gradient checkpointing, whose layers are computed again outside."""
-    settings = base.config.get_text_config()
-    before = settings._attn_implementation
-    if before != "sdpa" or getattr(base, "is_activation_checkpointing", False):
+    replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
+    if not replaceable or getattr(base, "is_activation_checkpointing", False):
         yield
         return
-    AttentionInterface.register(IN_FLOAT32, attend)
-    AttentionMaskInterface.register(IN_FLOAT32, sdpa_mask)
-    settings._attn_implementation = IN_FLOAT32
-    try:
+    with attending(base, IN_FLOAT32, attend):
         yield
-    finally:
-        settings._attn_implementation = before

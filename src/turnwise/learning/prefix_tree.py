@@ -8,7 +8,6 @@ goes by blocks of them and gathers what each block sees; nothing is padded. Not 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
 from turnwise.errors import ConfigError
 from turnwise.learning.attention import attend
 from turnwise.learning.batch import Block, Example, Forest, by_group
 from turnwise.learning.logprobs import base_model, last_hidden, score_tokens, token_logprobs
+from turnwise.models.attention import attending
 
 IN_BLOCKS = "turnwise_in_blocks"
 """Name of the attention function under which transformers finds it."""
@@ -192,7 +191,8 @@ def forest_logprobs(
     entropy_gradient: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """As `token_logprobs`, of the N wanted tokens."""
-    with _attention_in_blocks(model):
+    # The mask is empty, so that any other function would fail on it: none is made.
+    with attending(base_model(model), IN_BLOCKS, _attend):
         hidden = last_hidden(
             model,
             forest.inputs,
@@ -209,20 +209,6 @@ def forest_logprobs(
         entropy_gradient=entropy_gradient,
     )
     return logprobs[forest.wanted], entropies[forest.wanted]
-
-
-@contextmanager
-def _attention_in_blocks(model: nn.Module) -> Iterator[None]:
-    """Inside, the model attends by `_attend`. It makes no mask of its own, since it is given one;
-    that one is empty, so that any other function would fail on it."""
-    settings = base_model(model).config.get_text_config()
-    AttentionInterface.register(IN_BLOCKS, _attend)
-    before = settings._attn_implementation
-    settings._attn_implementation = IN_BLOCKS
-    try:
-        yield
-    finally:
-        settings._attn_implementation = before
 
 
 def _attend(
