@@ -17,6 +17,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from turnwise.engines.cache import PoolCache, PoolLayer
+from turnwise.engines.kernels import Shape
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -25,23 +26,26 @@ FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 LARGEST = 1 << 26
 """Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
 it gains."""
-TOLERANCE = 1e-4
-"""How far log-probabilities may be from those of the model's own forward pass."""
+DTYPES = (torch.float32, torch.bfloat16)
 
 
 @dataclass(frozen=True)
 class Layer:
     """Copies of one layer's weights, as they are multiplied: transposed and contiguous, which few
-    rows are faster with, and times the weights of the norm before."""
+    rows are faster with."""
 
     kind: str
     """Of its attention: full or sliding."""
+    first_norm: Tensor
+    """[width], before attention."""
     qkv: Tensor
     """[width, (heads + 2 key heads) * size]"""
     head_norm: Tensor | None
     """[heads + key heads, size], of queries and keys; None without such norms."""
     output: Tensor
     """[heads * size, width]"""
+    second_norm: Tensor
+    """[width], before the feed-forward."""
     gate_up: Tensor
     """[width, 2 * inner]"""
     down: Tensor
@@ -56,20 +60,26 @@ class FusedForward:
 
     def __init__(self, model: Any, tokens: int) -> None:
         self._model = model
-        self._size: int = model.model.layers[0].self_attn.head_dim
-        self._heads: int = model.config.num_attention_heads
-        self._groups: int = self._heads // model.config.num_key_value_heads
-        self._epsilon: float = model.config.rms_norm_eps
-        self._cosines, self._sines = _rotation(model, tokens)
+        self.shape = Shape(
+            model.config.num_attention_heads,
+            model.config.num_key_value_heads,
+            model.model.layers[0].self_attn.head_dim,
+            model.dtype,
+        )
+        self.epsilon: float = model.config.rms_norm_eps
+        self.rotation = _rotation(model, tokens)
+        """Cosines and sines of every position, float32[tokens, size]; the sines of the first half
+        are negative, so that rotating is heads * cosines + (heads, halves exchanged) * sines."""
         self.refresh()
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the weights as they are now: until the next time, nothing changes here."""
         body = self._model.model
-        self._layers = [_packed(layer) for layer in body.layers]
-        self._embedding = body.embed_tokens.weight.detach().clone()
-        self._head = _transposed(self._model.lm_head, after=body.norm)
+        self.layers = [_packed(layer) for layer in body.layers]
+        self.embedding = body.embed_tokens.weight.detach().clone()
+        self.last_norm = body.norm.weight.detach().clone()
+        self.head = _transposed(self._model.lm_head)
 
     def forward(
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
@@ -81,39 +91,40 @@ class FusedForward:
         """
         count, inputs = ids.shape
         places = seen.view(-1)
-        rotation = self._cosines[places], self._sines[places]
-        hidden = functional.embedding(ids.view(-1), self._embedding)
-        for layer, pool in zip(self._layers, cache.layers, strict=True):
-            queries, keys, values = self._project(layer, hidden, rotation)
+        cosines, sines = (part[places][:, None] for part in self.rotation)
+        hidden = functional.embedding(ids.view(-1), self.embedding)
+        for layer, pool in zip(self.layers, cache.layers, strict=True):
+            queries, keys, values = self._project(layer, hidden, cosines, sines)
             pool.write(_by_head(keys, count), _by_head(values, count))
             mask = masks[layer.kind]
-            if layer is self._layers[-1]:
+            if layer is self.layers[-1]:
                 last = slice(inputs - 1, None, inputs)
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
             attended = self._attend(queries, mask, pool)
             hidden = self._mix(layer, hidden, attended)
-        return torch.mm(self._norm(hidden), self._head)
+        return torch.mm(self._norm(hidden, self.last_norm), self.head)
 
     def _project(
-        self, layer: Layer, hidden: Tensor, rotation: tuple[Tensor, Tensor]
+        self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [inputs, heads, size] each, from hidden [inputs, width]."""
-        packed = torch.mm(self._norm(hidden), layer.qkv)
-        every = packed.view(len(hidden), -1, self._size)
-        turned = self._heads + (every.shape[1] - self._heads) // 2
+        shape = self.shape
+        packed = torch.mm(self._norm(hidden, layer.first_norm), layer.qkv)
+        every = packed.view(len(hidden), -1, shape.size)
+        turned = shape.heads + shape.key_heads
         heads, values = every[:, :turned], every[:, turned:]
         if layer.head_norm is not None:
             heads = self._norm(heads) * layer.head_norm
-        cosines, sines = rotation
-        heads = torch.addcmul(heads * cosines, heads.roll(self._size // 2, -1), sines)
-        return heads[:, : self._heads], heads[:, self._heads :], values
+        heads = torch.addcmul(heads * cosines, heads.roll(shape.size // 2, -1), sines)
+        heads = heads.to(hidden.dtype)
+        return heads[:, : shape.heads], heads[:, shape.heads :], values
 
     def _attend(self, queries: Tensor, mask: Tensor, pool: PoolLayer) -> Tensor:
         """[inputs of all rows, heads * size]. Query heads that share a key head are one longer
         query, so keys are not repeated."""
-        count, groups = len(mask), self._groups
+        count, groups = len(mask), self.shape.heads // self.shape.key_heads
         length = len(queries) // count
-        grouped = queries.view(count, length, -1, groups, self._size).permute(0, 2, 3, 1, 4)
+        grouped = queries.view(count, length, -1, groups, self.shape.size).permute(0, 2, 3, 1, 4)
         grouped = grouped.flatten(2, 3)
         if groups > 1 and length > 1:
             mask = mask.repeat(1, 1, groups, 1)
@@ -124,23 +135,23 @@ class FusedForward:
             for span, keys, values in pool.views()
         ]
         mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
-        mixed = mixed.view(count, -1, groups, length, self._size).permute(0, 3, 1, 2, 4)
+        mixed = mixed.view(count, -1, groups, length, self.shape.size).permute(0, 3, 1, 2, 4)
         return mixed.reshape(count * length, -1)
 
     def _mix(self, layer: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
         """The rest of a layer: output projection and feed-forward, each added to its input."""
         hidden = torch.addmm(hidden, attended, layer.output)
-        both = torch.mm(self._norm(hidden), layer.gate_up)
+        both = torch.mm(self._norm(hidden, layer.second_norm), layer.gate_up)
         gate, up = both.chunk(2, -1)
         return torch.addmm(hidden, functional.silu(gate).mul_(up), layer.down)
 
-    def _norm(self, states: Tensor) -> Tensor:
-        return functional.rms_norm(states, states.shape[-1:], None, self._epsilon)
+    def _norm(self, states: Tensor, weights: Tensor | None = None) -> Tensor:
+        return functional.rms_norm(states, states.shape[-1:], weights, self.epsilon)
 
 
 def can_fuse(model: PreTrainedModel) -> bool:
     """Whether the model is small and has the parts that are written out here, and no others."""
-    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype != torch.float32:
+    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
         return False
     if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
         return False
@@ -163,32 +174,28 @@ def _packed(layer: Any) -> Layer:
     sliding = getattr(attention, "sliding_window", None) is not None
     return Layer(
         kind=SLIDING if sliding else FULL,
-        qkv=_transposed(queries, keys, values, after=layer.input_layernorm),
+        first_norm=layer.input_layernorm.weight.detach().clone(),
+        qkv=_transposed(queries, keys, values),
         head_norm=norms,
         output=_transposed(attention.o_proj),
-        gate_up=_transposed(
-            feed_forward.gate_proj, feed_forward.up_proj, after=layer.post_attention_layernorm
-        ),
+        second_norm=layer.post_attention_layernorm.weight.detach().clone(),
+        gate_up=_transposed(feed_forward.gate_proj, feed_forward.up_proj),
         down=_transposed(feed_forward.down_proj),
     )
 
 
-def _transposed(*products: Any, after: Any = None) -> Tensor:
-    """The products' weights side by side, [inputs, outputs], after a norm times its weights."""
-    weights = torch.cat([product.weight for product in products])
-    if after is not None:
-        weights *= after.weight
-    return weights.t().contiguous()
+def _transposed(*products: Any) -> Tensor:
+    """The products' weights side by side, [inputs, outputs]."""
+    return torch.cat([product.weight for product in products]).t().contiguous()
 
 
 @torch.no_grad()
 def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position, [tokens, 1, size]; the sines of the first half are
-    negative, so that rotating is heads * cosines + (heads, its halves exchanged) * sines."""
     places = torch.arange(tokens, device=model.device)[None]
-    cosines, sines = model.model.rotary_emb(model.model.embed_tokens.weight[:1], places)
+    like = torch.zeros(1, device=model.device)
+    cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
     first, second = sines.chunk(2, -1)
-    return cosines.transpose(0, 1), torch.cat([-first, second], -1).transpose(0, 1)
+    return cosines.contiguous(), torch.cat([-first, second], -1)
 
 
 def _by_head(states: Tensor, rows: int) -> Tensor:

@@ -4,9 +4,12 @@ weights.
 Not here: requests, sampling, and which session has which run.
 """
 
+import copy
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,9 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.cache import PoolCache, Run
-from turnwise.engines.fused import FULL, SLIDING, TOLERANCE, FusedForward, can_fuse
+from turnwise.engines.decode import Decode
+from turnwise.engines.fused import FULL, SLIDING, FusedForward, can_fuse
+from turnwise.engines.kernels import kernels_for
 from turnwise.engines.spans import attention_in_spans
 from turnwise.errors import ConfigError, unknown_name
 
@@ -22,16 +27,24 @@ Forward = Callable[
     [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], PoolCache], torch.Tensor
 ]
 """(ids, positions, masks, cache) -> logits after the last input of each row."""
+Pass = Callable[[PoolCache, Sequence[Run], np.ndarray, np.ndarray], torch.Tensor]
+"""The same of arrays: (cache, runs, ids, positions)."""
 PROBE = 8
 """Tokens on which the two forward passes are compared."""
+TOLERANCE = 1e-4
+"""How far log-probabilities in float32 may be from those of the model's own forward pass."""
+LOWER = 2.0
+"""Those in bfloat16 may be so many times as far from float32's as the model's own are."""
+
+logger = logging.getLogger(__name__)
 
 
 class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
-    A small model of a known shape runs through `FusedForward`, if that is seen to give the same;
-    every other one through its own forward. Raises ConfigError for a model whose attention this
-    engine does not know how to mask.
+    A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
+    give the same; every other one through its own forward. Raises ConfigError for a model whose
+    attention this engine does not know how to mask.
     """
 
     def __init__(self, model: PreTrainedModel, tokens: int, longest: int) -> None:
@@ -42,7 +55,7 @@ class Runner:
         self._modules = list(model.modules())
         self._layers: int = settings.num_hidden_layers
         self._length = min(PROBE, longest)
-        self._fused = self._equal_fused(longest)
+        self._fused, self._decode = self._equal_fused(longest)
         by_spans = self._fused is None and self._equal_by_spans()
         self._own = self._by_spans if by_spans else self._general
         self.cache = PoolCache(self._layers, tokens, by_spans)
@@ -51,6 +64,11 @@ class Runner:
     def fused(self) -> bool:
         """Whether forward passes are those of `fused.py`."""
         return self._fused is not None
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a token of each row goes through compiled kernels."""
+        return self._decode is not None
 
     def refresh(self) -> None:
         """The model's weights have changed."""
@@ -63,8 +81,22 @@ class Runner:
         `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
         on their left. Keys and values of the inputs are kept in the cache.
         """
-        run = self._own if self._fused is None else self._fused.forward
-        return self._forward(run, self.cache, runs, ids, positions)
+        if self._fused is None:
+            return self._forward(self._own, self.cache, runs, ids, positions)
+        return self._written_out(self._fused, self._decode, self.cache, runs, ids, positions)
+
+    def _written_out(
+        self,
+        fused: FusedForward,
+        decode: Decode | None,
+        cache: PoolCache,
+        runs: Sequence[Run],
+        ids: np.ndarray,
+        positions: np.ndarray,
+    ) -> torch.Tensor:
+        if decode is None or positions.shape[1] > 1:
+            return self._forward(fused.forward, cache, runs, ids, positions)
+        return decode.forward(runs, ids[:, 0], positions[:, 0], cache).float()
 
     @torch.inference_mode()
     def _forward(
@@ -115,12 +147,19 @@ class Runner:
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
-    def _equal_fused(self, longest: int) -> FusedForward | None:
+    def _equal_fused(self, longest: int) -> tuple[FusedForward | None, Decode | None]:
         """The written-out forward pass, if there is one and it does what the model does."""
         if not can_fuse(self.model):
-            return None
+            return None, None
         fused = FusedForward(self.model, longest)
-        return fused if self._equals_general(self._probe(fused.forward)) else None
+        kernels = kernels_for(fused.shape) if self.model.device.type == "cpu" else None
+        if kernels is not None:
+            decode = Decode(fused, kernels, self._window)
+            if self._equals_general(self._probe(partial(self._written_out, fused, decode))):
+                return fused, decode
+            logger.warning("compiled kernels do not give what the model gives: they are not used")
+        equal = self._equals_general(self._probe(partial(self._written_out, fused, None)))
+        return (fused if equal else None), None
 
     def _equal_by_spans(self) -> bool:
         """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
@@ -128,23 +167,45 @@ class Runner:
         passes_on = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
         if self.model.config._attn_implementation != "sdpa" or not passes_on:
             return False
-        return self._equals_general(self._probe(self._by_spans, by_spans=True))
+        by_spans = self._probe(partial(self._forward, self._by_spans), by_spans=True)
+        return torch.allclose(self._own_probe(), by_spans, rtol=0, atol=TOLERANCE)
 
-    def _equals_general(self, logits: torch.Tensor) -> bool:
-        """Whether these are the model's own, both for a prompt and for a token after it."""
-        own, others = (found.log_softmax(-1) for found in (self._probe(self._general), logits))
-        return torch.allclose(own, others, rtol=0, atol=TOLERANCE)
+    def _equals_general(self, found: torch.Tensor) -> bool:
+        """Whether these log-probabilities are the model's own, both for a prompt and for a token
+        after it; in bfloat16, whether they are about as near to those in float32."""
+        own = self._own_probe()
+        if self.model.dtype == torch.float32:
+            return torch.allclose(own, found, rtol=0, atol=TOLERANCE)
+        exact = self._exact_probe()
+        return bool((found - exact).abs().max() <= LOWER * (own - exact).abs().max())
 
-    def _probe(self, run: Forward, by_spans: bool = False) -> torch.Tensor:
-        """Logits after all tokens but one put in at once, and after that one, float32[2,
-        vocabulary]."""
+    def _own_probe(self) -> torch.Tensor:
+        return self._probe(partial(self._forward, self._general))
+
+    @torch.inference_mode()
+    def _exact_probe(self) -> torch.Tensor:
+        """What `_probe` finds, of the model in float32 and without a cache."""
+        model = copy.deepcopy(self.model).float().eval()
+        logits = model(
+            input_ids=torch.from_numpy(self._probe_ids()).to(model.device), use_cache=False
+        ).logits
+        found: torch.Tensor = logits[0, -2:].log_softmax(-1)
+        return found
+
+    def _probe(self, run: Pass, by_spans: bool = False) -> torch.Tensor:
+        """Log-probabilities after all tokens but one put in at once, and after that one,
+        float32[2, vocabulary]."""
         cache, runs = PoolCache(self._layers, self._length, by_spans), [Run(0, self._length)]
         places = np.arange(self._length)[None]
-        ids = (places + 1) % self.model.get_input_embeddings().num_embeddings
+        ids = self._probe_ids()
         parts = (slice(0, -1), slice(-1, None))
-        return torch.cat(
-            [self._forward(run, cache, runs, ids[:, part], places[:, part]) for part in parts]
-        )
+        logits = [run(cache, runs, ids[:, part], places[:, part]) for part in parts]
+        return torch.cat(logits).log_softmax(-1)
+
+    def _probe_ids(self) -> np.ndarray:
+        """int64[1, tokens]"""
+        vocabulary: int = self.model.get_input_embeddings().num_embeddings
+        return np.arange(1, self._length + 1)[None] % vocabulary
 
     def _masks(self, positions: torch.Tensor, length: int) -> dict[str, torch.Tensor]:
         """Additive masks [n, 1, inputs, length], one for each kind of layer."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from turnwise.environments.adapters.replayed import RANDOM_ACTIONS, Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.search.cache import cache_folder
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
+from turnwise.folders import cache_folder
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall

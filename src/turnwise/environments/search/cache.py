@@ -1,7 +1,6 @@
 """A cache of records on disk, for what takes seconds to compute and is the same every time.
 
-The folder is `$TURNWISE_CACHE`, `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`; it can be
-deleted at any time. A file that cannot be written is done without; one that is damaged is rebuilt.
+A file that cannot be written is done without; one that is damaged is rebuilt.
 """
 
 import hashlib
@@ -15,16 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from turnwise.folders import cache_folder
+
 Record = dict[str, Any]
-
-
-def cache_folder() -> Path:
-    """Where cached files lie; the folder need not exist."""
-    own = os.environ.get("TURNWISE_CACHE")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "turnwise"
 
 
 def cached(

@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 
 from turnwise.environments.modules import load_module
-from turnwise.environments.search.cache import cache_folder
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.folders import cache_folder
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.dense import DenseIndex, Embed, FusedIndex, Index
 

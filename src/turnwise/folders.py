@@ -1,0 +1,14 @@
+"""Where files of turnwise lie that are no run's. Not here: what is in them."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Of what can be made again: `$TURNWISE_CACHE`, `$XDG_CACHE_HOME/turnwise` or
+    `~/.cache/turnwise`. It need not exist, and can be deleted at any time."""
+    own = os.environ.get("TURNWISE_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "turnwise"
