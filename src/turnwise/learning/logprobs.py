@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.learning.attention import attention_in_float32
+from turnwise.learning.token_scores import token_scores
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, and about four times that while differentiating."""
@@ -69,6 +70,11 @@ def score_tokens(
     """The second half of `token_logprobs`: from hidden [N, width], of the positions that predict
     the targets."""
     layer = OutputLayer.of(model, temperature)
+    if layer.plain:
+        states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
+        rows = layer.rows(logits_per_chunk)
+        logprobs, entropies = token_scores(states, weight, targets, temperature, rows)
+        return logprobs, entropies if entropy_gradient else entropies.detach()
     score = partial(_score, layer, entropy_gradient)
     logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
     return logprobs, entropies
@@ -113,6 +119,12 @@ class OutputLayer:
         """The model's own, at that temperature, above 0."""
         base = base_model(model)
         return cls(base.get_output_embeddings(), temperature, softcapping(base))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a float32 matrix and nothing else."""
+        plain = type(self.head) is nn.Linear and self.head.bias is None and self.cap is None
+        return plain and self.head.weight.dtype == torch.float32
 
     def rows(self, logits_per_chunk: int) -> int:
         """How many positions make up so many logits; at least one."""

@@ -1,0 +1,110 @@
+"""Log-probabilities and entropies under a plain output layer, without ever having all logits.
+
+Logits of some rows at a time are made in memory that the next rows use again, and made again for
+the gradient: memory grows neither with the vocabulary nor with the number of tokens, and all passes
+over logits but the products are made in place. Not here: output layers that are more than a
+float32 matrix (`logprobs.py` differentiates those piece by piece).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def token_scores(
+    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of the targets, int64[N], under softmax(hidden @ weight.T / temperature),
+    and its entropies: [N] each, both differentiable once.
+
+    `hidden` is [N, width], `weight` [V, width]. Logits of `rows` tokens are held at once, and
+    their exponentials.
+    """
+    arguments = hidden, weight, targets, temperature, rows
+    found: tuple[Tensor, Tensor] = _TokenScores.apply(*arguments)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _TokenScores(torch.autograd.Function):
+    """Arguments and outputs are those of `token_scores`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        """The logits of the last piece stay where they are for the gradient."""
+        space = _Workspace(weight, temperature, min(rows, len(hidden)))
+        logprobs, entropies, totals = hidden.new_empty(3, len(hidden))
+        for piece in _pieces(len(hidden), rows):
+            logits, masses = space.fill(hidden[piece])
+            totals[piece] = masses.sum(-1).log_()
+            chosen = logits.gather(1, targets[piece, None])[:, 0]
+            logprobs[piece] = chosen - totals[piece]
+            mean = torch.linalg.vecdot(masses, logits) / totals[piece].exp()
+            entropies[piece] = totals[piece] - mean
+        ctx.save_for_backward(hidden, weight, targets, entropies, totals)
+        ctx.set_materialize_grads(False)
+        ctx.space, ctx.rows, ctx.held = space, rows, True
+        return logprobs, entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, of_logprobs: Tensor | None, of_entropies: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        """Of the logits z with probabilities p: d log p_t = [v is t] - p_v, and d H = -p_v (log p_v
+        + H)."""
+        hidden, weight, targets, entropies, totals = ctx.saved_tensors
+        of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        of_logprobs = torch.zeros_like(totals) if of_logprobs is None else of_logprobs
+        for piece in reversed(list(_pieces(len(hidden), ctx.rows))):
+            logits, masses = ctx.space.held() if ctx.held else ctx.space.fill(hidden[piece])
+            ctx.held = False
+            chosen = of_logprobs[piece, None]
+            masses.mul_(totals[piece, None].neg().exp_())
+            if of_entropies is None:
+                of_logits = masses.mul_(-chosen)
+            else:
+                logits.add_((entropies - totals)[piece, None]).mul_(of_entropies[piece, None])
+                of_logits = masses.mul_(logits.add_(chosen).neg_())
+            of_logits.scatter_add_(1, targets[piece, None], chosen)
+            if ctx.space.temperature != 1:
+                of_logits.div_(ctx.space.temperature)
+            if of_hidden is not None:
+                torch.mm(of_logits, weight, out=of_hidden[piece])
+            if of_weight is not None:
+                of_weight.addmm_(of_logits.t(), hidden[piece])
+        return of_hidden, of_weight, None, None, None
+
+
+class _Workspace:
+    """Memory for the logits of some rows, and for their exponentials."""
+
+    def __init__(self, weight: Tensor, temperature: float, rows: int) -> None:
+        self._weight, self.temperature = weight, temperature
+        self._logits, self._masses = (weight.new_empty(rows, len(weight)) for _ in range(2))
+        self._count = 0
+
+    def fill(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits over the temperature less each row's highest, and e to the power of these."""
+        self._count = len(hidden)
+        logits, masses = self.held()
+        torch.mm(hidden, self._weight.t(), out=logits)
+        if self.temperature != 1:
+            logits.div_(self.temperature)
+        logits.sub_(logits.amax(-1, keepdim=True))
+        torch.exp(logits, out=masses)
+        return logits, masses
+
+    def held(self) -> tuple[Tensor, Tensor]:
+        """Where the last call has put them."""
+        return self._logits[: self._count], self._masses[: self._count]
+
+
+def _pieces(count: int, rows: int) -> Iterator[slice]:
+    """Cut so many tokens into pieces of at most `rows`."""
+    return (slice(start, min(start + rows, count)) for start in range(0, count, rows))
