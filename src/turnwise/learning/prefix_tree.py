@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from turnwise.errors import ConfigError
 from turnwise.learning.attention import attend
@@ -222,18 +223,26 @@ def _attend(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention of a forest: query, key and value are [1, heads, T, size]."""
+    queries = query.split([block.inputs.stop - block.inputs.start for block in blocks], 2)
+    keys, values = _gathered(key, blocks), _gathered(value, blocks)
     parts = [
-        attend(
-            module,
-            query[:, :, block.inputs],
-            key[:, :, block.seen],
-            value[:, :, block.seen],
-            block.mask,
-            **options,
-        )[0]
-        for block in blocks
+        attend(module, queries[number], keys[number], values[number], block.mask, **options)[0]
+        for number, block in enumerate(blocks)
     ]
     return torch.cat(parts, 1), None
+
+
+def _gathered(states: Tensor, blocks: Sequence[Block]) -> tuple[Tensor, ...]:
+    """What each block sees, [1, heads, seen, size], of states [1, heads, T, size].
+
+    In one piece for all of them, since the gradient of each piece is as large as the states. As an
+    embedding, whose gradient is summed by several threads.
+    """
+    _, heads, tokens, size = states.shape
+    seen = torch.cat([block.seen for block in blocks])
+    rows = functional.embedding(seen, states[0].transpose(0, 1).reshape(tokens, -1))
+    every = rows.view(1, len(seen), heads, size).transpose(1, 2)
+    return every.split([len(block.seen) for block in blocks], 2)
 
 
 def check_sharing(model: nn.Module) -> None:
