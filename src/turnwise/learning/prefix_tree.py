@@ -223,7 +223,7 @@ def _attend(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention of a forest: query, key and value are [1, heads, T, size]."""
-    queries = query.split([block.inputs.stop - block.inputs.start for block in blocks], 2)
+    queries = _split(query, [block.inputs.stop - block.inputs.start for block in blocks])
     keys, values = _gathered(key, blocks), _gathered(value, blocks)
     parts = [
         attend(module, queries[number], keys[number], values[number], block.mask, **options)[0]
@@ -232,7 +232,7 @@ def _attend(
     return torch.cat(parts, 1), None
 
 
-def _gathered(states: Tensor, blocks: Sequence[Block]) -> tuple[Tensor, ...]:
+def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
     """What each block sees, [1, heads, seen, size], of states [1, heads, T, size].
 
     In one piece for all of them, since the gradient of each piece is as large as the states. As an
@@ -242,7 +242,13 @@ def _gathered(states: Tensor, blocks: Sequence[Block]) -> tuple[Tensor, ...]:
     seen = torch.cat([block.seen for block in blocks])
     rows = functional.embedding(seen, states[0].transpose(0, 1).reshape(tokens, -1))
     every = rows.view(1, len(seen), heads, size).transpose(1, 2)
-    return every.split([len(block.seen) for block in blocks], 2)
+    return _split(every, [len(block.seen) for block in blocks])
+
+
+def _split(states: Tensor, sizes: list[int]) -> Sequence[Tensor]:
+    """Along the tokens, [1, heads, tokens, size]."""
+    pieces: Sequence[Tensor] = torch.split(states, sizes, 2)
+    return pieces
 
 
 def check_sharing(model: nn.Module) -> None:
