@@ -238,10 +238,10 @@ def test_rights(isolated: Sandbox) -> None:
     source = """
 import json, os
 lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
-wanted = ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp")
+wanted = ("CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd", "NoNewPrivs", "Seccomp")
 print(json.dumps([lines[name].strip() for name in wanted]))
 """
-    assert said(isolated.run_python(source)) == ["0" * 16] * 4 + ["1", "2"]
+    assert said(isolated.run_python(source)) == ["0" * 16] * 5 + ["1", "2"]
 
 
 def test_denied_system_calls(isolated: Sandbox) -> None:

@@ -15,6 +15,7 @@ import pytest
 from turnwise.errors import InfrastructureError
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import TIERS
 
 Maker = Callable[..., Sandbox]
 Check = Callable[[Sandbox], bool]
@@ -31,6 +32,10 @@ MIXED = (
     ("open('big', 'wb').write(bytes(9 << 20))", Status.NONZERO),
     ("import os; os.kill(1, 9); print(os.listdir('/proc/1/fd'))", Status.NONZERO),
     ("import socket; socket.create_connection(('1.1.1.1', 53), 1)", Status.NONZERO),
+)
+
+slow = pytest.mark.skipif(
+    "TURNWISE_SLOW" not in os.environ, reason="half a minute, 4 GB of memory: set TURNWISE_SLOW=1"
 )
 
 
@@ -53,9 +58,10 @@ def all_at_once(sandbox: Sandbox, count: int, run: Callable[[int], Result]) -> l
         return list(pool.map(one, range(count)))
 
 
-def test_a_thousand_at_once(maker: Maker, nothing_left: Check) -> None:
+@pytest.mark.parametrize("tier", [pytest.param("bubblewrap", marks=slow), "namespaces"])
+def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
     """More than there are places: they queue, and none is late or gets what is another's."""
-    with maker("namespaces", concurrency=16) as sandbox:
+    with maker(tier, concurrency=16) as sandbox:
 
         def run(number: int) -> Result:
             return sandbox.run_python(MIXED[number % len(MIXED)][0].format(number=number))
@@ -70,11 +76,10 @@ def test_a_thousand_at_once(maker: Maker, nothing_left: Check) -> None:
         assert (after.status, after.stdout.text) == (Status.OK, "[]\n")
 
 
-@pytest.mark.skipif(
-    "TURNWISE_SLOW" not in os.environ, reason="half a minute, 4 GB of memory: set TURNWISE_SLOW=1"
-)
-def test_a_thousand_that_live_at_once(maker: Maker, nothing_left: Check) -> None:
-    with maker("namespaces", concurrency=1000) as sandbox:
+@slow
+@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
+def test_a_thousand_that_live_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
+    with maker(tier, concurrency=1000) as sandbox:
         source = "import time; time.sleep(5); print({})"
         results = all_at_once(sandbox, 1000, lambda n: sandbox.run_python(source.format(n)))
         assert [result.status for result in results] == [Status.OK] * 1000
@@ -102,7 +107,7 @@ def _links(process: int) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("tier", ["namespaces", "rlimits"])
+@pytest.mark.parametrize("tier", TIERS)
 def test_runs_leave_nothing_on_the_host(maker: Maker, nothing_left: Check, tier: str) -> None:
     """No descriptor in this process or in the launcher, no file, no mount."""
     with maker(tier) as sandbox:
@@ -119,7 +124,7 @@ def test_runs_leave_nothing_on_the_host(maker: Maker, nothing_left: Check, tier:
         assert nothing_left(sandbox)
         assert state() == before
         assert not os.path.exists("/work/mark")
-        assert tier == "namespaces" or not os.path.exists(place)
+        assert tier != "rlimits" or not os.path.exists(place)
 
 
 def test_too_few_descriptors_are_said(maker: Maker) -> None:

@@ -1,5 +1,6 @@
 """Runs, sessions, the ready ones, many at once, and what happens when a part of it dies."""
 
+import contextlib
 import dataclasses
 import gc
 import os
@@ -21,6 +22,7 @@ from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
 
 Maker = Callable[..., Sandbox]
+ISOLATING = TIERS[:2]
 
 
 def test_a_run(sandbox: Sandbox, limits: Limits) -> None:
@@ -298,13 +300,13 @@ def test_idle_sessions_take_no_place(maker: Maker) -> None:
             session.close()
 
 
-def test_ready_ones_are_clean_and_used_once(maker: Maker) -> None:
-    for tier in TIERS[1:]:
-        with maker(tier, warm=2) as sandbox:
-            for _ in range(5):
-                result = sandbox.run_python("open('x', 'x'); import sys; sys.me = 1; print(1)")
-                assert result.stdout.text == "1\n"
-            assert len(sandbox._ready) == 2
+@pytest.mark.parametrize("tier", TIERS)
+def test_ready_ones_are_clean_and_used_once(maker: Maker, tier: str) -> None:
+    with maker(tier, warm=2) as sandbox:
+        for _ in range(5):
+            result = sandbox.run_python("open('x', 'x'); import sys; sys.me = 1; print(1)")
+            assert result.stdout.text == "1\n"
+        assert len(sandbox._ready) == 2
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -344,15 +346,17 @@ def test_a_forgotten_sandbox_is_closed(maker: Maker) -> None:
 # Parts that die
 
 
-def test_a_warden_that_dies_is_no_doing_of_the_code(maker: Maker) -> None:
-    with maker("namespaces") as sandbox:
+@pytest.mark.parametrize("tier", ISOLATING)
+def test_a_warden_that_dies_is_no_doing_of_the_code(maker: Maker, tier: str) -> None:
+    with maker(tier) as sandbox:
         assert sandbox._launch is not None
         launcher = sandbox._launch.process.pid
 
         def kill_soon() -> None:
             time.sleep(0.3)
             for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # ended with the one before
+                    os.kill(int(child), signal.SIGKILL)
 
         threading.Thread(target=kill_soon).start()
         result = sandbox.run_python("import time; time.sleep(9)")
@@ -380,8 +384,9 @@ time.sleep(60)
         assert nothing_left(sandbox)
 
 
-def test_a_launcher_that_dies_is_started_again(maker: Maker) -> None:
-    with maker("namespaces", warm=1) as sandbox:
+@pytest.mark.parametrize("tier", ISOLATING)
+def test_a_launcher_that_dies_is_started_again(maker: Maker, tier: str) -> None:
+    with maker(tier, warm=1) as sandbox:
         sandbox.run_python("")
         assert sandbox._launch is not None
         launcher = sandbox._launch.process

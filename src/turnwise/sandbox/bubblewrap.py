@@ -1,8 +1,11 @@
 """Isolation by bubblewrap (`bwrap`), the tool that Flatpak uses: namespaces set up by others' code.
 
 Standard library only; runs in the launcher. The code sees what it sees under `namespaces`, built
-by bwrap; the warden is started in it as process 1, in an interpreter of its own, which makes a
-start slower. Number of files in memory is not limited, since bwrap has no option for it.
+by bwrap. What bwrap itself starts in it is only `cat`, which keeps the namespaces; the warden is
+forked from the launcher and then joins them, so that no interpreter has to start. To be a process 1
+as it is elsewhere, it gets a process namespace within bwrap's, and a /proc of that. All of it ends
+with bwrap. Number of files in memory is not limited, since bwrap has no option for it. Needs Linux
+5.8 (joining by a descriptor of a process) and the right to make user namespaces.
 
 Started by root, bwrap runs in a user namespace in which its root is user 65534 to the rest of the
 machine, and the code is 65533: the kernel does not limit the number of processes of root's own.
@@ -13,27 +16,31 @@ What it is not: a virtual machine; see `namespaces`.
 import json
 import os
 import pathlib
+from typing import NoReturn
 
 from turnwise.sandbox import kernel, namespaces, warden, wire
 
-BOOT = (
-    "import sys, types, json\n"
-    "package = types.ModuleType('turnwise'); package.__path__ = [sys.argv[1]]\n"
-    "sys.modules['turnwise'] = package\n"
-    "from turnwise.sandbox import bubblewrap\n"
-    "bubblewrap.enter(json.loads(sys.argv[2]))\n"
-)
-"""Loads these modules without the package around them, which needs more than the standard
-library."""
-
-
 _SCRATCH = ("/dev/shm", "/tmp", "/work")
-_CAPABILITIES = ("CAP_CHOWN", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP")
-"""What the warden needs for a moment to give up more than bwrap does."""
+_BUILT = kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
+"""The namespaces that are joined when bwrap has finished with them."""
 
 
 def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
-    """Start bwrap with a warden in it; returns the pids of both. Raises OSError where it fails."""
+    """Start bwrap, and a warden in what it builds; returns the pids of bwrap and of its process 1.
+    Raises OSError where bwrap does not start."""
+    held, hold = os.pipe()
+    answer, answer_end = os.pipe()
+    try:
+        started = _start_bwrap(spec, held, answer_end)
+        if os.fork() == 0:
+            _join(spec, started[1], [*descriptors, hold, answer])
+    finally:
+        for one in (held, hold, answer, answer_end):
+            os.close(one)
+    return started
+
+
+def _start_bwrap(spec: wire.Message, stdin: int, stdout: int) -> list[int]:
     information, say_information = os.pipe()
     mapped, say_mapped = os.pipe()
     as_root = os.geteuid() == 0
@@ -42,7 +49,7 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
         os.close(say_mapped)
         if os.read(mapped, 1) != b"!":
             os._exit(1)
-        _execute(spec, [*descriptors, say_information], as_root)
+        _execute(spec, [stdin, stdout, say_information], as_root)
     os.close(mapped)
     os.close(say_information)
     try:
@@ -59,27 +66,58 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
     return [child, json.loads(said)["child-pid"]]
 
 
-def _execute(spec: wire.Message, descriptors: list[int], as_root: bool) -> None:
+def _execute(spec: wire.Message, descriptors: list[int], as_root: bool) -> NoReturn:
     try:
-        kept = namespaces.keep_only(descriptors)
-        for one in kept:
-            os.set_inheritable(one, True)
+        stdin, stdout, information = namespaces.keep_only(descriptors)
+        for target, source in enumerate((stdin, stdout)):
+            os.dup2(source, target)
+            os.close(source)
         if as_root:
             os.setgroups([])
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
-        os.execv(spec["bwrap"], _arguments(spec, kept[-1], as_root))
+        os.execv(spec["bwrap"], _arguments(spec, information, as_root))
     finally:
         os._exit(1)
 
 
-def enter(spec: wire.Message) -> None:
-    """In bwrap: be the warden."""
-    if os.getuid() == 0:
+def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
+    """In a child of the launcher: send a warden into the namespaces of bwrap's process 1.
+
+    The last two descriptors are `cat`'s stdin and stdout. It ends with its stdin, which is open as
+    long as the warden lives.
+    """
+    *descriptors, hold, answer = namespaces.keep_only(descriptors)
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+        place = os.pidfd_open(process)
+        kernel.join(place, kernel.NEWUSER | kernel.NEWPID)
+        # Only a child is in the process namespace, and only a process in it can make one below.
+        for flags in (kernel.PARENT, kernel.PARENT | kernel.NEWPID):
+            if kernel.clone(flags):
+                os._exit(0)
+        # Its answer says that all is built, and that the process was still this one.
+        os.write(hold, b"!")
+        if os.read(answer, 1) != b"!":
+            raise OSError("bwrap ended before its time; its reason is on stderr")
+        kernel.join(place, _BUILT)
+        os.close(place)
+        os.close(answer)
+        _settle(spec)
+    except BaseException as error:  # noqa: BLE001 - told to the host
+        namespaces.say_failed(descriptors[2], error)
+    warden.main(spec, descriptors)
+
+
+def _settle(spec: wire.Message) -> None:
+    safe = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("proc", "/proc", safe, "subset=pid")
+    if os.getuid() == namespaces.NOBODY:
+        spec["beside"] = 1  # `cat`, which is the same user
+    else:
         for place in _SCRATCH:
             os.chown(place, namespaces.NOBODY, namespaces.NOBODY)
     namespaces.become_nobody()
-    warden.main(spec, list(range(64, 64 + (6 if spec["cgroup"] else 4))))
 
 
 def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]:
@@ -87,28 +125,24 @@ def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]
     user = [] if as_root else ["--unshare-user", "--uid", "65534", "--gid", "65534"]
     arguments = [spec["bwrap"], *user, "--die-with-parent", "--new-session", "--as-pid-1"]
     arguments += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    arguments += ["--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "sandbox"]
-    for capability in _CAPABILITIES if as_root else ():
-        arguments += ["--cap-add", capability]
+    arguments += ["--unshare-cgroup", "--cap-drop", "ALL", "--hostname", "sandbox"]
     arguments += ["--info-fd", str(information)]
     arguments += ["--size", "65536", "--tmpfs", "/dev"]
     for place in _SCRATCH:
         arguments += ["--size", size, "--tmpfs", place]
-    for folder in _parents([*spec["read_only"], "/sandbox/sandbox"]):
+    for folder in _parents(spec["read_only"]):
         arguments += ["--dir", folder]  # bwrap itself makes those that are missing private
     for path in spec["read_only"]:
         if os.path.islink(path):
             arguments += ["--symlink", os.readlink(path), path]
         else:
             arguments += ["--ro-bind", path, path]
-    arguments += ["--ro-bind", spec["package"], "/sandbox/sandbox", "--proc", "/proc"]
+    arguments += ["--proc", "/proc"]
     for name in namespaces.DEVICES:
         arguments += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for place, target in namespaces.LINKS.items():
         arguments += ["--symlink", target, f"/{place}"]
-    arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
-    command = [spec["interpreter"], *spec["flags"], "-c", BOOT, "/sandbox", json.dumps(spec)]
-    return [*arguments, "--", *command]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", "cat"]
 
 
 def _parents(paths: list[str]) -> list[str]:

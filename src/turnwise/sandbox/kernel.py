@@ -12,6 +12,7 @@ import signal
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+PARENT = 0x00008000
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
 MNT_DETACH = 2
@@ -44,10 +45,17 @@ class _FilterProgram(ctypes.Structure):
 
 
 def clone(flags: int) -> int:
-    """Like os.fork, in new namespaces. Only from a process with a single thread."""
+    """Like os.fork, in new namespaces, and with `PARENT` as a child of this process's parent. Only
+    from a process with a single thread."""
     return _checked(
         "clone", _libc.syscall(_SYS_CLONE, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0)
     )
+
+
+def join(process: int, flags: int) -> None:
+    """Enter these namespaces of a process, given by a descriptor (`os.pidfd_open`); the process
+    namespace is that of later children."""
+    _checked("setns", _libc.setns(process, flags))
 
 
 def mount(kind: str, target: str, flags: int, options: str = "") -> None:

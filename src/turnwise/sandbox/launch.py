@@ -190,9 +190,6 @@ def specification(
         "cgroup": starter.cgroup,
         "work": "/work",
         "read_only": shown,
-        "interpreter": interpreter,
-        "flags": FLAGS,
-        "package": str(Path(__file__).parent),
         "bwrap": shutil.which("bwrap") or "",
     }
 

@@ -11,9 +11,11 @@ What it is not: a virtual machine. The kernel is shared, and a defect of the ker
 that `seccomp` does not deny breaks it.
 """
 
+import contextlib
 import os
 import socket
 import stat
+from typing import NoReturn
 
 from turnwise.sandbox import kernel, warden, wire
 
@@ -50,9 +52,7 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
             descriptors = keep_only(descriptors)
             _isolate(spec)
         except BaseException as error:  # noqa: BLE001 - told to the host
-            control = socket.socket(fileno=descriptors[2])
-            control.sendall(wire.encode({"event": "failed", "error": str(error)}))
-            os._exit(1)
+            say_failed(descriptors[2], error)
         warden.main(spec, descriptors)
     os.close(mapped)
     try:
@@ -70,6 +70,14 @@ def map_users(process: int, mapping: str) -> None:
         _write(f"/proc/{process}/setgroups", "deny")
     _write(f"/proc/{process}/uid_map", mapping.format(os.geteuid()))
     _write(f"/proc/{process}/gid_map", mapping.format(os.getegid()))
+
+
+def say_failed(control: int, error: BaseException) -> NoReturn:
+    """Tell the host over the control connection why there is no warden, and end this process."""
+    with contextlib.suppress(ConnectionError):  # the host no longer wants it
+        message = wire.encode({"event": "failed", "error": str(error)})
+        socket.socket(fileno=control).sendall(message)
+    os._exit(1)
 
 
 def keep_only(descriptors: list[int]) -> list[int]:
@@ -103,8 +111,8 @@ def _isolate(spec: wire.Message) -> None:
 
 def become_nobody() -> None:
     """Take the user that owns nothing, without any capability, and out of reach of its others."""
-    if os.getuid() == 0:
-        kernel.drop_bounding_set()
+    kernel.drop_bounding_set()
+    if os.getuid() != NOBODY:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)

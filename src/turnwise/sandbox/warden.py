@@ -1,6 +1,6 @@
 """The first process of a sandbox: it starts the code, watches it, kills what is left, and reports.
 
-Standard library only. It is forked (or, under bubblewrap, started) inside the isolation, waits for
+Standard library only. It is forked inside the isolation, waits for
 one job, and ends with it. Where there is a process namespace it is its process 1: no signal from
 inside reaches it, and nothing outlives it. It holds the control connection, which the code does
 not have, so that exit status, use and files are its own observation and not what the code says.
@@ -124,7 +124,8 @@ def _most_processes(spec: wire.Message) -> int:
         # The user is that of all containers, and Docker limits each of them.
         return resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if spec["tier"] != "rlimits":
-        return most + 1  # this one: users are counted by user namespace
+        # This one, and what bwrap leaves there: users are counted by user namespace.
+        return most + 1 + int(spec.get("beside", 0))
     if spec.get("user") is not None:
         return most
     mine, count = os.getuid(), 0
