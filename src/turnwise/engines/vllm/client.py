@@ -4,6 +4,7 @@ Not here: who is asked (`routing.py`), and what a completion's fields mean (`com
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -45,12 +46,13 @@ class Client:
         )
 
     async def well(self) -> bool:
-        """Whether the server and its engine work."""
-        try:
-            answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
-        except httpx2.TransportError:
-            return False
-        return answer.status_code == 200
+        """Whether the server and its engine work. Asked twice: after an error of its own a server
+        closes the connection that it answered on."""
+        for _ in range(2):
+            with suppress(httpx2.TransportError):
+                answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
+                return answer.status_code == 200
+        return False
 
     async def complete(self, body: Json) -> Json:
         """The answer to a request for a completion, as JSON."""
