@@ -138,7 +138,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
 class Wordy:
     """A scaffold whose messages are of ten tokens."""
 
-    def extend(self, observation: Observation) -> Sequence[Segment]:
+    def extend(self, observation: Observation, written: Sequence[int] = ()) -> Sequence[Segment]:
         return [Segment([1] * 10, Source.USER)]
 
 
@@ -155,6 +155,11 @@ LACKS: list[tuple[str, type[Environment], str]] = [
     ("algorithm.name=distillation teacher.model={model}", Capitals, "of the same family"),
     ("algorithm.name=sdpo rollout.max_tokens=247", Capitals, "lower rollout.max_tokens to 246"),
     ("algorithm.name=hca rollout.max_tokens=503", Capitals, "lower rollout.max_tokens to 502"),
+    (
+        "rollout.context=summarise rollout.max_turn_tokens=48",
+        Capitals,
+        "raise it to 202, or lower the other",
+    ),
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
 ]
 """And an environment: what is found once the parts are there, in a model of context 512 with a
@@ -225,7 +230,10 @@ def test_what_the_parts_lack_is_one_line(
 
 
 def test_parts_that_lack_nothing_pass(made: Made) -> None:
-    for overrides in ("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"):
+    for overrides in (
+        *("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"),
+        "rollout.context=summarise rollout.max_turn_tokens=47",
+    ):
         recipe, algorithm = made(overrides)
         check_parts(parts(recipe, Restorable), algorithm, Capitals().tasks("train"))
 

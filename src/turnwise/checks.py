@@ -23,9 +23,11 @@ from turnwise.learning.teacher import check_teacher, check_vocabulary
 from turnwise.learning.value_head import check_critic
 from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
+from turnwise.rollout.context import REQUEST
 from turnwise.rollout.trees import check_tree_size
+from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
-from turnwise.types import Task
+from turnwise.types import Observation, Source, Task
 
 
 def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
@@ -67,6 +69,7 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
+    _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model)
     context = getattr(parts.model.config, "max_position_embeddings", None)
@@ -182,6 +185,22 @@ def _check_context(recipe: Recipe, algorithm: Algorithm) -> None:
             f"rollout.context is {limits.context}, but rollout.max_tokens = {limits.max_tokens} is "
             f"less than four turns of rollout.max_turn_tokens = {limits.max_turn_tokens}: a new "
             "context would be full at once; raise one or lower the other"
+        )
+
+
+def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
+    """Summaries, whose request takes room as well."""
+    limits = recipe.rollout
+    if limits.context != "summarise":
+        return
+    segments = scaffold.extend(Observation(REQUEST, Source.USER), ())
+    longest = sum(len(segment.tokens) for segment in segments)
+    needed = 4 * limits.max_turn_tokens + longest
+    if limits.max_tokens < needed:
+        raise ConfigError(
+            f"rollout.context is summarise, and asking for a summary takes {longest} tokens: with "
+            f"four turns of rollout.max_turn_tokens = {limits.max_turn_tokens} that is more than "
+            f"rollout.max_tokens = {limits.max_tokens}; raise it to {needed}, or lower the other"
         )
 
 

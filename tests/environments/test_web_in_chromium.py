@@ -23,7 +23,7 @@ from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.browser.chromium import Browser, marked
 from turnwise.tools.browser.sites import Request, Response
-from turnwise.types import Action, Outcome, Task
+from turnwise.types import Action, Outcome, Task, ToolCall
 
 
 def real(kind: type[WebEnvironment], **options: Any) -> Any:
@@ -72,6 +72,11 @@ def test_pictures() -> None:
             pictures = [*first.images, *step.observation.images]
             assert [picture[:4] for picture in pictures] == [b"\x89PNG"] * 2
             assert pictures[0] != pictures[1]
+            other = made.fresh()
+            other.restore(made.snapshot())
+            again = await other.step(Action("", calls=(ToolCall("nothing", {}),)))
+            assert again.observation.images == step.observation.images
+            await other.close()
         finally:
             await made.close()
 

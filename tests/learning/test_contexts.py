@@ -86,6 +86,33 @@ def test_values_are_those_of_each_context(load_model: LoadModel, groups: list[Gr
     assert critic.update(groups)["critic/loss"] > 0
 
 
+def test_the_split_and_padding_change_no_value(load_model: LoadModel, groups: list[Group]) -> None:
+    """Contexts of other lengths in one micro-batch, and one that begins with a sampled token."""
+    member = groups[0].trajectories[0]
+    member.tokens.begin_context(np.arange(0))
+    member.tokens.extend_sampled([3, 4, 5], [-3.0, -3.0, -3.0], 0, 9)
+    members = [member for group in groups for member in group.trajectories]
+    found = []
+    for micro in (64, 300, 10_000):
+        critic = Critic(load_model(), CriticConfig(), LearningConfig(tokens_per_micro_batch=micro))
+        torch.manual_seed(0)
+        torch.nn.init.normal_(critic.head.weight)
+        batches = list(critic._micro_batches(members))
+        assert sorted(id(one) for batch in batches for one in batch) == sorted(map(id, members))
+        for batch in batches:
+            spans = [span for one in batch for span in one.tokens.spans]
+            padded = len(spans) * max(span.stop - span.start for span in spans)
+            assert padded <= micro or len(batch) == 1
+        critic.assess(groups)
+        found.append(np.concatenate([one.values for one in members if one.values is not None]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-5)
+    assert member.values is not None
+    sampled = member.tokens.mask.copy()
+    sampled[-3] = False  # nothing stands before it
+    np.testing.assert_array_equal(np.isnan(member.values), ~sampled)
+
+
 def test_examples_are_contexts_and_every_sampled_token_is_trained_once(groups: list[Group]) -> None:
     algorithm = make_algorithm("grpo", {"aggregation": "sequence_mean_token_mean"})
     assign_advantages(groups, algorithm)

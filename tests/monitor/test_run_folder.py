@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from turnwise.config import check_recipe
@@ -70,6 +71,11 @@ def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
     damaged.write_bytes(b"PAR1 not a table")
     with pytest.raises(DataError, match="cannot be read"):
         read_rows(damaged)
+    folder.write_trajectories("step-000002", [Group("g", [member(1.0)])])
+    older = folder.path / "trajectories" / "step-000002.parquet"
+    pq.write_table(pq.read_table(older).drop_columns(["contexts"]), older)
+    with pytest.raises(DataError, match=r"earlier version of turnwise: it has no 'contexts'"):
+        read_rows(older)
     assert folder.recipe() == RECIPE
 
 

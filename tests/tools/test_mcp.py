@@ -14,6 +14,7 @@ import pytest
 from turnwise.environments.base import Environment
 from turnwise.environments.measurement import played_all
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tools import mcp as mcp_tools
 from turnwise.tools.mcp import McpServer, McpTools
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Verdict
@@ -178,6 +179,46 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(
     asyncio.run(work())
     with pytest.raises(InfrastructureError):
         asyncio.run(server.open())
+
+
+def test_a_bug_is_no_failure_of_the_server(
+    stdio: McpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while the connection begins nor in a call."""
+
+    def broken(*arguments: Any) -> Any:
+        raise KeyError("a bug")
+
+    async def called() -> None:
+        session = await stdio.open()
+        try:
+            monkeypatch.setattr(mcp_tools, "_text", broken)
+            await session.call("add", {"number": 1}, 20.0)
+        finally:
+            await session.close()
+
+    with pytest.RaisesGroup(KeyError, allow_unwrapped=True, flatten_subgroups=True):
+        asyncio.run(called())
+    monkeypatch.setattr(mcp_tools, "_schemas", broken)
+    with pytest.RaisesGroup(KeyError, allow_unwrapped=True, flatten_subgroups=True):
+        asyncio.run(stdio.open())
+
+
+def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> None:
+    """The package says so by a RuntimeError; its servers send none that is wrong."""
+
+    class Client:
+        async def call_tool(self, *arguments: Any, **options: Any) -> Any:
+            raise RuntimeError("Invalid structured content returned by tool add")
+
+    async def work() -> None:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        asked = mcp_tools._Asked("add", {}, 1.0, answer)
+        await mcp_tools.McpSession(stdio)._ask(Client(), asked)
+        with pytest.raises(InfrastructureError, match="Invalid structured content"):
+            await answer
+
+    asyncio.run(work())
 
 
 def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:

@@ -36,6 +36,7 @@ def test_long_results_are_cut(database: Database) -> None:
 BAD = {
     "": "the statement is empty",
     "SELECT 1\0": "a character that no statement has",
+    "SELECT '\ud800'": "a character that no statement has",
     "SELEC 1": 'near "SELEC": syntax error',
     "SELECT 1; SELECT 2": "one statement at a time",
     "SELECT * FROM nowhere": "no such table: nowhere",

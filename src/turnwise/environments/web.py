@@ -96,8 +96,7 @@ class WebEnvironment(PageTools, Environment):
 
     async def acted(self, operation: str, *arguments: Any) -> str:
         """Do something, and tell the page."""
-        if self._stale or self.page is None or self.page.lost:
-            await self._rebuild()
+        await self._ready()
         if operation == "press":
             await self._check_key(*arguments)
         text = await PageTools.acted(self, operation, *arguments)
@@ -108,6 +107,7 @@ class WebEnvironment(PageTools, Environment):
         """As everywhere; what ends the episode is done once, and calls after it are not run."""
         if action.answer is not None:
             return Step(done=True)
+        await self._ready()  # also for calls that touch no page
         results = []
         for call in action.calls:
             results.append(await self._run(call))
@@ -173,6 +173,11 @@ class WebEnvironment(PageTools, Environment):
     @property
     def _start(self) -> str:
         return f"http://{self.host}/"
+
+    async def _ready(self) -> None:
+        """Have the page that the log says."""
+        if self._stale or self.page is None or self.page.lost:
+            await self._rebuild()
 
     async def _rebuild(self) -> None:
         """A new site and page, on which all that was done is done again."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
-from turnwise.learning.batch import by_length, shifted
+from turnwise.learning.batch import shifted
 from turnwise.learning.logprobs import base_model
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.types import Group, Trajectory
@@ -134,12 +134,19 @@ class Critic(nn.Module):
         return torch.from_numpy(np.concatenate(pieces)).to(self.device)
 
     def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
-        """By length, of at most `tokens_per_micro_batch` padded tokens; a trajectory of several
-        contexts, which are rows then, is as long as they are with their padding."""
-        spans = [member.tokens.spans for member in members]
-        lengths = [len(own) * max(span.stop - span.start for span in own) for own in spans]
-        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
-            yield [members[place] for place in places]
+        """By their longest contexts, of at most `tokens_per_micro_batch` padded tokens; a context
+        is a row, and a trajectory of more than that is alone."""
+        current: list[Trajectory] = []
+        rows = 0
+        for member in sorted(members, key=_longest):
+            more = rows + len(member.tokens.spans)
+            if current and more * _longest(member) > self.learning.tokens_per_micro_batch:
+                yield current
+                current, more = [], len(member.tokens.spans)
+            current.append(member)
+            rows = more
+        if current:
+            yield current
 
 
 def graded(groups: Sequence[Group]) -> list[Trajectory]:
@@ -152,10 +159,15 @@ def target_count(members: Sequence[Trajectory]) -> int:
     return sum(len(_at_targets(member, member.value_targets)) for member in members)
 
 
+def _longest(member: Trajectory) -> int:
+    """Tokens of the longest context."""
+    return max(int(span.stop - span.start) for span in member.tokens.spans)
+
+
 def _wanted(member: Trajectory) -> np.ndarray:
-    """Sampled tokens that something stands before."""
+    """Sampled tokens that something stands before, in their context."""
     wanted = member.tokens.mask.copy()
-    wanted[:1] = False
+    wanted[[span.start for span in member.tokens.spans if span.start < len(wanted)]] = False
     return wanted
 
 

@@ -222,11 +222,18 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of one Parquet file. Raises DataError for a damaged file."""
+    """The rows of one Parquet file. Raises DataError for a damaged file, and for one of an earlier
+    version, which lacks columns."""
     try:
         rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"{file} cannot be read: {error}") from error
+    lacking = [name for name in SCHEMA.names if rows and name not in rows[0]]
+    if lacking:
+        raise DataError(
+            f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; read "
+            "it with that version"
+        )
     return rows
 
 

@@ -20,6 +20,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
+from pydantic import ValidationError
+
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
 from turnwise.tools.tool import Tool
 
@@ -120,7 +123,11 @@ class McpServer:
                 nowhere = stack.enter_context(open(os.devnull, "w"))  # noqa: SIM115 - the stack closes it
                 target = mcp.stdio_client(parameters, errlog=nowhere)
             client = mcp.Client(target, read_timeout_seconds=self.seconds)
-            yield await stack.enter_async_context(client)
+            try:
+                connected = await stack.enter_async_context(client)
+            except RuntimeError as error:  # a version of the protocol that is not known
+                raise InfrastructureError(str(error)) from None
+            yield connected
 
 
 class McpSession:
@@ -136,21 +143,23 @@ class McpSession:
         """Connect, and ask for the tools."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._serve(ready))
-        try:
-            async with asyncio.timeout(self.server.seconds):
-                await ready
-        except TimeoutError:
-            await self.close()
-            seconds = f"{self.server.seconds:g} s"
-            raise InfrastructureError(
-                f"mcp server {self.server.name}: not ready within {seconds}"
-            ) from None
+        waiting: set[asyncio.Future[Any]] = {self._task, ready}
+        done, _ = await asyncio.wait(
+            waiting, timeout=self.server.seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        if ready in done:
+            return ready.result()
+        if done:
+            self._task.result()  # raises: it ends without a word for a bug only
+        await self.close()
+        seconds = f"{self.server.seconds:g} s"
+        raise InfrastructureError(f"mcp server {self.server.name}: not ready within {seconds}")
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> str:
         """What a tool gives, as text. Raises ToolError for what it calls an error, and
         InfrastructureError where the server is gone or does not answer in time."""
         if self._task is None or self._task.done():
-            raise InfrastructureError(f"mcp server {self.server.name}: it is gone")
+            raise self._gone()
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._asked.put_nowait(_Asked(name, dict(arguments), seconds, answer))
         waiting: set[asyncio.Future[Any]] = {self._task, answer}
@@ -159,7 +168,9 @@ class McpSession:
         )
         if answer in done:
             return answer.result()
-        reason = "it is gone" if done else f"no result within {seconds:g} s"
+        if done:
+            raise self._gone()
+        reason = f"no result within {seconds:g} s"
         raise InfrastructureError(f"mcp server {self.server.name}: {reason}")
 
     async def close(self) -> None:
@@ -173,14 +184,28 @@ class McpSession:
             await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         self._task = None
 
+    def _gone(self) -> InfrastructureError:
+        """For a connection that ended; raises what ended it if that was a bug."""
+        if self._task is not None and not self._task.cancelled():
+            self._task.result()
+        return InfrastructureError(f"mcp server {self.server.name}: it is gone")
+
     async def _serve(self, ready: asyncio.Future[None]) -> None:
+        import anyio
+        import mcp
+
+        # What the package raises when a server is not there, ends, or breaks the protocol; of
+        # groups its part. A RuntimeError, which may be a bug's as well, is told from it where the
+        # package is called.
+        ends = (mcp.MCPError, OSError, httpx2.HTTPError, ValidationError, InfrastructureError)
+        lost = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
         try:
             async with self.server._client() as client:
                 self.schemas = await _schemas(client)
                 _settle(ready, None)
                 while (asked := await self._asked.get()) is not None:
                     await self._ask(client, asked)
-        except Exception as error:  # noqa: BLE001 - whatever ends a connection is told, not raised
+        except* (*ends, *lost) as error:
             text = f"mcp server {self.server.name}: {_reason(error)}"
             if not ready.done():
                 ready.set_exception(InfrastructureError(text))
@@ -198,6 +223,11 @@ class McpSession:
             raised = ToolError(error.message) if agents else InfrastructureError(text)
             if not asked.answer.done():
                 asked.answer.set_exception(raised)
+            return
+        except RuntimeError as error:  # a result that is not what the tool's schema says
+            text = f"mcp server {self.server.name}: {error}"
+            if not asked.answer.done():
+                asked.answer.set_exception(InfrastructureError(text))
             return
         text = "\n".join(_text(part) for part in result.content)
         if asked.answer.done():

@@ -12,7 +12,7 @@ Put one in an environment and hand its `run` on as a tool:
 A statement can reach the tables and nothing else: no files, no other database, no settings, no
 extensions. It is bounded in steps and in the size of values, not in seconds, so that it ends the
 same way everywhere. Functions that differ from run to run are refused, but for the clock (`now`).
-Not here: other servers' dialects.
+Not here: a server (`postgres.py`).
 """
 
 import sqlite3
@@ -94,15 +94,9 @@ class Database:
         many rows were changed. Raises ToolError, with SQLite's words, for what does not work."""
         cursor = self._execute(statement)
         rows = self._fetch(cursor, MAX_ROWS + 1)
-        if cursor.description is None:
-            return "done" if cursor.rowcount < 0 else f"{cursor.rowcount} rows changed"
-        lines = [" | ".join(name for name, *_ in cursor.description)]
-        lines += [" | ".join(map(shown, row)) for row in rows[:MAX_ROWS]]
-        if not rows:
-            lines.append("(no rows)")
-        if len(rows) > MAX_ROWS:
-            lines.append(f"(more rows: only {MAX_ROWS} are shown)")
-        return "\n".join(lines)
+        named = cursor.description
+        columns = None if named is None else [name for name, *_ in named]
+        return result_text(columns, rows, cursor.rowcount)
 
     def rows(self, statement: str) -> list[list[Any]]:
         """All rows of a result, for who makes tasks. Raises ToolError as `run` does."""
@@ -116,7 +110,7 @@ class Database:
         for (name,) in self._connection.execute(names).fetchall():
             cursor = self._connection.execute(f"SELECT * FROM {quoted(name)}")
             columns = [column for column, *_ in cursor.description]
-            rows = sorted(([_plain(value) for value in row] for row in cursor), key=repr)
+            rows = sorted(([as_plain(value) for value in row] for row in cursor), key=repr)
             found[name] = {"columns": columns, "rows": rows}
         return found
 
@@ -163,8 +157,7 @@ class Database:
         return sqlite3.SQLITE_OK
 
     def _execute(self, statement: str) -> sqlite3.Cursor:
-        if not statement.strip() or "\0" in statement:
-            raise ToolError("the statement is empty, or has a character that no statement has")
+        check_text(statement)
         self._why = ""
         self._connection.set_progress_handler(lambda: 1, MAX_STEPS)
         try:
@@ -187,6 +180,30 @@ class Database:
         if isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted":
             return "the statement takes too long"
         return self._why or str(error)
+
+
+def check_text(statement: str) -> None:
+    """Raises ToolError for what is empty, or no text that a database takes."""
+    odd = "\0" in statement or any("\ud800" <= one <= "\udfff" for one in statement)
+    if odd or not statement.strip():
+        raise ToolError("the statement is empty, or has a character that no statement has")
+
+
+def result_text(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]], changed: int) -> str:
+    """What the agent reads: a result with MAX_ROWS of its rows; without one (`columns` is None) how
+    many rows were changed, if that is a number from 0 on.
+
+    >>> result_text(["age"], [[41]], -1), result_text(None, [], 2)
+    ('age\\n41', '2 rows changed')
+    """
+    if columns is None:
+        return "done" if changed < 0 else f"{changed} rows changed"
+    lines = [" | ".join(columns), *(" | ".join(map(shown, row)) for row in rows[:MAX_ROWS])]
+    if not rows:
+        lines.append("(no rows)")
+    if len(rows) > MAX_ROWS:
+        lines.append(f"(more rows: only {MAX_ROWS} are shown)")
+    return "\n".join(lines)
 
 
 def quoted(name: str) -> str:
@@ -233,7 +250,8 @@ def _create(connection: sqlite3.Connection, table: Table) -> None:
     connection.executemany(f"INSERT INTO {quoted(table.name)} VALUES ({places})", table.rows)
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """A value of a state: bytes as text, and whole numbers alike, whatever the column's type."""
     if isinstance(value, bytes):
         return shown(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

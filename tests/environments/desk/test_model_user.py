@@ -164,6 +164,17 @@ def test_an_endpoint_that_fails(
     assert len(server.asked) == attempts
 
 
+def test_a_conversation_that_ends_before_it_begins(tmp_path: Path, server: Server) -> None:
+    """It is not kept either: the next one may begin."""
+    over = json.dumps({"choices": [{"message": {"role": "assistant", "content": STOP}}]})
+    server.failures = [over]
+    kept = str(tmp_path / "said.jsonl")
+    user = ModelUser(ModelUserSettings(server.url, "m", recording=kept))
+    with pytest.raises(InfrastructureError, match="ended the conversation before it began"):
+        asyncio.run(user.begin(Dialogue("I want a book.")))
+    assert asyncio.run(user.begin(Dialogue("I want a book."))) == "Sentence 2."
+
+
 def test_a_server_that_is_gone() -> None:
     user = ModelUser(ModelUserSettings("http://127.0.0.1:9/v1", "m", attempts=1))
     with pytest.raises(InfrastructureError, match="the user's model at"):

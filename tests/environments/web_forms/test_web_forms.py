@@ -23,7 +23,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Step, Task, ToolCall
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +146,20 @@ def test_one_kind_and_pictures_that_no_scaffold_shows() -> None:
     few.pictures = True
     with pytest.raises(ConfigError, match="scaffold tags shows words, and environment web_forms"):
         check_pictures(few, "tags")
+
+
+def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:
+    made = WebForms(count=1, kinds=["login"])
+    task = made.tasks("train")[0]
+
+    async def restored() -> Step:
+        begun, ended = made.fresh(), made.fresh()
+        await begun.reset(task.public(), 0)
+        await ended.reset(task.public(), 0)
+        for action in made.oracle(task):
+            step = await ended.step(action)
+        assert step.done
+        ended.restore(begun.snapshot())
+        return await ended.step(Action("", calls=(ToolCall("nothing", {}),)))
+
+    assert not asyncio.run(restored()).done

@@ -113,11 +113,27 @@ def test_only_listed_hosts_are_reached() -> None:
                     with pytest.raises(ToolError, match=f"{other} is not allowed"):
                         await page.act(*action)
                     assert (await page.view()).shown() == shown, "back where it was"
+                with pytest.raises(ToolError, match="no page before this one"):
+                    await page.act("back")
                 for url in ("file:///etc/passwd", "chrome://version", "x", "http://"):
                     with pytest.raises(ToolError, match="is no address"):
                         await page.act("goto", url)
 
             on_page(browser, wander)
+        with (
+            served({"/": "Another"}) as (own, _),
+            opened(allowed=[own, host], allow_private=True) as browser,
+        ):
+
+            async def return_to_another(page: BrowserPage) -> None:
+                for there in (own, host):
+                    await page.act("goto", f"http://{there}/")
+                await page.act("back")
+                assert "Another" in (await page.view()).shown()
+                with pytest.raises(ToolError, match="no page before this one"):
+                    await page.act("back")
+
+            on_page(browser, return_to_another)
         with opened(allowed=[host]) as browser:
 
             async def private(page: BrowserPage) -> None:

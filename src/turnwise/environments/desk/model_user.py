@@ -85,7 +85,8 @@ class ModelUser:
         self._verify = ssl.create_default_context() if secure else False
 
     async def begin(self, dialogue: Dialogue) -> str:
-        """What the user says first."""
+        """What the user says first. Raises InfrastructureError where that ends the conversation: no
+        agent has done anything yet."""
         return await self.hear(dialogue, GREETING) or ""
 
     async def hear(self, dialogue: Dialogue, said: str) -> str | None:
@@ -95,6 +96,9 @@ class ModelUser:
         key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         if key not in self._replies:
             reply = await self._asked(body)
+            if STOP in reply and not dialogue.said:
+                where = f"the user's model at {self.settings.url}"
+                raise InfrastructureError(f"{where}: it ended the conversation before it began")
             # Another episode may have been given one meanwhile: the first is everybody's.
             if self._replies.setdefault(key, reply) is reply and self.settings.recording:
                 _append(Path(self.settings.recording), key, reply)

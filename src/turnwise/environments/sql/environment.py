@@ -1,18 +1,18 @@
 """The SQL environment: answer a question about tables, or change them, with SQL.
 
-The tables are in SQLite, in memory, one database for each episode. What counts is the answer where
-one is asked for, and the state that is left: a question must leave the tables as they are, a change
-must make the wanted rows and no others, on whatever way. Not here: requests (`requests.py`),
-AgentBench's (`dbbench.py`).
+The tables are in SQLite, in memory, or on a Postgres server: one database for each episode. What
+counts is the answer where one is asked for, and the state that is left: a question must leave the
+tables as they are, a change must make the wanted rows and no others, on whatever way. What is
+wanted was found in SQLite. Not here: requests (`requests.py`), AgentBench's (`dbbench.py`).
 """
 
 import base64
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.sql.dbbench import read_tasks
@@ -20,9 +20,12 @@ from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import made_tasks, scene_of, tasks_hash
 from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
+from turnwise.tools.postgres import PostgresDatabase, PostgresServer
 from turnwise.tools.sql import Database, Table
-from turnwise.tools.tool import tool
+from turnwise.tools.tool import Tool, in_thread, tool
 from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+
+Result = TypeVar("Result")
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
@@ -35,7 +38,7 @@ that the tables have, and answers with a number below 10."""
 class Play:
     """The state of one episode, all of it."""
 
-    database: Database = field(default_factory=Database)
+    database: Database | PostgresDatabase = field(default_factory=Database)
 
 
 class SqlEnvironment(Environment):
@@ -53,11 +56,14 @@ class SqlEnvironment(Environment):
         grammar: Literal["small", "full"] = "full",
         records: str | None = None,
         heldout_share: float = HELDOUT_SHARE,
+        postgres: str | None = None,
     ) -> None:
         """`count` made tasks in each split; or those of `records`, a .jsonl or .json file in the
-        format of AgentBench's dbbench, of which `heldout_share` is held out.
+        format of AgentBench's dbbench, of which `heldout_share` is held out. `postgres` is the url
+        of a server in place of SQLite (`tools/postgres.py`).
 
-        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        Raises ConfigError for options that make no sense and for a server that cannot be used,
+        MissingExtraError without its package, DataError for a file that is broken.
         """
         made = (count, grammar) != (COUNT, "full")
         if count < 1 or not 0 <= heldout_share <= 1:
@@ -66,6 +72,8 @@ class SqlEnvironment(Environment):
             raise ConfigError("sql: heldout_share is for your own records: give a path")
         if records is not None and made:
             raise ConfigError("sql: count and grammar are for made tasks, not for a file")
+        if records is not None and postgres is not None:
+            raise ConfigError("sql: records are in MySQL's dialect, for which there is SQLite only")
         self._floors = {"noop": 0.0, "oracle": 1.0}
         if records is not None:
             self._tasks = read_tasks(Path(records).expanduser(), heldout_share)
@@ -74,6 +82,7 @@ class SqlEnvironment(Environment):
             if count == COUNT:
                 self._floors["random"] = RANDOM_FLOORS[grammar]
         self._data_hash = tasks_hash(self._tasks)
+        self._server = None if postgres is None else PostgresServer(postgres)
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -84,23 +93,32 @@ class SqlEnvironment(Environment):
         """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
+    def tools(self) -> list[Tool]:
+        """The one tool, which names the dialect."""
+        (own,) = super().tools()
+        if self._server is None:
+            return [own]
+        told = own.description.replace("SQLite", "Postgres")
+        return [replace(own, description=told, schema={**own.schema, "description": told})]
+
     async def reset(self, task: Task, seed: int) -> Observation:
         """A database of the task's tables, whose names and columns the prompt has."""
         del seed
         await self.close()
-        self._play = Play(Database([Table.of(plain) for plain in task.data["tables"]]))
+        tables = [Table.of(plain) for plain in task.data["tables"]]
+        self._play = Play(self._server.database(tables) if self._server else Database(tables))
         return Observation(task.prompt, Source.USER)
 
     @tool
     async def sql(self, statement: str) -> str:
         """Run one SQL statement (SQLite) on the tables."""
-        return self._play.database.run(statement)
+        return await self._done(lambda: self._play.database.run(statement))
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the tables are what the request makes of them and no more, the episode was ended
         by an answer, and that is the right one where one is asked for; else 0."""
         secret, answer = trajectory.task.secret, trajectory.answer
-        kept = self._play.database.state() == secret["state"]
+        kept = await self._done(self._play.database.state) == secret["state"]
         if secret["answer"] is None:
             # A change that leaves all as it is (there are such) still has to be made.
             told = answer is not None and self._play.database.written > 0
@@ -142,9 +160,17 @@ class SqlEnvironment(Environment):
         """Return to a state given by `snapshot`."""
         found = json.loads(state)
         self._play.database.close()
-        self._play = Play(Database.restored(base64.b64decode(found["dump"]), found["written"]))
+        restored = self._server.restored if self._server else Database.restored
+        self._play = Play(restored(base64.b64decode(found["dump"]), found["written"]))
 
     async def close(self) -> None:
         """Release the database."""
         if hasattr(self, "_play"):
-            self._play.database.close()
+            await self._done(self._play.database.close)
+
+    async def _done(self, work: Callable[[], Result]) -> Result:
+        """SQLite is done at once; a server is waited for in a thread."""
+        if self._server is None:
+            return work()
+        result: Result = await in_thread(work)
+        return result

@@ -263,12 +263,21 @@ class BrowserPage:
             raise
 
     async def _back(self) -> None:
-        if await self._page.evaluate("navigation.canGoBack"):
+        if await self._can_go_back():
             await self._page.go_back(wait_until="domcontentloaded")
         elif len(self._context.pages) > 1:
             await self._page.close()
         else:
             raise ToolError("there is no page before this one")
+
+    async def _can_go_back(self) -> bool:
+        """Whether a page stands before this one, of this host or another: `navigation.canGoBack`
+        knows of the same only. The empty page that comes first is none."""
+        session = await self._context.new_cdp_session(self._page)
+        history = await session.send("Page.getNavigationHistory")
+        await session.detach()
+        current = history["currentIndex"]
+        return bool(current > 0 and history["entries"][current - 1]["url"] != "about:blank")
 
     async def _scroll(self, direction: str) -> None:
         sign = {"down": 1, "up": -1}[direction]

@@ -1,0 +1,424 @@
+"""The SQL tool on a Postgres server: a database of its own for each episode; needs the extra
+`postgres`.
+
+    server = PostgresServer("postgresql://postgres:secret@localhost/postgres")  # the prototype's
+    database = server.database(tables)                                  # the episode's
+    database.run("SELECT 1")
+
+The interface is that of `Database` (`sql.py`). A statement has a connection of its own, as a role
+that has rights in this one database alone, so no setting outlives it. Its first words decide
+whether it is run, and functions that differ from run to run, wait, or reach the server are refused,
+but for the clock and for sequences. It is bounded in seconds. A server that is gone, or does not
+answer, is infrastructure. A dump is the tables and the statements: restoring runs them again, and
+reads the clock again. Not here: the server, which should hold nothing else; a bound on memory: a
+value may take 1 GB, there and here, until its statement is over.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+import secrets
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.tools.postgres_connection import (
+    Answer,
+    Connection,
+    CutOffError,
+    RefusedError,
+    address,
+)
+from turnwise.tools.sql import (
+    MAX_ROWS,
+    MAX_STATEMENT_CHARACTERS,
+    MAX_VALUE_BYTES,
+    Table,
+    as_plain,
+    check_text,
+    literal,
+    quoted,
+    result_text,
+)
+
+STATEMENT_SECONDS = 5.0
+MAX_BYTES = 16 * 2**20
+"""That tables and indexes may fill."""
+MAX_TEMPORARY_KILOBYTES = 64 * 1024
+"""On disk, for one statement's sorting and joining."""
+OLDEST = 13
+
+CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+STATEMENTS = ("SELECT", "VALUES", "TABLE", "WITH", *CHANGES, "TRUNCATE")
+DEFINITIONS, OBJECTS = ("CREATE", "ALTER", "DROP"), ("TABLE", "VIEW", "INDEX", "SEQUENCE")
+REFUSED = {
+    "BEGIN START COMMIT END ROLLBACK ABORT SAVEPOINT RELEASE PREPARE": (
+        "transactions are not available: a statement is one by itself"
+    ),
+    "SET RESET SHOW DISCARD": "settings are not available",
+    "TEMP TEMPORARY": "temporary tables are not available",
+}
+_GAP = r"(?:[ \t\n\r\f\v(]|--[^\n\r]*|/\*(?:(?!/\*|\*/).)*\*/)*"
+_WORD = re.compile(rf"{_GAP}([A-Za-z_]*)", re.DOTALL)
+"""The next word after white space, brackets and comments, of which none is inside another."""
+
+KEPT = ("nextval", "setval", "currval", "lastval", "clock_timestamp", "timeofday", "pg_table_size")
+"""Volatile functions that a statement may use; the last one is for the bound on the tables."""
+SET_UP = f"""GRANT CREATE ON SCHEMA public TO PUBLIC;
+DO $do$ DECLARE one regprocedure; BEGIN
+  FOR one IN SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
+    AND provolatile = 'v' AND prokind IN ('f', 'w')
+    AND proname NOT IN ({", ".join(map(literal, KEPT))})
+  LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one); END LOOP;
+END $do$"""
+AFTERWARDS = """SELECT pg_current_xact_id_if_assigned() IS NOT NULL, sum(pg_table_size(oid))
+FROM pg_class WHERE relnamespace = 'public'::regnamespace"""
+"""Whether the transaction wrote something, and how large tables and indexes are now."""
+TABLES = """SELECT relname FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname"""
+
+
+class PostgresServer:
+    """A server, on which each episode gets a database; the prototype's, shared by all episodes.
+
+    What a program that was killed left there is dropped by the next one.
+    """
+
+    def __init__(self, url: str, seconds: float = STATEMENT_SECONDS) -> None:
+        """`url` is a connection string, as libpq has it, of a superuser; `seconds` are for one
+        statement of the agent. Tries out that episodes can have databases.
+
+        Raises ConfigError where that does not work, MissingExtraError without psycopg.
+        """
+        if seconds <= 0:
+            raise ConfigError("postgres: seconds is above 0")
+        try:
+            import psycopg  # noqa: F401
+        except ModuleNotFoundError:
+            raise MissingExtraError("psycopg", "postgres") from None
+        self.seconds, self._address = seconds, address(url)
+        self._run = f"turnwise_{secrets.token_hex(8)}"
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        try:
+            self._keepers = [self._connect(application_name=self._run)]
+            weakref.finalize(self, _drop_run, self._address, self._run, self._keepers)
+            self._check()
+            _sweep(self._keepers[0])
+            self._make_template()
+            self._try_out()
+        except (InfrastructureError, RefusedError) as error:
+            raise ConfigError(f"postgres: {error}") from None
+
+    def database(self, tables: Sequence[Table] = ()) -> "PostgresDatabase":
+        """A new database, made with its first statement."""
+        return PostgresDatabase(self, tables)
+
+    def restored(self, dump: bytes, written: int) -> "PostgresDatabase":
+        """A database as it was when `dump` was taken of it."""
+        found = json.loads(dump)
+        database = PostgresDatabase(self, [Table.of(plain) for plain in found["tables"]])
+        database.log, database.written = found["log"], written
+        return database
+
+    def create(self) -> tuple[str, str]:
+        """An empty database and a role of its own, both of this name, and the role's password."""
+        name, password = f"{self._run}_{next(self._numbers)}", secrets.token_hex(16)
+        self._keep()
+        with self._administering() as connection:
+            connection.do(
+                f"CREATE ROLE {name} LOGIN PASSWORD '{password}';"
+                f"ALTER ROLE {name} SET lc_messages = 'C';"
+                f"ALTER ROLE {name} SET temp_file_limit = {MAX_TEMPORARY_KILOBYTES}"
+            )
+            connection.do(f"CREATE DATABASE {name} TEMPLATE {self._run}_template")
+            connection.do(
+                f"REVOKE ALL ON DATABASE {name} FROM PUBLIC; GRANT CONNECT ON DATABASE {name} TO "
+                + name
+            )
+        return name, password
+
+    def drop(self, name: str) -> None:
+        """Remove a database and its role, if they are there. Raises InfrastructureError."""
+        with self._administering() as connection:
+            _drop(connection, [name], [name])
+
+    def opened(self, name: str, password: str) -> Connection:
+        """A connection as the role of this name, whose statements have `seconds`."""
+        return self._connect(
+            {"statement_timeout": f"{max(1, round(1000 * self.seconds))}"},
+            user=name,
+            password=password,
+            dbname=name,
+        )
+
+    @contextlib.contextmanager
+    def administering(self, name: str) -> Iterator[Connection]:
+        """A connection to this database as the superuser."""
+        with self._administering(dbname=name) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _administering(self, **where: str) -> Iterator[Connection]:
+        connection = self._connect({"search_path": "pg_catalog"}, **where)
+        with contextlib.closing(connection):
+            try:
+                yield connection
+            except RefusedError as error:
+                raise InfrastructureError(f"{connection.name}: {error}") from None
+
+    def _connect(self, settings: Mapping[str, str] = {}, **where: str) -> Connection:
+        return Connection({**self._address, **where}, settings)
+
+    def _check(self) -> None:
+        query = """SELECT rolsuper, current_setting('server_version_num')::int / 10000
+        FROM pg_roles WHERE rolname = current_user"""
+        ((powerful, version),) = self._keepers[0].ask(query).rows
+        if powerful != "true":
+            raise RefusedError("url must be of a superuser, who can make databases and roles")
+        if version < OLDEST:
+            raise RefusedError(f"the server is Postgres {version}: it takes {OLDEST} or later")
+
+    def _make_template(self) -> None:
+        name = f"{self._run}_template"
+        coded = "TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+        self._keepers[0].do(f"CREATE DATABASE {name} {coded}")
+        with self.administering(name) as connection:
+            connection.do(SET_UP)
+
+    def _try_out(self) -> None:
+        name, password = self.create()
+        try:
+            self.opened(name, password).close()
+        except InfrastructureError as error:
+            raise RefusedError(
+                f"roles that are made have to log in by password (pg_hba.conf): {error}"
+            ) from None
+        finally:
+            self.drop(name)
+
+    def _keep(self) -> None:
+        """The connection by whose name others see that this program is alive; again, after the
+        server was started again."""
+        with self._lock:
+            try:
+                self._keepers[0].ask("SELECT 1")
+            except InfrastructureError:
+                self._keepers[0].close()
+                self._keepers[0] = self._connect(application_name=self._run)
+
+
+class PostgresDatabase:
+    """Some tables, and statements on them; made by a `PostgresServer`. Blocks: call it in a thread.
+
+    Every method but `dump` raises InfrastructureError where the server does not do its part.
+    """
+
+    def __init__(self, server: PostgresServer, tables: Sequence[Table]) -> None:
+        self.written = 0
+        """How many INSERT, UPDATE, DELETE and MERGE were run, whether they changed something or
+        not, and queries that wrote."""
+        self.log: list[list[Any]] = []
+        """Each statement that came to its end, and whether it did what it should."""
+        self._server, self._tables = server, list(tables)
+        self._place: tuple[str, str] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def run(self, statement: str) -> str:
+        """Run one statement; gives the names of the columns and the first MAX_ROWS rows, or how
+        many rows were changed. Raises ToolError, with Postgres's words, for what does not work;
+        ValueError, with the first statement, for tables that Postgres does not take."""
+        answer = self._logged(statement, MAX_ROWS + 1)
+        return result_text(answer.columns, answer.rows, answer.changed)
+
+    def rows(self, statement: str) -> list[list[Any]]:
+        """All rows of a result, for who makes tasks. Raises ToolError as `run` does."""
+        return self._logged(statement, -1).rows
+
+    def state(self) -> dict[str, Any]:
+        """What is in the tables: name -> columns and rows, whatever the order of the rows."""
+        found = {}
+        with self._lock, self._server.administering(self._made()[0]) as connection:
+            for (name,) in connection.ask(TABLES).rows:
+                answer = connection.ask(f"SELECT * FROM public.{quoted(name)}")
+                rows = sorted(([as_plain(value) for value in row] for row in answer.rows), key=repr)
+                found[name] = {"columns": answer.columns, "rows": rows}
+        return found
+
+    def dump(self) -> bytes:
+        """The tables as they were in the beginning and what was run, for `restored`."""
+        plain = [table.plain() for table in self._tables]
+        return json.dumps({"tables": plain, "log": self.log}).encode()
+
+    def close(self) -> None:
+        """Drop it from the server, if that is there. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def _logged(self, statement: str, most: int) -> Answer:
+        _check(statement)
+        with self._lock:
+            place = self._made()
+            try:
+                answer = self._run(place, statement, most)
+            except CutOffError:
+                # Where it was cut off depends on the clock: nothing of it stays, not even in a
+                # sequence, when the database is made again with the next statement.
+                self._drop()
+                raise
+            except RefusedError:
+                self.log.append([statement, False])
+                raise
+            self.log.append([statement, True])
+            self.written += answer.wrote
+            return answer
+
+    def _made(self) -> tuple[str, str]:
+        """Name and password of the database, as the log has it."""
+        if self._closed:
+            raise RuntimeError("the database is closed")
+        if self._place is None:
+            self._place = self._server.create()
+            try:
+                self._load(self._place)
+                self._repeat(self._place)
+            except BaseException:
+                self._drop()
+                raise
+        return self._place
+
+    def _load(self, place: tuple[str, str]) -> None:
+        with contextlib.closing(self._server.opened(*place)) as connection:
+            connection.ask("BEGIN")
+            for table in self._tables:
+                try:
+                    _create(connection, table)
+                except RefusedError as error:
+                    raise ValueError(f"table {table.name!r}: {error}") from None
+            connection.ask("COMMIT")
+
+    def _repeat(self, place: tuple[str, str]) -> None:
+        for statement, expected in self.log:
+            try:
+                self._run(place, statement, 1)
+                worked = True
+            except RefusedError:
+                worked = False
+            if worked != expected:
+                raise InfrastructureError(f"postgres: went another way than before: {statement}")
+
+    def _run(self, place: tuple[str, str], statement: str, most: int) -> Answer:
+        with contextlib.closing(self._server.opened(*place)) as connection:
+            connection.ask("BEGIN")
+            answer = connection.ask(statement, seconds=self._server.seconds, most=most)
+            if any(
+                len(str(value).encode()) > MAX_VALUE_BYTES for row in answer.rows for value in row
+            ):
+                raise RefusedError(f"a value of the result has more than {MAX_VALUE_BYTES} bytes")
+            ((wrote, size),) = connection.ask(AFTERWARDS).rows
+            if (size or 0) > MAX_BYTES:
+                raise CutOffError("the tables are too large")
+            connection.ask("COMMIT")
+        word = answer.tag.partition(" ")[0]
+        answer.wrote = word in CHANGES or (answer.columns is not None and wrote == "true")
+        answer.changed = int(answer.tag.split()[-1]) if word in CHANGES else -1
+        return answer
+
+    def _drop(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            with contextlib.suppress(InfrastructureError):  # the next program drops what is left
+                self._server.drop(place[0])
+
+
+def _check(statement: str) -> None:
+    """Raises ToolError for a statement that is not run."""
+    check_text(statement)
+    if len(statement) > MAX_STATEMENT_CHARACTERS:
+        raise ToolError(f"the statement has more than {MAX_STATEMENT_CHARACTERS} characters")
+    words = _first_words(statement)
+    if words[0] in STATEMENTS or (words[0] in DEFINITIONS and words[1] in OBJECTS):
+        return
+    for refused, why in REFUSED.items():
+        if any(word in refused.split() for word in words):
+            raise ToolError(why)
+    begun = (" ".join(words) if words[0] in DEFINITIONS else words[0]) or "such a statement"
+    objects = f"{', '.join(DEFINITIONS)} of {', '.join(OBJECTS)}"
+    raise ToolError(f"{begun} is not available; there are {', '.join(STATEMENTS)}, {objects}")
+
+
+def _first_words(statement: str) -> tuple[str, str]:
+    """In capitals, without what can stand between them; "" where there is none.
+
+    >>> _first_words("-- a table\\nCREATE UNIQUE /* ! */ INDEX a ON b (c)")
+    ('CREATE', 'INDEX')
+    >>> _first_words("/* /* */ SELECT */ SET a TO b")
+    ('', '')
+    """
+    found: list[str] = []
+    place = 0
+    while len(found) < 2:
+        match = _WORD.match(statement, place)
+        assert match is not None  # it may match nothing
+        place = match.end()
+        word = match[1].upper()
+        if word not in ("OR", "REPLACE", "UNIQUE") or not found:
+            found.append(word)
+    return found[0], found[1]
+
+
+def _create(connection: Connection, table: Table) -> None:
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in table.columns)
+    connection.ask(f"CREATE TABLE {quoted(table.name)} ({columns})")
+    places = ", ".join(f"${number}" for number in range(1, len(table.columns) + 1))
+    for row in table.rows:
+        connection.ask(f"INSERT INTO {quoted(table.name)} VALUES ({places})", row)
+
+
+def _sweep(connection: Connection) -> None:
+    """Drop what programs left that are not there any more."""
+    running = (
+        "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'turnwise%'"
+    )
+    alive = {name for (name,) in connection.ask(running).rows}
+    databases, roles = _own(connection, "turnwise_[0-9a-f]{16}")
+    left = [[n for n in names if n[:25] not in alive] for names in (databases, roles)]
+    for name in left[0]:
+        with contextlib.suppress(RefusedError):  # another program does the same
+            _drop(connection, [name], [])
+    for name in left[1]:
+        with contextlib.suppress(RefusedError):
+            _drop(connection, [], [name])
+
+
+def _drop_run(where: Mapping[str, str], run: str, keepers: Sequence[Connection]) -> None:
+    """Drop all that a program made, when it ends."""
+    for keeper in keepers:
+        keeper.close()
+    with contextlib.suppress(InfrastructureError, RefusedError):
+        connection = Connection(where, {})
+        with contextlib.closing(connection):
+            _drop(connection, *_own(connection, run))
+
+
+def _own(connection: Connection, run: str) -> tuple[list[str], list[str]]:
+    """Databases and roles of a run, or of those that a pattern fits."""
+    databases = "SELECT datname FROM pg_database WHERE datname ~ $1"
+    roles = "SELECT rolname FROM pg_roles WHERE rolname ~ $1"
+    pattern = [f"^{run}_[0-9a-z]+$"]
+    return (
+        [name for (name,) in connection.ask(databases, pattern).rows],
+        [name for (name,) in connection.ask(roles, pattern).rows],
+    )
+
+
+def _drop(connection: Connection, databases: Sequence[str], roles: Sequence[str]) -> None:
+    for name in databases:
+        connection.do(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    for name in roles:
+        connection.do(f"DROP ROLE IF EXISTS {name}")

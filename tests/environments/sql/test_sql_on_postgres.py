@@ -1,0 +1,109 @@
+"""The SQL environment on a real Postgres server: the verdicts of SQLite, and failures."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.tools.postgres_server import Running, running_server
+from turnwise.environments.measurement import (
+    NOTHING,
+    is_concurrent,
+    is_restorable,
+    played_all,
+    random_script,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.environments.sql.environment import SqlEnvironment
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
+from turnwise.types import Action, ToolCall
+
+COUNT = 24
+FEW = 6
+"""An episode takes a tenth of a second: its database is made and dropped."""
+DIALECTS = ("SQLite", "Postgres")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with running_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["small", "full"])
+def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironment]:
+    """The environment in SQLite, and on the server."""
+    options: dict[str, Any] = {"count": COUNT, "grammar": request.param}
+    found = []
+    for more in ({}, {"postgres": running.url()}):
+        environment = make_environment("sql", {**options, **more})
+        assert isinstance(environment, SqlEnvironment)
+        found.append(environment)
+    return found
+
+
+def test_verdicts_are_those_of_sqlite(both: list[SqlEnvironment]) -> None:
+    sqlite, postgres = both
+    assert postgres.spec == sqlite.spec
+    tasks = postgres.tasks("heldout")
+    assert success(played_all(postgres, tasks, [postgres.oracle(one) for one in tasks])) == 1.0
+    few = tasks[:FEW]
+    harm = [
+        [*sqlite.oracle(one)[:-1], call(f"DELETE FROM {one.data['tables'][0]['name']}")]
+        for one in few
+    ]
+    random_ones = [random_script(sqlite, one) for one in few]
+    for scripts in (random_ones, harm, [[NOTHING]] * FEW):
+        verdicts = [
+            [play.trajectory.verdict for play in played_all(environment, few, scripts)]
+            for environment in both
+        ]
+        assert verdicts[0] == verdicts[1]
+
+
+def call(statement: str) -> Action:
+    return Action("", calls=(ToolCall("sql", {"statement": statement}),))
+
+
+def test_snapshots_and_many_at_once(both: list[SqlEnvironment]) -> None:
+    tasks = both[1].tasks("train")
+    assert asyncio.run(is_restorable(both[1], tasks[:2]))
+    assert asyncio.run(is_concurrent(both[1], tasks[:16]))
+
+
+def test_the_tool_names_the_dialect(both: list[SqlEnvironment]) -> None:
+    dialects = [tool.schema["description"] for one in both for tool in one.tools()]
+    assert dialects == [f"Run one SQL statement ({one}) on the tables." for one in DIALECTS]
+    assert [tool.description for one in both for tool in one.tools()] == dialects
+
+
+def test_a_server_that_is_gone_is_infrastructure() -> None:
+    with running_server() as running:
+        environment = SqlEnvironment(count=1, postgres=running.url())
+
+        async def play() -> None:
+            episode = environment.fresh()
+            task = environment.tasks("train")[0]
+            await episode.reset(task.public(), 0)
+            assert (await episode.step(call("SELECT 1"))).results[0].ok
+            running.process.kill()
+            running.process.wait()
+            with pytest.raises(InfrastructureError, match="postgres at"):
+                await episode.step(call("SELECT 1"))
+            await episode.close()
+
+        asyncio.run(play())
+
+
+def test_records_are_for_sqlite() -> None:
+    with pytest.raises(ConfigError, match="sql: records are in MySQL's dialect"):
+        make_environment("sql", {"postgres": "postgresql://localhost/a", "records": "a.json"})
+
+
+def test_the_error_for_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtraError, match=r"turnwise\[postgres\]"):
+        SqlEnvironment(count=1, postgres="postgresql://localhost/a")
