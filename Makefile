@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 EXTRAS := games,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
-TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers
+TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 
 .PHONY: demo test test-vllm chromium check format setup
 

@@ -148,6 +148,12 @@ class Speechless(Capitals):
     oracle = Environment.oracle
 
 
+class Pictured(Capitals):
+    """Observations have images."""
+
+    pictures = True
+
+
 LACKS: list[tuple[str, type[Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
     ("algorithm.name=mt_grpo", Capitals, "gives none; see `turnwise algorithms`"),
@@ -161,6 +167,8 @@ LACKS: list[tuple[str, type[Environment], str]] = [
         "raise it to 202, or lower the other",
     ),
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
+    ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
+    ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
 ]
 """And an environment: what is found once the parts are there, in a model of context 512 with a
 sliding window."""

@@ -16,12 +16,13 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.models.copies import copy_to_sample_from, trained_weights
-from turnwise.models.load import load_model
+from turnwise.models.load import load_model, model_type, takes_pictures
+from turnwise.models.vision import FAMILIES, reader_of
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.seats import Seats
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.registry import make_scaffold
+from turnwise.scaffolds.registry import make_scaffold, shows_pictures
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,30 @@ def _check_sandbox(environment: Environment) -> None:
         sandbox.tier  # noqa: B018 - finds it
 
 
-def check_pictures(environment: Environment, scaffold: str) -> None:
-    """Raise ConfigError where the policy would not be shown what there is to see."""
-    if environment.pictures:
+def check_pictures(environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError where the policy would not be shown what there is to see; of the model only
+    the configuration is loaded."""
+    if not environment.pictures:
+        return
+    there = f"environment {environment.spec.name} shows pictures"
+    if not shows_pictures(recipe.scaffold.name):
         raise ConfigError(
-            f"scaffold {scaffold} shows words, and environment {environment.spec.name} pictures: "
-            'set environment.options.observations = "text"'
+            f"{there}, and scaffold {recipe.scaffold.name} words alone: choose tags, react or code"
+        )
+    if not takes_pictures(recipe.model):
+        raise ConfigError(
+            f"{there}, and model {recipe.model.name} ({model_type(recipe.model)}) takes none: name "
+            f"one of the families {', '.join(FAMILIES)}, or have it told in words "
+            '(environment.options.observations = "text")'
+        )
+    if recipe.engine.name != "embedded":
+        raise ConfigError(
+            f"{there}, and engine {recipe.engine.name} is not given any: set engine.name=embedded"
+        )
+    if recipe.rollout.context == "truncate":
+        raise ConfigError(
+            f'{there}, and rollout.context = "truncate" would cut them: set it to "drop", '
+            '"summarise" or "fail"'
         )
 
 
@@ -82,15 +101,17 @@ def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = 
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
     _check_sandbox(environment)
-    check_pictures(environment, recipe.scaffold.name)
+    check_pictures(environment, recipe)
     model, tokenizer = load_model(recipe.model, weights, recipe.seed)
-    context = getattr(model.config, "max_position_embeddings", None)
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(
             f"rollout.max_tokens is {recipe.rollout.max_tokens}, but the model's context is "
             f"{context}: lower it"
         )
-    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    reader = reader_of(model)
+    encode = None if reader is None else reader.tokens
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit = recipe.rollout.max_tokens
     engine = make_engine(recipe.engine, sampled, tokenizer, limit, recipe.vllm, folder)

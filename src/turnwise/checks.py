@@ -65,6 +65,8 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
+    if parts.environment.pictures:
+        _check_pictured(recipe, algorithm)
     _check_environment(parts.environment, algorithm)
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
@@ -72,7 +74,7 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model)
-    context = getattr(parts.model.config, "max_position_embeddings", None)
+    context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
     if "hindsight" in algorithm.needs:
@@ -260,6 +262,23 @@ def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
             f"algorithm {algorithm.name}: kl_horizon is {algorithm.kl_horizon:g}, but a step may "
             f"have {episodes} trajectories: the KL coefficient could become 0 at once; raise it"
         )
+
+
+def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
+    """What puts tokens together in a way of its own, without their pictures."""
+    used = {
+        "learning.share_prefixes": recipe.learning.share_prefixes,
+        "monitor.mutual_information_every": recipe.monitor.mutual_information_every,
+        "teacher.model": recipe.teacher.model,
+        "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
+        "log-probabilities in hindsight": "hindsight" in algorithm.needs,
+    }
+    for name, given in used.items():
+        if given:
+            raise ConfigError(
+                f"the environment shows pictures, for which {name} has no place: leave it out, or "
+                "have the environment tell its observations in words"
+            )
 
 
 def _check_environment(environment: Environment, algorithm: Algorithm) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from turnwise.assembly import check_pictures
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
-from turnwise.errors import DataError, UserError
+from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.seats import Seats
@@ -28,7 +27,11 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
     environment = make_environment(
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
-    check_pictures(environment, recipe.scaffold.name)
+    if environment.pictures:
+        raise ConfigError(
+            f"environment {environment.spec.name} shows pictures, and a terminal words: set "
+            'environment.options.observations = "text"'
+        )
     tasks = environment.tasks("heldout")
     if number >= len(tasks):
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")

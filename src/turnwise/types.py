@@ -197,6 +197,25 @@ class Segment:
 
     tokens: Sequence[int]
     source: Source
+    image: bytes | None = field(default=None, repr=False)
+    """The picture that the tokens stand for, as PNG; None for words."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A run of tokens that stands for a picture: `length` of them from the place `start` on.
+
+    Example: Picture(12, 66, png)
+    """
+
+    start: int
+    length: int
+    png: bytes = field(repr=False)
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + self.length
 
 
 def _one_context() -> np.ndarray:
@@ -235,6 +254,8 @@ class Tokens:
     contexts: np.ndarray = field(default_factory=_one_context)
     """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
     are not copied from the one before."""
+    pictures: tuple[Picture, ...] = ()
+    """In order; the tokens of each have one source and turn, and no policy sampled them."""
 
     @classmethod
     def empty(cls) -> "Tokens":
@@ -277,10 +298,34 @@ class Tokens:
             copied[start:fresh] = True
         return copied
 
+    @property
+    def pictured(self) -> np.ndarray:
+        """bool[n], True where a token stands for a picture."""
+        pictured = np.zeros(len(self), np.bool_)
+        for picture in self.pictures:
+            pictured[picture.start : picture.end] = True
+        return pictured
+
+    def pictures_in(self, span: slice, end: int | None = None) -> tuple[Picture, ...]:
+        """Those of a context, with places counted from its beginning; with `end` those of its first
+        so many tokens."""
+        stop = span.stop if end is None else span.start + end
+        return tuple(
+            replace(picture, start=picture.start - span.start)
+            for picture in self.pictures
+            if span.start <= picture.start and picture.end <= stop
+        )
+
     def begin_context(self, kept: np.ndarray) -> None:
         """A new context, which begins with copies of the tokens at the places int64[k]; what was
-        sampled is INHERITED there."""
+        sampled is INHERITED there. Of a picture all tokens are kept, or none."""
         start = len(self)
+        places = {int(place): start + index for index, place in enumerate(kept)}
+        self.pictures += tuple(
+            replace(picture, start=places[picture.start])
+            for picture in self.pictures
+            if picture.start in places
+        )
         source = self.source[kept]
         source[source == Source.MODEL] = Source.INHERITED
         self.ids = np.concatenate([self.ids, self.ids[kept]])
@@ -300,6 +345,12 @@ class Tokens:
             raise ValueError("model tokens are appended by extend_sampled, from the engine")
         ids = [token for segment in segments for token in segment.tokens]
         lengths = [len(segment.tokens) for segment in segments]
+        starts = len(self) + np.cumsum([0, *lengths])
+        self.pictures += tuple(
+            Picture(int(start), len(segment.tokens), segment.image)
+            for start, segment in zip(starts, segments, strict=False)
+            if segment.image is not None
+        )
         source = np.repeat([int(segment.source) for segment in segments], lengths)
         self._append(ids, source, turn, NO_VERSION, np.full(len(ids), np.nan, np.float32))
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from turnwise.types import Picture
+
 
 class StopReason(StrEnum):
     """Why sampling ended."""
@@ -70,10 +72,15 @@ class Engine(Protocol):
         ...
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        pictures: Sequence[Picture] = (),
     ) -> Completion:
-        """Sample one turn. `prompt` is the whole history; what the session's cache already holds
-        is not computed again."""
+        """Sample one turn. `prompt` is the whole history, `pictures` are what some of its tokens
+        stand for, in order; what the session's cache already holds is not computed again."""
         ...
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:

@@ -17,11 +17,15 @@ from transformers import PreTrainedModel
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.batches import Batch, next_batch
 from turnwise.engines.budget import Budget
+from turnwise.engines.pictured import PicturedRunner, shown_in
 from turnwise.engines.runner import Runner, end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
 from turnwise.engines.sessions import Request, Session, run_of
 from turnwise.engines.sharing import find_donor
+from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.models.vision import reader_of
+from turnwise.types import Picture
 
 ADMIT_SHARE = 8
 """Requests are prefilled together once there is one for every so many running ones..."""
@@ -94,7 +98,12 @@ class EmbeddedEngine:
                 f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
-        self._runner = Runner(model, tokens, self._limit)
+        reader = reader_of(model)
+        self._runner = (
+            Runner(model, tokens, self._limit)
+            if reader is None
+            else PicturedRunner(model, tokens, self._limit, reader)
+        )
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._slots = slots
@@ -136,16 +145,23 @@ class EmbeddedEngine:
         self._wake.set()
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        pictures: Sequence[Picture] = (),
     ) -> Completion:
         """Sample one turn after `prompt`, the whole history.
 
         A prompt that leaves no room gives an empty completion with CONTEXT. Raises ConfigError
-        for a prompt or sampling that makes no sense, InfrastructureError when the engine is
-        stopped, RuntimeError for a session that is not open or has a request already.
+        for a prompt or sampling that makes no sense, or pictures for a model that takes none,
+        InfrastructureError when the engine is stopped, RuntimeError for a session that is not open
+        or has a request already.
         """
         check_sampling(sampling)
         history = self._check_prompt(prompt)
+        sight = self._sight(history, pictures)
         holder = self._check_session(session)
         room = self._limit - len(history)
         if room <= 0:
@@ -153,7 +169,8 @@ class EmbeddedEngine:
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         matcher = StopMatcher(sampling.stop, self._texts)
         future = asyncio.get_running_loop().create_future()
-        holder.begin(history)
+        holder.begin(history if sight is None else sight.history)
+        holder.sight = sight
         request = Request(holder, len(history), sampling, draws, matcher, future)
         holder.request = request
         self._waiting.append(request)
@@ -200,6 +217,13 @@ class EmbeddedEngine:
         if history.min() < 0 or history.max() >= self._vocabulary:
             raise ConfigError(f"the prompt has a token outside the {self._vocabulary} of the model")
         return history
+
+    def _sight(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> Sight | None:
+        if not pictures:
+            return None
+        if not isinstance(self._runner, PicturedRunner):
+            raise ConfigError(f"the engine's {type(self._model).__name__} takes no pictures")
+        return Sight.of(self._runner.reader, prompt, pictures)
 
     def _check_session(self, name: str) -> Session:
         if self._stopped:
@@ -324,7 +348,11 @@ class EmbeddedEngine:
                 request.session.length = length
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        logits = self._runner.forward(batch.runs, batch.ids, batch.positions)
+        if isinstance(self._runner, PicturedRunner):
+            batch, shown = shown_in(batch, self._runner.reader)
+            logits = self._runner.forward_shown(batch.runs, batch.ids, batch.positions, shown)
+        else:
+            logits = self._runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:
             self._runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else ([], [])
@@ -342,7 +370,7 @@ class EmbeddedEngine:
         """With the rows changed of requests that have logit processors."""
         for row, request in enumerate(sampled):
             for processor in request.sampling.processors:
-                known = request.session.history[None, : request.known].copy()
+                known = request.session.ids(request.known)[None]
                 ids = torch.from_numpy(known).to(logits.device)
                 logits[row] = processor(ids, logits[row : row + 1].clone())[0]
         return logits

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.errors import NotSupportedError
+from turnwise.types import Picture
 
 ScriptedPolicy = Callable[[str, list[int]], Sequence[int]]
 """(session, whole token history) -> the tokens of the next turn."""
@@ -39,9 +40,15 @@ class ScriptedEngine:
         self._open.discard(session)
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        pictures: Sequence[Picture] = (),
     ) -> Completion:
         """The policy's tokens, cut at `max_tokens`. Raises RuntimeError for an unknown session."""
+        del pictures
         if session not in self._open:
             raise RuntimeError(f"session {session!r} is not open")
         script = list(self._policy(session, list(prompt)))

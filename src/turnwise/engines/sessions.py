@@ -12,6 +12,7 @@ import numpy as np
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.cache import Run
 from turnwise.engines.sampling import StopMatcher
+from turnwise.engines.sight import Sight
 
 
 @dataclass(eq=False)
@@ -20,13 +21,21 @@ class Session:
 
     name: str
     history: np.ndarray
-    """int64[tokens at most]; keys and values of the first `length` are in the session's run."""
+    """int64[tokens at most]; keys and values of the first `length` are in the session's run. A
+    picture's tokens are marks of it, below 0 (`sight.py`)."""
     length: int = 0
     run: Run | None = None
     """Its part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
     """When its last request was admitted, by the budget's clock."""
+    sight: Sight | None = None
+    """What it has seen; None where its history is words alone."""
+
+    def ids(self, known: int) -> np.ndarray:
+        """int64[known], the first tokens of the history as the model knows them; a copy."""
+        history = self.history[:known]
+        return history.copy() if self.sight is None else self.sight.restored(history)
 
     def keep_prefix(self, known: int) -> None:
         """Of what is cached keep no more than all but the last of so many tokens, which is always

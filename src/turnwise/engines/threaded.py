@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
+from turnwise.types import Picture
 
 Result = TypeVar("Result")
 
@@ -43,10 +44,16 @@ class ThreadedEngine:
             self._tell(self.engine.close, session)
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        pictures: Sequence[Picture] = (),
     ) -> Completion:
         """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
-        return await self._ask(self.engine.generate(prompt, sampling, session=session))
+        work = self.engine.generate(prompt, sampling, session=session, pictures=pictures)
+        return await self._ask(work)
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights; they must not change until it returns. See `EmbeddedEngine.load`."""

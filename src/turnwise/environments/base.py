@@ -60,7 +60,7 @@ class Environment:
     until then a token is a word between spaces."""
 
     pictures: bool = False
-    """Whether its observations have images, which a scaffold of words cannot show."""
+    """Whether its observations have images, which the policy's model has to take."""
 
     warnings: Sequence[str] = ()
     """What is odd about the data, in sentences; told when a run begins."""

@@ -62,10 +62,11 @@ def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
     """bool[n]: what tools and environment replied to actions that were sampled in this trajectory.
 
     What a branch shares with its parent is left out, and so is what a context has from the one
-    before: it is trained there, once.
+    before: it is trained there, once. What stands for a picture is never trained.
     """
-    own: NDArray[np.bool_] = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied
-    return own & np.isin(tokens.source, OBSERVATIONS)
+    own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.pictured
+    observed: NDArray[np.bool_] = own & np.isin(tokens.source, OBSERVATIONS)
+    return observed
 
 
 def demonstrations_of_step(

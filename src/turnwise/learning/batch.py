@@ -19,7 +19,7 @@ from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.learning.selection import kept_members
-from turnwise.types import Group, Source, Tokens, Trajectory, Verdict
+from turnwise.types import Group, Picture, Source, Tokens, Trajectory, Verdict
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -49,6 +49,8 @@ class Example:
     """Of each token's objective; it and `penalty` are set by `treat`, None without it."""
     penalty: NDArray[np.float32] | None = None
     """Of each token's divergence from the policy before the update."""
+    pictures: tuple[Picture, ...] = ()
+    """What some of the tokens stand for, none of which is trained."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class MicroBatch:
     """float32[N]"""
     forest: Forest | None = None
     """What is computed in place of `inputs` where sequences share their beginnings."""
+    pictures: tuple[tuple[Picture, ...], ...] = ()
+    """Of each row; without any row where there are no pictures at all."""
 
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
@@ -187,12 +191,14 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.
 
     `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
-    trains the model to invent tool output, and exists only to show the harm.
+    trains the model to invent tool output, and exists only to show the harm. What stands for a
+    picture is never trained.
     """
     if mask_observations:
         return tokens.mask
     observed: NDArray[np.bool_] = np.isin(tokens.source, OBSERVATIONS) & ~tokens.copied
-    return tokens.mask | observed
+    trained: NDArray[np.bool_] = tokens.mask | (observed & ~tokens.pictured)
+    return trained
 
 
 def policy_examples(
@@ -345,7 +351,16 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
         factor=flat(factors) if len(factors) else None,
         penalty=flat(penalties) if len(penalties) else None,
+        pictures=rows_of_pictures(example.pictures for example in examples),
     )
+
+
+def rows_of_pictures(
+    rows: Iterable[tuple[Picture, ...]],
+) -> tuple[tuple[Picture, ...], ...]:
+    """Of each row of a batch; without any row where there are no pictures at all."""
+    together = tuple(rows)
+    return together if any(together) else ()
 
 
 def _name(member: Trajectory) -> str:
@@ -392,6 +407,7 @@ def _contexts(
                 behaviour_logprob=tokens.logprob[span][:end],
                 old_logprob=tokens.logprob[span][:end],
                 advantage=advantage[span][:end],
+                pictures=tokens.pictures_in(span, end),
             )
         )
     return examples

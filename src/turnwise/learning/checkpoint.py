@@ -17,8 +17,10 @@ from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 
 from turnwise.errors import DataError, InfrastructureError
+from turnwise.models.vision import reader_of
 
 STATE = "state.json"
 LEARNER = "learner.pt"
@@ -70,6 +72,9 @@ def save(
         temporary.mkdir()
         model.save_pretrained(str(temporary))
         _save_tokenizer(tokenizer, temporary)
+        reader = reader_of(model) if isinstance(model, nn.Module) else None
+        if reader is not None:
+            reader.save(temporary)
         _write_learner(temporary / LEARNER, learner)
         _write_state(temporary, step, state)
         for path in [*temporary.rglob("*"), temporary]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
-from turnwise.learning.logprobs import base_model
+from turnwise.learning.logprobs import base_model, inputs_of
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.types import Group, Trajectory
 
@@ -31,9 +31,12 @@ class Critic(nn.Module):
         learning: micro-batches, autocast, gradient clipping, betas, weight decay.
     """
 
+    policy: Any
+
     def __init__(self, policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> None:
         super().__init__()
         self._share(policy)
+        object.__setattr__(self, "policy", base_model(policy))  # no part of it: it has the reader
         width = base_model(policy).get_input_embeddings().weight.shape[1]
         device = next(policy.parameters()).device
         self.head = nn.Linear(width, 1, device=device)
@@ -124,8 +127,12 @@ class Critic(nn.Module):
             [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
         )
         autocast = self.learning.autocast
+        ids = inputs.to(self.device)
+        spans = [(member.tokens, span) for member in members for span in member.tokens.spans]
+        pictures = [own.pictures_in(span, span.stop - span.start - 1) for own, span in spans]
+        given = inputs_of(self.policy, self.body, ids, pictures) or {"input_ids": ids}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-            hidden = self.body(input_ids=inputs.to(self.device), use_cache=False).last_hidden_state
+            hidden = self.body(use_cache=False, **given).last_hidden_state
         chosen: Tensor = hidden[selected.to(self.device)]
         return chosen
 

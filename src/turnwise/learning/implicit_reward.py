@@ -121,6 +121,7 @@ class ImplicitReward:
                 batch.targets,
                 self.temperature,
                 self.learning.autocast,
+                pictures=batch.pictures,
             )
             own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
             torch.autograd.backward((own.to(self.device)[batch.sequence] * logprobs).sum())

@@ -4,7 +4,7 @@ The output layer is applied at the asked positions only, in chunks, so that memo
 with vocabulary x length. Not here: which positions, and what they are for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,11 @@ from torch.utils.checkpoint import checkpoint
 from turnwise.errors import NotSupportedError
 from turnwise.learning.attention import attention_in_float32
 from turnwise.learning.token_scores import token_scores
+from turnwise.models.vision import reader_of
+from turnwise.types import Picture
+
+Pictures = Sequence[Sequence[Picture]]
+"""Of each row of a batch, in order; without any row where there are no pictures at all."""
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, and about four times that while differentiating."""
@@ -31,6 +36,7 @@ def token_logprobs(
     temperature: float,
     autocast: bool,
     *,
+    pictures: Pictures = (),
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -45,12 +51,13 @@ def token_logprobs(
         autocast: run the body in bfloat16, on a CPU without its attention. The output layer keeps
             the weights' own type, because rounding its logits is what makes trainer and engine
             disagree most.
+        pictures: what placeholders among the inputs stand for.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
     return score_tokens(
         model,
-        hidden_states(model, inputs, selected, autocast),
+        hidden_states(model, inputs, selected, autocast, pictures),
         targets,
         temperature,
         entropy_gradient=entropy_gradient,
@@ -88,6 +95,7 @@ def score_norms(
     temperature: float,
     autocast: bool,
     *,
+    pictures: Pictures = (),
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
@@ -96,7 +104,7 @@ def score_norms(
     Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
     makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
     """
-    hidden = hidden_states(model, inputs, selected, autocast)
+    hidden = hidden_states(model, inputs, selected, autocast, pictures)
     layer = OutputLayer.of(model, temperature)
     (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
     return norms
@@ -139,19 +147,42 @@ class OutputLayer:
         return torch.log_softmax(logits, dim=-1)
 
 
-def hidden_states(model: nn.Module, inputs: Tensor, selected: Tensor, autocast: bool) -> Tensor:
+def hidden_states(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    autocast: bool,
+    pictures: Pictures = (),
+) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
-    return last_hidden(model, inputs, autocast)[selected]
+    base = base_model(model)
+    arguments = inputs_of(base, base.get_decoder(), inputs, pictures)
+    return last_hidden(model, inputs, autocast, **arguments)[selected]
 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
-    """What the model's body makes of int64[B, T] inputs, [B, T, width]; `arguments` are its own."""
+    """What the model's body makes of int64[B, T] inputs, [B, T, width]; `arguments` are its own,
+    with `inputs_embeds` in place of the inputs if they are among them."""
     base = base_model(model)
     body = base.get_decoder()
+    if "inputs_embeds" not in arguments:
+        arguments["input_ids"] = inputs
     lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
     with lower, attention_in_float32(base) if autocast else nullcontext():
-        hidden: Tensor = body(input_ids=inputs, use_cache=False, **arguments).last_hidden_state
+        hidden: Tensor = body(use_cache=False, **arguments).last_hidden_state
     return hidden
+
+
+def inputs_of(model: Any, decoder: Any, inputs: Tensor, pictures: Pictures) -> dict[str, Any]:
+    """What a decoder's forward gets so that it sees the pictures that placeholders of int64[B, T]
+    inputs stand for; nothing where there are none. `model` has the reader. Raises NotSupportedError
+    for a model that takes no pictures."""
+    if not any(pictures):
+        return {}
+    reader = reader_of(model)
+    if reader is None:
+        raise NotSupportedError(f"{type(model).__name__} takes no pictures")
+    return reader.arguments(decoder, inputs, reader.shown(inputs.cpu().numpy(), pictures))
 
 
 def in_chunks(

@@ -387,6 +387,7 @@ class PolicyLearner:
             batch.targets,
             self.temperature,
             self.config.autocast,
+            pictures=batch.pictures,
             entropy_gradient=entropy_gradient,
         )
 

@@ -24,7 +24,7 @@ from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
 from turnwise.learning.sft import batch_of_step
-from turnwise.types import Group, Tokens, Trajectory
+from turnwise.types import Group, Picture, Tokens, Trajectory
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""
@@ -86,7 +86,13 @@ class PreferenceLearner:
             for tokens in pair
             for example in supervised_examples(tokens, f"pair {index}")
         ]
-        reference = score(model, [(e.ids, e.trained) for e in examples], learning, self.temperature)
+        reference = score(
+            model,
+            [(e.ids, e.trained) for e in examples],
+            learning,
+            self.temperature,
+            pictures=[e.pictures for e in examples],
+        )
         self._examples = _with_reference(examples, reference)
         self.optimizer = Optimizer(
             model,
@@ -131,6 +137,7 @@ class PreferenceLearner:
             "optimizer": self.optimizer.state(),
             "steps_done": self.steps_done,
             "pairs": [[_tensors(tokens) for tokens in pair] for pair in self._pairs],
+            "pictures": [[_pictures(tokens) for tokens in pair] for pair in self._pairs],
             "reference": [torch.from_numpy(e.old_logprob.copy()) for e in self._examples],
         }
 
@@ -154,6 +161,7 @@ class PreferenceLearner:
             batch.targets,
             self.temperature,
             self.learning.autocast,
+            pictures=batch.pictures,
         )
         log_ratios = logprobs - batch.old_logprob
         sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
@@ -179,8 +187,12 @@ class PreferenceLearner:
 
 def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
     """The pairs of a learner's state."""
-    loaded = [[Tokens(*(t.numpy() for t in arrays)) for arrays in pair] for pair in state["pairs"]]
-    return [(better, worse) for better, worse in loaded]
+    loaded = []
+    for pair, shown in zip(state["pairs"], state["pictures"], strict=True):
+        better, worse = (Tokens(*(tensor.numpy() for tensor in tensors)) for tensors in pair)
+        better.pictures, worse.pictures = map(_restored, shown)
+        loaded.append((better, worse))
+    return loaded
 
 
 def check_preferences(recipe: Recipe) -> None:
@@ -207,7 +219,25 @@ def _with_reference(
 
 
 def _tensors(tokens: Tokens) -> list[torch.Tensor]:
-    return [torch.from_numpy(getattr(tokens, entry.name).copy()) for entry in fields(Tokens)]
+    names = [entry.name for entry in fields(Tokens) if entry.name != "pictures"]
+    return [torch.from_numpy(getattr(tokens, name).copy()) for name in names]
+
+
+def _pictures(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
+    """Where each stands, and its bytes as uint8."""
+    return [
+        (
+            picture.start,
+            picture.length,
+            torch.from_numpy(np.frombuffer(picture.png, np.uint8).copy()),
+        )
+        for picture in tokens.pictures
+    ]
+
+
+def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Picture, ...]:
+    """What `_pictures` gave."""
+    return tuple(Picture(start, length, png.numpy().tobytes()) for start, length, png in saved)
 
 
 def _longer(pair: tuple[Example, Example]) -> int:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import by_length, shifted
-from turnwise.learning.logprobs import score_norms, token_logprobs
+from turnwise.learning.batch import by_length, rows_of_pictures, shifted
+from turnwise.learning.logprobs import Pictures, score_norms, token_logprobs
 from turnwise.types import Group, Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Ids and which of them are wanted, [n] each."""
 
-Measure = Callable[[nn.Module, Tensor, Tensor, Tensor, float, bool], Tensor]
+Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
 
-def _logprobs(*arguments: Any) -> Tensor:
-    return token_logprobs(*arguments)[0]
+def _logprobs(*arguments: Any, pictures: Pictures) -> Tensor:
+    return token_logprobs(*arguments, pictures=pictures)[0]
 
 
 def score(
@@ -33,11 +33,13 @@ def score(
     config: LearningConfig,
     temperature: float,
     measure: Measure = _logprobs,
+    pictures: Pictures = (),
 ) -> list[NDArray[np.float32]]:
     """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
     measured, else NaN; as for a first token, which nothing predicts.
 
-    `temperature` divides the logits, as when sampling; above 0.
+    `temperature` divides the logits, as when sampling; above 0. `pictures` are those of each
+    sequence, if there are any; none is cut by what is wanted.
     """
     device = next(model.parameters()).device
     found = [np.full(len(ids), np.nan, np.float32) for ids, _ in sequences]
@@ -47,6 +49,7 @@ def score(
         cut = [(sequences[i][0][: ends[i]], sequences[i][1][: ends[i]]) for i in batch]
         inputs, selected = shifted(cut)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
+        seen = [[p for p in pictures[i] if p.end <= ends[i]] for i in batch] if pictures else []
         with torch.no_grad():
             measured = measure(
                 model,
@@ -55,6 +58,7 @@ def score(
                 targets.to(device),
                 temperature,
                 config.autocast,
+                pictures=seen,
             )
         counts = [len(wanted[i]) for i in batch]
         for i, own in zip(batch, torch.split(measured.cpu(), counts), strict=True):
@@ -76,7 +80,10 @@ def score_contexts(
         for member in members
         for span in member.tokens.spans
     ]
-    found = iter(score(model, sequences, config, temperature, measure))
+    pictures = rows_of_pictures(
+        member.tokens.pictures_in(span) for member in members for span in member.tokens.spans
+    )
+    found = iter(score(model, sequences, config, temperature, measure, pictures))
     return [np.concatenate([next(found) for _ in member.tokens.spans]) for member in members]
 
 

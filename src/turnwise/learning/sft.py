@@ -102,7 +102,13 @@ class SupervisedLearner:
     def _backward(self, members: Sequence[Example]) -> float:
         batch = collate(members, self.device)
         logprob, _ = token_logprobs(
-            self.model, batch.inputs, batch.selected, batch.targets, 1.0, self.learning.autocast
+            self.model,
+            batch.inputs,
+            batch.selected,
+            batch.targets,
+            1.0,
+            self.learning.autocast,
+            pictures=batch.pictures,
         )
         loss = -(logprob * batch.weight).sum()
         torch.autograd.backward(loss)

@@ -1,4 +1,5 @@
-"""Models and tokenizers: any causal LM through transformers, and the embedded `tiny`.
+"""Models and tokenizers: any causal LM through transformers, those that read pictures of the
+families of `vision.py`, and the embedded `tiny`.
 
 Not here: what the weights are used for. Nothing is downloaded unless the name is a hub's.
 """
@@ -10,7 +11,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -19,6 +22,7 @@ from transformers import (
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.models.tiny import TINY, tiny_folder
+from turnwise.models.vision import FAMILIES, attach_reader, reader_of
 from turnwise.seeds import derive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -30,20 +34,41 @@ def load_model(
     """The weights and the tokenizer that a recipe names, adapters included where it asks for them.
 
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
-    new adapters. Raises DataError for a folder without a model or tokenizer or with a damaged file.
+    new adapters. A model that takes pictures has its `image_reader`. Raises DataError for a folder
+    without a model or tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
     source = str(weights) if weights is not None and not config.lora_rank else _source(config)
+    pictures = takes_pictures(config)
+    kind = AutoModelForImageTextToText if pictures else AutoModelForCausalLM
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[config.dtype])
+        model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
     model.to(_device(config.device))
+    if pictures:
+        attach_reader(model, tokenizer, _source(config))
     if config.gradient_checkpointing:
         model.activation_checkpointing_enable()
     if config.lora_rank:
         model = _with_adapters(model, config.lora_rank, weights, seed)
     return model, tokenizer
+
+
+def takes_pictures(config: ModelConfig) -> bool:
+    """Whether the model that a recipe names reads pictures; only its configuration is loaded.
+    Raises DataError when there is none."""
+    return model_type(config) in FAMILIES
+
+
+def model_type(config: ModelConfig) -> str:
+    """What transformers calls the model that a recipe names."""
+    source = _source(config)
+    _check_folder(source)
+    try:
+        return str(AutoConfig.from_pretrained(source).model_type)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
 
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
@@ -99,13 +124,26 @@ def _with_adapters(
         wrapped = PeftModel.from_pretrained(model, str(weights), is_trainable=True)
     else:
         adapters = LoraConfig(
-            r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+            r=rank, lora_alpha=2 * rank, target_modules=_adapted(model), task_type="CAUSAL_LM"
         )
         with torch.random.fork_rng():
             torch.manual_seed(derive(seed, "adapters"))
             wrapped = get_peft_model(model, adapters)
     wrapped.enable_input_require_grads()
     return wrapped
+
+
+def _adapted(model: PreTrainedModel) -> str | list[str]:
+    """All linear layers but the output layer; of a model that reads pictures those that read
+    words."""
+    if reader_of(model) is None:
+        return "all-linear"
+    decoder = {id(module) for module in model.get_decoder().modules()}
+    return [
+        name
+        for name, module in model.named_modules()
+        if id(module) in decoder and isinstance(module, torch.nn.Linear)
+    ]
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@
     metrics.jsonl        one line for each RL step; the same bytes for the same seed
     timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
+    pictures/*.png       what the model was shown, each once, named by its content
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
@@ -21,6 +22,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ import pyarrow.parquet as pq
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import DataError, InfrastructureError
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group, Picture, Trajectory
 
 SCHEMA = pa.schema(
     [
@@ -57,12 +59,18 @@ SCHEMA = pa.schema(
         ("version", pa.list_(pa.int32())),
         ("logprob", pa.list_(pa.float32())),
         ("contexts", pa.list_(pa.list_(pa.int64()))),
+        (
+            "pictures",
+            pa.list_(
+                pa.struct([("start", pa.int64()), ("length", pa.int64()), ("file", pa.string())])
+            ),
+        ),
         ("advantage", pa.list_(pa.float32())),
     ]
 )
 
 
-PARTS = ("trajectories", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
+PARTS = ("trajectories", "pictures", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
 FILES = (
     "cold_start.jsonl",
     "metrics.jsonl",
@@ -158,13 +166,25 @@ class RunFolder:
                 file.unlink()
 
     def write_trajectories(self, name: str, groups: Sequence[Group]) -> None:
-        """All trajectories of a step or an evaluation, one row each."""
+        """All trajectories of a step or an evaluation, one row each, and what they were shown."""
+        self._write_pictures(groups)
         rows = [trajectory_row(member) for group in groups for member in group.trajectories]
         target = self.path / "trajectories" / f"{name}.parquet"
         partial = target.with_suffix(".partial")
         with _disk(target):
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
             os.replace(partial, target)
+
+    def _write_pictures(self, groups: Sequence[Group]) -> None:
+        for member in (member for group in groups for member in group.trajectories):
+            for picture in member.tokens.pictures:
+                target = self.path / "pictures" / picture_name(picture)
+                if not target.exists():
+                    partial = target.with_suffix(".partial")
+                    with _disk(target):
+                        target.parent.mkdir(exist_ok=True)
+                        partial.write_bytes(picture.png)
+                        os.replace(partial, target)
 
     def trajectory_files(self) -> list[Path]:
         """Parquet files, oldest first."""
@@ -217,8 +237,17 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "version": tokens.version,
         "logprob": tokens.logprob,
         "contexts": tokens.contexts.tolist(),
+        "pictures": [
+            {"start": shown.start, "length": shown.length, "file": picture_name(shown)}
+            for shown in tokens.pictures
+        ],
         "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
     }
+
+
+def picture_name(picture: Picture) -> str:
+    """Of its file in the folder `pictures`."""
+    return f"{sha256(picture.png).hexdigest()[:32]}.png"
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:

@@ -12,8 +12,9 @@ import asyncio
 import copy
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from turnwise.config import RolloutConfig
@@ -103,7 +104,9 @@ class Episode:
     async def _begin(self) -> None:
         prompt = await self._reset()
         if self.start is None:
-            self.trajectory.tokens.extend_segments(self.scaffold.begin(prompt), turn=0)
+            begin = partial(self.scaffold.begin, prompt)
+            segments = self._rendered(begin, Outcome.INFRASTRUCTURE_RESET)
+            self.trajectory.tokens.extend_segments(segments, turn=0)
             return
         assert self._environment is not None  # there is one after a reset
         self._environment.restore(self.start.state)
@@ -165,10 +168,14 @@ class Episode:
 
     async def _generate(self, sampling: Sampling) -> Completion:
         tokens = self.trajectory.tokens
-        prompt = tokens.ids[tokens.spans[-1]].tolist()
+        span = tokens.spans[-1]
+        prompt, shown = tokens.ids[span].tolist(), tokens.pictures_in(span)
+        pictures = {"pictures": shown} if shown else {}
         try:
             async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
-                return await self.engine.generate(prompt, sampling, session=self.session)
+                return await self.engine.generate(
+                    prompt, sampling, session=self.session, **pictures
+                )
         except TimeoutError:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None
         except InfrastructureError as error:
@@ -198,7 +205,8 @@ class Episode:
 
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
         """Show what came back; in a new context if this one has no room for it and what follows."""
-        segments = self.scaffold.extend(observation, self._written, step.results)
+        extend = partial(self.scaffold.extend, observation, self._written, step.results)
+        segments = self._rendered(extend, Outcome.INFRASTRUCTURE_STEP)
         if not self._fits(segments) and self.limits.context != "fail":
             if self.limits.context == "summarise":
                 await self._summarise(turn + 1)
@@ -209,6 +217,13 @@ class Episode:
         if not self._fits(segments):
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
         self.trajectory.tokens.extend_segments(segments, turn)
+
+    def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
+        """What the scaffold makes of an observation, whose pictures may be none."""
+        try:
+            return render()
+        except InfrastructureError as error:
+            raise EpisodeEnded(failure, str(error)) from error
 
     async def _summarise(self, turn: int) -> None:
         """Ask for a summary: a turn like any other, but that the environment does not see it."""

@@ -29,6 +29,8 @@ SAMPLE = {"role": "user", "content": "Hello."}
 class NativeScaffold(TextScaffold):
     """See the module. Example: NativeScaffold(tokenizer, tools, family="qwen3")."""
 
+    shows_pictures = False
+
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,

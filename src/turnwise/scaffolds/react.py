@@ -65,7 +65,8 @@ class ReActScaffold(TextScaffold):
                 segments.append(Segment(self._encode(f"\n{OBSERVATION}"), Source.TEMPLATE))
             segments.append(Segment(self._encode_foreign(f" {text}"), observation.source))
             begun = False
-        return [*segments, Segment(self._encode("\n"), Source.TEMPLATE)]
+        end = Segment(self._encode("\n"), Source.TEMPLATE)
+        return [*segments, *self._pictured(observation), end]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: one action with its input, several where parallel calls are allowed,

@@ -1,13 +1,14 @@
-"""What scaffolds have in common whose syntax is text: instructions before the task, and two ways to
-encode, for the scaffold's own words and for what others wrote.
+"""What scaffolds have in common whose syntax is text: instructions before the task, two ways to
+encode, for the scaffold's own words and for what others wrote, and pictures after the words that
+they come with.
 
 Not here: any syntax (`tags`, `react`, `code`), and the formats of model families (`native`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizerBase
 
@@ -17,6 +18,11 @@ from turnwise.types import Observation, Segment, Source, ToolResult
 
 class TextScaffold:
     """Holds the tokenizer and the tools; nothing of an episode."""
+
+    shows_pictures: ClassVar[bool] = True
+    """Whether observations' images are shown to a model that takes them."""
+    encode_picture: Callable[[bytes], Sequence[int]] | None = None
+    """From a PNG to the tokens that stand for it; None where the model takes none."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool], instructions: str
@@ -33,7 +39,10 @@ class TextScaffold:
         """The chat template's opening where the tokenizer has one, plain text otherwise."""
         if self._tokenizer.chat_template:
             marker = "\x00task\x00"
-            message = {"role": "user", "content": self._instructions + marker}
+            content: Any = self._instructions + marker
+            if self.encode_picture is not None:  # some templates of such models know parts alone
+                content = [{"type": "text", "text": content}]
+            message = {"role": "user", "content": content}
             rendered = self._tokenizer.apply_chat_template(
                 [message], tokenize=False, add_generation_prompt=True
             )
@@ -43,6 +52,7 @@ class TextScaffold:
         return [
             Segment(self._encode(before), Source.TEMPLATE),
             Segment(self._encode_foreign(prompt.content), prompt.source),
+            *self._pictured(prompt),
             Segment(self._encode(after), Source.TEMPLATE),
         ]
 
@@ -53,6 +63,13 @@ class TextScaffold:
         )
         offsets = encoded["offset_mapping"]
         return text if len(offsets) <= max_tokens else text[: offsets[max_tokens][0]].rstrip()
+
+    def _pictured(self, observation: Observation) -> list[Segment]:
+        """The observation's pictures, in order."""
+        if self.encode_picture is None:
+            return []
+        source = observation.source
+        return [Segment(self.encode_picture(png), source, png) for png in observation.images]
 
     def _described(self) -> str:
         """The tools, in the words of the syntax."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.environments.playing import judged, played
 from turnwise.assembly import check_pictures
+from turnwise.config import load_recipe
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
@@ -138,14 +139,15 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
         make_environment("web_forms", options)
 
 
-def test_one_kind_and_pictures_that_no_scaffold_shows() -> None:
+def test_one_kind_and_pictures_that_no_model_is_shown() -> None:
     few = WebForms(count=5, kinds=["inbox"])
     assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
     assert "random" not in few.spec.floors
-    check_pictures(few, "tags")
+    recipe = load_recipe("demo")
+    check_pictures(few, recipe)
     few.pictures = True
-    with pytest.raises(ConfigError, match="scaffold tags shows words, and environment web_forms"):
-        check_pictures(few, "tags")
+    with pytest.raises(ConfigError, match=r"pictures, and model tiny \(qwen3\) takes none"):
+        check_pictures(few, recipe)
 
 
 def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:

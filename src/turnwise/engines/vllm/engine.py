@@ -43,6 +43,7 @@ from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
+from turnwise.types import Picture
 
 WATCH_SECONDS = 2.0
 """Between two looks at every server."""
@@ -124,7 +125,12 @@ class VllmEngine:
         self._router.forget(session)
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        pictures: Sequence[Picture] = (),
     ) -> Completion:
         """Sample one turn after `prompt`, the whole history.
 
@@ -133,6 +139,8 @@ class VllmEngine:
         answer in time or is lost for good, RuntimeError for a session that is not open or has a
         request already.
         """
+        if pictures:
+            raise ConfigError("engine vllm is not given pictures: use the embedded engine")
         check_sampling(sampling)
         check_supported(sampling)
         if sampling.processors:

@@ -1,0 +1,90 @@
+"""Pictures in records and batches: where they stand, what is trained, what is kept of them."""
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turnwise.errors import NotSupportedError
+from turnwise.learning.auxiliary import observed_tokens
+from turnwise.learning.batch import collate, loss_mask, supervised_examples
+from turnwise.learning.logprobs import hidden_states
+from turnwise.learning.preferences import _pictures, _tensors, saved_pairs
+from turnwise.types import Picture, Segment, Source, Tokens
+
+
+def record() -> Tokens:
+    """A prompt with a picture of three tokens, a turn, a result with two pictures, a turn."""
+    tokens = Tokens.empty()
+    user, tool, template = Source.USER, Source.TOOL, Source.TEMPLATE
+    tokens.extend_segments([Segment([1, 2], user), Segment([9] * 3, user, b"one")], 0)
+    tokens.extend_sampled([3, 4], [-0.1, -0.2], 0, 0)
+    pictures = [Segment([9] * 2, tool, b"two"), Segment([9] * 2, tool, b"one")]
+    tokens.extend_segments([Segment([5], tool), *pictures, Segment([6], template)], 0)
+    tokens.extend_sampled([7, 8], [-0.3, -0.4], 0, 1)
+    return tokens
+
+
+def test_where_pictures_stand() -> None:
+    tokens = record()
+    assert tokens.pictures == (Picture(2, 3, b"one"), Picture(8, 2, b"two"), Picture(10, 2, b"one"))
+    assert np.flatnonzero(tokens.pictured).tolist() == [2, 3, 4, 8, 9, 10, 11]
+    assert tokens.pictures_in(slice(0, 15), 10) == tokens.pictures[:2]
+    assert b"one" not in repr(tokens.pictures).encode()
+
+
+def test_a_new_context_keeps_pictures_whole() -> None:
+    tokens = record()
+    tokens.begin_context(np.array([0, 1, 2, 3, 4, 13, 14]))
+    tokens.extend_segments([Segment([9] * 2, Source.TOOL, b"new")], 1)
+    assert tokens.pictures[3:] == (Picture(17, 3, b"one"), Picture(22, 2, b"new"))
+    first, second = tokens.spans
+    assert tokens.pictures_in(first) == tokens.pictures[:3]
+    assert tokens.pictures_in(second) == (Picture(2, 3, b"one"), Picture(7, 2, b"new"))
+
+
+def test_nothing_of_a_picture_is_trained() -> None:
+    tokens = record()
+    for mask in (loss_mask(tokens, True), loss_mask(tokens, False), observed_tokens(tokens)):
+        assert mask.any()
+        assert not (mask & tokens.pictured).any()
+    assert np.flatnonzero(observed_tokens(tokens)).tolist() == [7]
+    assert np.flatnonzero(loss_mask(tokens, False)).tolist() == [5, 6, 7, 13, 14]
+
+
+def test_examples_have_the_pictures_before_their_last_trained_token() -> None:
+    tokens = record()
+    (example,) = supervised_examples(tokens, "whole")
+    assert example.pictures == tokens.pictures
+    cut = np.zeros(len(tokens), np.bool_)
+    cut[5:7] = True
+    (short,) = supervised_examples(tokens, "short", cut)
+    assert short.pictures == tokens.pictures[:1]
+    assert len(short.ids) == 7
+    words = Tokens.empty()
+    words.extend_sampled([1, 2], [-0.1, -0.1], 0, 0)
+    (plain,) = supervised_examples(words, "words")
+    assert collate([plain, example], torch.device("cpu")).pictures == ((), tokens.pictures)
+    assert collate([plain], torch.device("cpu")).pictures == ()
+
+
+def test_pairs_are_saved_with_their_pictures() -> None:
+    pair = record(), record()
+    state: dict[str, Any] = {
+        "pairs": [[_tensors(tokens) for tokens in pair]],
+        "pictures": [[_pictures(tokens) for tokens in pair]],
+    }
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    ((better, worse),) = saved_pairs(torch.load(file, weights_only=True))
+    assert better.pictures == worse.pictures == pair[0].pictures
+    np.testing.assert_array_equal(better.ids, pair[0].ids)
+
+
+def test_a_model_of_words_is_not_shown_pictures(load_model: Any) -> None:
+    inputs = torch.ones(1, 4, dtype=torch.long)
+    with pytest.raises(NotSupportedError, match="takes no pictures"):
+        hidden_states(load_model(), inputs, inputs > 0, False, [[Picture(1, 2, b"")]])

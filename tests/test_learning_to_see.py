@@ -1,0 +1,93 @@
+"""A random vision-language model learns by RL what only pictures say."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from turnwise.config import load_recipe
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+from turnwise.types import Action, Observation, Source, Task, Trajectory, Verdict
+
+pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests.vision_models import picture, save_vision_model
+
+RECIPE = """
+name = "dark side"
+seed = 5
+threads = 1
+[model]
+name = "{model}"
+device = "cpu"
+[environment]
+name = "{environment}:DarkSide"
+[scaffold]
+options = {{ instructions = "" }}
+[rollout]
+max_turns = 1
+max_turn_tokens = 8
+max_tokens = 48
+[sft]
+steps = 60
+batch_size = 32
+learning_rate = 3e-3
+demonstrations = 256
+behaviours = {{ astray = 1 }}
+[train]
+steps = 60
+tasks_per_step = 8
+group_size = 8
+checkpoint_every = 100
+[learning]
+learning_rate = 2e-3
+[evaluation]
+tasks = 40
+"""
+
+
+class DarkSide(Environment):
+    """Which half of the picture is darker; greys of training are none of those held out."""
+
+    pictures = True
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return EnvironmentSpec("dark_side", "1", "0" * 64)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        greys = range(0 if split == "train" else 1, 120, 2)
+        return [
+            Task(f"{side}{grey}", "?", {"answer": side}, {"side": side, "grey": grey})
+            for grey in greys
+            for side in "lr"
+        ]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        greys = [task.data["grey"], 255 - task.data["grey"]]
+        png = picture(*(greys if task.data["side"] == "l" else greys[::-1]))
+        return Observation(task.prompt, Source.USER, (png,))
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        right = trajectory.answer == trajectory.task.secret["answer"]
+        return Verdict(float(right), right)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", answer=task.secret["answer"])]
+
+
+def test_a_policy_that_guesses_learns_to_look(tmp_path: Path) -> None:
+    """Its demonstrations answer other tasks than they are shown."""
+    model = save_vision_model(tmp_path / "model", seed=1)
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE.format(model=model, environment=Path(__file__)))
+    folder = RunFolder.new(tmp_path / "run")
+    asyncio.run(Trainer(load_recipe(str(path), []), folder, SilentDisplay()).run())
+    before, after = folder.evaluation("cold_start"), folder.evaluation("trained")
+    assert before is not None
+    assert after is not None
+    assert before["success"] < 0.7
+    assert after["success"] > 0.9
