@@ -30,6 +30,8 @@ NAMES = (
     *("ada", "ben", "cleo", "dana", "eli", "finn", "gus", "hana", "ivo", "jade", "kit", "lena"),
     *("max", "nora", "otto", "pia", "rosa", "sam", "tess", "udo", "vera", "walt", "yuri", "zoe"),
 )
+NUMBERS = tuple(str(number) for number in range(10, 100))
+"""In few words, customers have numbers: a small model writes digits sooner than names."""
 ITEMS = ("lamp", "chair", "radio", "clock", "mirror", "kettle", "tent", "drum", "vase", "scarf")
 STREETS = ("elm road", "mill lane", "park row", "oak street", "bay walk", "hill road", "dock lane")
 STATUSES = ("open", "sent", "delivered")
@@ -79,12 +81,13 @@ def made_tasks(count: int, short: bool, wishes: Sequence[WishKind]) -> dict[Spli
 
 def _draft(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Task:
     policy = Policy(stream.choice(FULL_DAYS), stream.choice(RETURN_DAYS))
-    state = _state(stream)
+    state = _state(stream, NUMBERS if short else NAMES)
     order, wish, honest = _wish(stream, policy, state, wishes)
     decision = decide(policy, order, wish, honest)
     code = state["customers"][order["customer"]]["code"]
     given = code if honest else stream.choice([one for one in range(100, 999) if one != code])
-    said = f"I am {order['customer']}. {WISHES[wish.kind].format(order=wish.order)}"
+    who = f"customer {order['customer']}" if short else order["customer"]
+    said = f"I am {who}. {WISHES[wish.kind].format(order=wish.order)}"
     document = policy.short_document(wishes) if short else policy.document
     prompt = f"{document}\nCustomer: {said}"
     script = [["code", f"My code is {given}."]]
@@ -107,8 +110,8 @@ def _draft(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Ta
     return Task(identity, prompt, secret, data, info)
 
 
-def _state(stream: random.Random) -> State:
-    names = stream.sample(NAMES, CUSTOMERS)
+def _state(stream: random.Random, known: Sequence[str]) -> State:
+    names = stream.sample(known, CUSTOMERS)
     numbers = stream.sample(range(100, 1000), ORDERS)
     return {
         "customers": {name: {"code": stream.randint(100, 999), "balance": 0} for name in names},

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
-RANDOM_FLOORS = {"small": 0.0075, "full": 0.008}
+RANDOM_FLOORS = {"small": 0.011, "full": 0.008}
 """Measured on the standard tasks: success of one who runs a statement of the grammar, with names
 that the tables have, and answers with a number below 10."""
 
@@ -129,17 +129,19 @@ class SqlEnvironment(Environment):
         return Verdict(float(success), success, parts, f"answered {answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The statement, where one is known, then the answer."""
+        """The statement, where one is known, then the answer; in the small grammar without a
+        thought."""
         cells = task.secret["answer"]
         if cells is None:
             answer = "done"
         else:
             answer = cells[0] if len(cells) == 1 else json.dumps(cells, ensure_ascii=False)
-        last = Action("", "done", answer=answer)
+        small = task.info.get("grammar") == "small"
+        last = Action("", "" if small else "done", answer=answer)
         if task.secret["statement"] is None:
             return [last]
         call = ToolCall("sql", {"statement": task.secret["statement"]})
-        return [Action("", "ask", (call,)), last]
+        return [Action("", "" if small else "ask", (call,)), last]
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """A statement of the grammar about what the tables have, and a number below 10; for

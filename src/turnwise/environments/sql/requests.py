@@ -1,8 +1,8 @@
 """What is asked of tables, made by program: words, the statement that does it, and its kind.
 
-A maker looks at the rows and draws a request that can be done. The small grammar has one table and
-short statements in lower case; the full one has a second table, and conditions, orders, groups and
-joins. Not here: tasks (`tasks.py`).
+A maker looks at the rows and draws a request that can be done. The small grammar has one table,
+numbers for names, and short statements in lower case; the full one has a second table, and
+conditions, orders, groups and joins. Not here: tasks (`tasks.py`).
 """
 
 import random
@@ -21,6 +21,8 @@ GROUPS = (
     *("red", "blue", "green", "gold", "gray", "pink", "black", "white", "north", "south", "east"),
     *("west", "upper", "lower", "inner", "outer"),
 )
+NUMBERS = range(10, 100)
+"""All that the cells of the small grammar have: a small model writes digits sooner than names."""
 
 
 @dataclass(frozen=True)
@@ -75,29 +77,31 @@ class Scene:
     def tables(self) -> list[Table]:
         """As the database has them."""
         theme, text, number = self.theme, "TEXT", "INTEGER"
-        columns = [(theme.key, text), (theme.group, text), (theme.number, number)]
         if not self.groups:
-            return [Table(theme.table, tuple(columns), self.rows)]
+            names = (theme.key, theme.group, theme.number)
+            return [Table(theme.table, tuple((name, number) for name in names), self.rows)]
+        columns = [(theme.key, text), (theme.group, text), (theme.number, number)]
         named = ((theme.group, text), (theme.owner, text), (theme.size, number))
         return [
             Table(theme.table, (*columns, (theme.second, number)), self.rows),
             Table(f"{theme.group}s", named, self.groups),
         ]
 
-    def free_keys(self) -> list[str]:
+    def free_keys(self) -> list[Any]:
         """Names that no row has."""
-        return [key for key in KEYS if key not in {row[0] for row in self.rows}]
+        used = {row[0] for row in self.rows}
+        return [key for key in (KEYS if self.groups else NUMBERS) if key not in used]
 
-    def used_groups(self) -> list[str]:
+    def used_groups(self) -> list[Any]:
         """Groups that a row has."""
         return sorted({row[1] for row in self.rows})
 
 
 def small_scene(stream: random.Random) -> Scene:
     """One table of five to seven rows."""
-    groups = stream.sample(GROUPS, 3)
-    keys = stream.sample(KEYS, stream.randint(5, 7))
-    numbers = stream.sample(range(10, 100), len(keys))
+    groups = stream.sample(NUMBERS, 3)
+    keys = stream.sample(NUMBERS, stream.randint(5, 7))
+    numbers = stream.sample(NUMBERS, len(keys))
     rows = zip(keys, (stream.choice(groups) for _ in keys), numbers, strict=True)
     return Scene(stream.choice(THEMES), tuple(rows))
 
@@ -117,7 +121,7 @@ def lookup(stream: random.Random, scene: Scene) -> Request:
     theme, row = scene.theme, stream.choice(scene.rows)
     column = stream.choice((theme.group, theme.number))
     where = f"{theme.key} = {literal(row[0])}"
-    text = f"What is the {column} of {row[0]}?"
+    text = f"What is the {column} of {theme.key} {row[0]}?"
     return Request("lookup", text, f"select {column} from {theme.table} where {where}")
 
 
@@ -143,7 +147,7 @@ def update(stream: random.Random, scene: Scene) -> Request:
     """Another number for a row."""
     theme, row = scene.theme, stream.choice(scene.rows)
     number = stream.choice([one for one in range(10, 100) if one != row[2]])
-    text = f"Set the {theme.number} of {row[0]} to {number}."
+    text = f"Set the {theme.number} of {theme.key} {row[0]} to {number}."
     change = f"set {theme.number} = {number} where {theme.key} = {literal(row[0])}"
     return Request("update", text, f"update {theme.table} {change}", changes=True)
 
@@ -169,7 +173,8 @@ def delete(stream: random.Random, scene: Scene) -> Request:
     """A row less."""
     theme, row = scene.theme, stream.choice(scene.rows)
     statement = f"delete from {theme.table} where {theme.key} = {literal(row[0])}"
-    return Request("delete", f"Remove {row[0]} from {theme.table}.", statement, changes=True)
+    text = f"Remove {theme.key} {row[0]} from {theme.table}."
+    return Request("delete", text, statement, changes=True)
 
 
 def two_conditions(stream: random.Random, scene: Scene) -> Request:
