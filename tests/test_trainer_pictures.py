@@ -214,7 +214,9 @@ def test_what_else_pictures_pass_through(
     for line in folder.lines("metrics.jsonl"):
         assert line["policy/skipped_updates"] == 0
         exact = not (chosen.train.max_staleness or chosen.learning.autocast)
-        assert line["policy/logprob_gap"] < (1e-4 if exact else 0.1)
+        assert line["policy/logprob_gap"] < (
+            1e-4 if exact else 0.5
+        )  # else rounded, or of old weights
 
 
 @pytest.mark.parametrize(
