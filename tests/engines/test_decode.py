@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
+from turnwise.engines.cache import Run
 from turnwise.engines.kernels import kernels_for
 from turnwise.engines.runner import Runner
 
@@ -64,6 +66,41 @@ def test_new_weights_are_seen() -> None:
     assert distance(follow(runner, STEPS), model) < 1e-4
 
 
+@pytest.mark.parametrize("part", ["q_proj", "k_proj", "v_proj", "q_norm", "k_norm"])
+def test_what_is_no_number_stays_so(part: str) -> None:
+    """By which sampling finds out that the weights have diverged."""
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
+    runner = Runner(model, tokens=160, longest=40)
+    follow(runner, 1)
+    with torch.no_grad():
+        getattr(model.model.layers[0].self_attn, part).weight.fill_(float("nan"))
+    runner.refresh()
+    runs, ids, positions = [Run(0, 40)], np.array([[5]]), np.array([[7]])
+    assert runner.forward(runs, ids, positions).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_type_of_new_tensors_does_not_matter(dtype: torch.dtype) -> None:
+    """transformers changes it for all threads while it loads a model."""
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
+    torch.set_default_dtype(dtype)
+    try:
+        runner = Runner(model, tokens=160, longest=40)
+        found = follow(runner, STEPS)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert runner.compiled
+    assert distance(found, model) < 1e-4
+
+
+def test_a_model_of_another_type_afterwards_is_an_error() -> None:
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
+    runner = Runner(model, tokens=160, longest=40)
+    model.to(torch.bfloat16)
+    with pytest.raises(RuntimeError, match=r"float32, and is torch\.bfloat16 now"):
+        runner.refresh()
+
+
 def test_kernels_that_compute_something_else_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,6 +121,37 @@ def test_a_compiler_that_fails_is_told_of(
     assert "sampling is slower: no such option" in caplog.text
 
 
+def test_a_compiler_that_cannot_be_started_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_compiler(tmp_path, monkeypatch, "")
+    (tmp_path / "gcc").write_bytes(b"\x7fELF")
+    assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10).compiled
+    assert "sampling is slower" in caplog.text
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "file" / "cache"))
+    kernels_for.cache_clear()
+    assert Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10).compiled
+
+
+def test_a_kept_file_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = shaped(LlamaConfig, LlamaForCausalLM, head_dim=32)
+    with_compiler(tmp_path, monkeypatch, 'echo "$@" >> {notes}; exec {gcc} "$@"')
+    calls = []
+    for _ in range(2):
+        kernels_for.cache_clear()
+        assert Runner(model, 10, 10).compiled
+        lines = (tmp_path / "notes").read_text().splitlines()
+        calls.append([line for line in lines if "--version" not in line])
+    assert len(calls[0]) == len(calls[1]) == 2  # compiled and linked, once
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".so"]
+
+
 def test_without_a_compiler_there_are_no_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,7 +166,9 @@ def test_without_a_compiler_there_are_no_kernels(
 def with_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """A program of the name gcc, before all others, and an empty cache."""
     program = tmp_path / "gcc"
-    program.write_text("#!/bin/sh\n" + script.format(gcc=shutil.which("gcc")) + "\n")
+    program.write_text(
+        "#!/bin/sh\n" + script.format(gcc=shutil.which("gcc"), notes=tmp_path / "notes") + "\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))

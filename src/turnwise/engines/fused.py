@@ -74,7 +74,10 @@ class FusedForward:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the weights as they are now: until the next time, nothing changes here."""
+        """Copy the weights as they are now: until the next time, nothing changes here. Raises
+        RuntimeError for a model whose weights have become numbers of another type."""
+        if self._model.dtype != self.shape.dtype:
+            raise RuntimeError(f"the model was {self.shape.dtype}, and is {self._model.dtype} now")
         body = self._model.model
         self.layers = [_packed(layer) for layer in body.layers]
         self.embedding = body.embed_tokens.weight.detach().clone()
@@ -192,7 +195,7 @@ def _transposed(*products: Any) -> Tensor:
 @torch.no_grad()
 def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
     places = torch.arange(tokens, device=model.device)[None]
-    like = torch.zeros(1, device=model.device)
+    like = torch.zeros(1, dtype=torch.float32, device=model.device)
     cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
     first, second = sines.chunk(2, -1)
     return cosines.contiguous(), torch.cat([-first, second], -1)

@@ -8,7 +8,6 @@
  * Not here: matrix products, and which row has which run of the cache.
  */
 
-#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -204,12 +203,27 @@ static void score(const float *queries, const number *keys, int64_t length, int6
     }
 }
 
+/* The highest of scores[length]; those behind, up to a multiple of LANES, are some of them again. */
+static float highest_of(const float *scores, int64_t length)
+{
+    lanes best, found;
+    memcpy(&best, scores, sizeof best);
+    for (int64_t start = LANES; start < length; start += LANES) {
+        memcpy(&found, scores + start, sizeof found);
+        const integers higher = found > best;
+        best = (lanes)((higher & (integers)found) | (~higher & (integers)best));
+    }
+    float highest = best[0];
+    for (int i = 1; i < LANES; i++)
+        highest = best[i] > highest ? best[i] : highest;
+    return highest;
+}
+
 /* scores[length] become their shares, which add up to 1. */
 static void share(float *scores, int64_t length)
 {
-    float highest = -FLT_MAX, total = 0;
-    for (int64_t i = 0; i < length; i++)
-        highest = scores[i] > highest ? scores[i] : highest;
+    const float highest = highest_of(scores, length);
+    float total = 0;
     for (int64_t i = 0; i < length; i++) {
         scores[i] = exponential(scores[i] - highest);
         total += scores[i];

@@ -8,7 +8,6 @@ kernels, and PyTorch's own are used. Not here: what a forward pass is made of (`
 import ctypes
 import hashlib
 import logging
-import os
 import platform
 import shutil
 import subprocess
@@ -27,10 +26,15 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = (
     *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp"),
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"),
-    *("-fassociative-math", "-freciprocal-math", "-ffinite-math-only"),
+    *("-fassociative-math", "-freciprocal-math"),
 )
-"""Not -ffast-math: linked with it, a library changes how the whole process rounds."""
+"""Not -ffast-math: linked with it, a library changes how the whole process rounds, and it forgets
+that numbers may be none, by which weights that have diverged are found out."""
 X86_FLAGS = ("-mprefer-vector-width=512",)
+MACROS: dict[torch.dtype, tuple[str, ...]] = {
+    torch.float32: (),
+    torch.bfloat16: ("-DBFLOAT16",),
+}
 SIZES = 32
 """The size of a head is a multiple of it."""
 LANES = 16
@@ -121,7 +125,8 @@ class Kernels:
         shape, count, threads = self._shape, len(packed), torch.get_num_threads()
         stride = -(-rows.longest // LANES) * LANES
         found = packed.new_empty(count, shape.heads * shape.size)
-        scratch = torch.empty(threads, shape.heads, stride)
+        size = threads, shape.heads, stride
+        scratch = torch.empty(size, dtype=torch.float32, device=packed.device)
         places = (rows.positions, rows.targets, rows.starts, rows.lengths)
         tensors = (packed, norms, *rotation, *places, *pool, found, scratch)
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
@@ -134,18 +139,13 @@ def kernels_for(shape: Shape) -> Kernels | None:
     """Built, or found in the cache; None where they cannot be built, which is said if there is a
     compiler that fails."""
     compiler, threads = shutil.which("gcc"), _threads_of_torch()
-    if compiler is None or threads is None or shape.size % SIZES:
+    if compiler is None or threads is None or shape.size % SIZES or shape.dtype not in MACROS:
         return None
     macros = [f"-DHEADS={shape.heads}", f"-DKEY_HEADS={shape.key_heads}", f"-DSIZE={shape.size}"]
-    if shape.dtype == torch.bfloat16:
-        macros.append("-DBFLOAT16")
     extra = X86_FLAGS if platform.machine() == "x86_64" else ()
-    command = [compiler, *FLAGS, *extra, *macros]
-    kept = cache_folder() / f"kernels-{_key(command)}.so"
-    with suppress(OSError):
-        return Kernels(ctypes.CDLL(str(kept)), shape)
+    command = [compiler, *FLAGS, *extra, *macros, *MACROS[shape.dtype]]
     try:
-        library = _build(command, threads, kept)
+        library = _kept_or_built(command, threads)
     except (OSError, subprocess.SubprocessError) as error:
         told = getattr(error, "stderr", None) or str(error)
         logger.warning("gcc cannot build %s, so sampling is slower: %s", SOURCE.name, told)
@@ -153,18 +153,30 @@ def kernels_for(shape: Shape) -> Kernels | None:
     return Kernels(library, shape)
 
 
-def _build(command: list[str], threads: Path, kept: Path) -> ctypes.CDLL:
-    """Compile, load, and keep a copy if the folder can be written."""
+def _kept_or_built(command: list[str], threads: Path) -> ctypes.CDLL:
+    """From the cache folder, or built, and kept there if it can be written."""
+    try:
+        kept = cache_folder() / f"kernels-{_key(command, threads)}.so"
+    except RuntimeError:  # nobody's home is known
+        kept = None
+    if kept is not None:
+        with suppress(OSError):
+            return ctypes.CDLL(str(kept))
     with tempfile.TemporaryDirectory() as folder:
         middle, built = Path(folder) / "kernels.o", Path(folder) / "kernels.so"
         _run([*command, "-c", str(SOURCE), "-o", str(middle)])
         _run([command[0], "-shared", str(middle), str(threads), "-lm", "-o", str(built)])
-        with suppress(OSError):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            temporary = kept.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(built, temporary)
-            temporary.replace(kept)
+        if kept is not None:
+            with suppress(OSError):
+                _keep(built, kept)
         return ctypes.CDLL(str(built))
+
+
+def _keep(built: Path, kept: Path) -> None:
+    """Whole or not at all, whoever else does the same."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        shutil.copyfile(built, Path(folder) / kept.name).replace(kept)
 
 
 def _run(command: list[str]) -> None:
@@ -176,18 +188,23 @@ def _threads_of_torch() -> Path | None:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return None
-    loaded = [line for line in maps.read_text().splitlines() if "libgomp" in line]
-    return Path(loaded[0].split(maxsplit=5)[-1]) if loaded else None
+    lines = [line for line in maps.read_text().splitlines() if "libgomp" in line]
+    loaded = {Path(line.split(maxsplit=5)[-1]) for line in lines}
+    package = Path(torch.__file__).resolve().parent
+    own = {
+        path for path in loaded if path.parent in (package / "lib", package.parent / "torch.libs")
+    }
+    found = own or loaded  # not of its own: the system's, which all share
+    return found.pop() if len(found) == 1 else None
 
 
-def _key(command: list[str]) -> str:
-    """Another one for another source, compiler, command or processor."""
+def _key(command: list[str], threads: Path) -> str:
+    """Another one for another source, compiler, command, pool of threads or processor."""
     version = subprocess.run(
         [command[0], "--version"], capture_output=True, timeout=COMPILER_SECONDS, check=False
     )
-    processor = [
-        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")
-    ]
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    processor = [line for line in described if line.startswith(("flags", "Features"))]
     digest = hashlib.sha256(SOURCE.read_bytes() + version.stdout)
-    digest.update(" ".join([*command, *processor[:1]]).encode())
+    digest.update(" ".join([*command, str(threads), *processor[:1]]).encode())
     return digest.hexdigest()[:16]

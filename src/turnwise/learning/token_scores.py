@@ -37,7 +37,7 @@ class _TokenScores(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """The logits of the last piece stay where they are for the gradient."""
         space = _Workspace(weight, temperature, min(rows, len(hidden)))
-        logprobs, entropies, totals = hidden.new_empty(3, len(hidden))
+        logprobs, entropies, totals = (hidden.new_empty(len(hidden)) for _ in range(3))
         for piece in _pieces(len(hidden), rows):
             logits, masses = space.fill(hidden[piece])
             totals[piece] = masses.sum(-1).log_()
