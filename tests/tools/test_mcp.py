@@ -1,6 +1,7 @@
 """MCP: a real server of this file's own, over both transports, and one that dies."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
@@ -236,6 +237,28 @@ def test_a_program_that_is_no_server(tmp_path: Path) -> None:
             server.schemas  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time; time.sleep(1.5)",  # says why it is not ready after the deadline
+        "import sys; sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush(); input()",
+    ],
+)
+def test_a_program_that_is_no_server_leaves_no_error_behind(source: str) -> None:
+    server = McpServer(command=[sys.executable, "-c", source], seconds=1.0)
+    told: list[str] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(str(about)))
+        with pytest.raises(InfrastructureError, match="mcp server"):
+            await server.open()
+        await asyncio.sleep(0.5)
+        gc.collect()
+
+    asyncio.run(work())
+    assert told == []
+
+
 class Mine(McpTools, Environment):
     """An environment with a tool of its own and a server's."""
 
@@ -288,7 +311,14 @@ def test_two_tools_of_one_name(stdio: McpServer) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"command": ["a"], "url": "http://a"}, {"url": "a:1"}, {"command": ["no-such-program"]}],
+    [
+        {},
+        {"command": ["a"], "url": "http://a"},
+        {"url": "a:1"},
+        {"url": "http://localhost:abc/mcp"},
+        {"url": "http:///mcp"},
+        {"command": ["no-such-program"]},
+    ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="mcp"):

@@ -99,6 +99,9 @@ def test_values_of_all_types_can_be_read(database: PostgresDatabase) -> None:
 
 
 def test_long_results_are_cut(database: PostgresDatabase) -> None:
+    assert database.run("SELECT 'it''s a TABLESAMPLE' AS \"tablesample\"").startswith(
+        "tablesample\n"
+    )
     lines = database.run("SELECT i FROM generate_series(1, 90) i").splitlines()
     assert len(lines) == MAX_ROWS + 2
     assert lines[-1] == f"(more rows: only {MAX_ROWS} are shown)"
@@ -143,6 +146,10 @@ BAD = {
     "SELECT pg_notify('a', 'b')": "permission denied for function pg_notify",
     "SELECT random()": "permission denied for function random",
     'SELECT pg_catalog."random"()': "permission denied for function random",
+    "SELECT pg_backend_pid()": "permission denied for function pg_backend_pid",
+    "SELECT * FROM staff\ntablesample system(50)": "TABLESAMPLE is not available",
+    "SELECT /* ' */ * FROM staff TABLESAMPLE system(50) -- '": "TABLESAMPLE is not available",
+    "SELECT E'\\'' FROM staff TABLESAMPLE system(50) WHERE name > ''": "TABLESAMPLE is not",
     "SELECT gen_random_uuid()": "permission denied for function gen_random_uuid",
     "SELECT rolpassword FROM pg_authid": "permission denied for table pg_authid",
     "CREATE TABLE pg_catalog.t (a INTEGER)": "permission denied",
@@ -151,6 +158,12 @@ BAD = {
     "CREATE TABLE big AS SELECT md5(i::text) FROM generate_series(1, 400000) i": (
         "the tables are too large"
     ),
+    "INSERT INTO staff SELECT repeat('a', 20000000)": "the tables are too large: their values",
+    "CREATE TABLE big AS SELECT 1e131000::numeric FROM generate_series(1, 200)": (
+        "the tables are too large: their values"
+    ),
+    "CREATE TABLE big AS SELECT repeat('a', 6000000) a, repeat('b', 6000000)::bytea b, "
+    "ARRAY[repeat('c', 6000000)] c": "the tables are too large: their values",
     "SELECT count(*) FROM (SELECT i FROM generate_series(1, 9000000) i ORDER BY -i) a": (
         "the statement needs too much room"
     ),
@@ -266,6 +279,29 @@ def test_rows_that_are_hidden_are_in_the_state(database: PostgresDatabase) -> No
     assert len(database.state()["staff"]["rows"]) == 2
 
 
+def test_tables_that_cannot_be_read_are_no_wanted_state(database: PostgresDatabase) -> None:
+    """The bound does not see rows that are hidden."""
+    database.run("CREATE TABLE t AS SELECT 1 FROM generate_series(1, 40)")
+    database.run("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    database.run("ALTER TABLE t FORCE ROW LEVEL SECURITY")
+    database.run("ALTER TABLE t ADD COLUMN a TEXT DEFAULT repeat('a', 500000)")
+    assert database.state() == {"": "the tables are too large: their values, written out"}
+
+
+def test_what_failed_statements_leave_does_not_count(
+    server: PostgresServer, database: PostgresDatabase
+) -> None:
+    database.run("CREATE TABLE t (a SERIAL, b INTEGER)")
+    failing = "INSERT INTO t (b) SELECT 1 / (250000 - i) FROM generate_series(1, 250000) i"
+    for _ in range(2):
+        with pytest.raises(ToolError, match="division by zero"):
+            database.run(failing)
+    assert database.run("INSERT INTO t (b) VALUES (3) RETURNING a") == "a\n1"
+    copy = server.restored(database.dump(), database.written)
+    assert copy.run("INSERT INTO t (b) VALUES (3) RETURNING a") == "a\n2"
+    copy.close()
+
+
 def test_a_dump_is_the_whole_database(server: PostgresServer, database: PostgresDatabase) -> None:
     database.run("CREATE TABLE t (a SERIAL PRIMARY KEY, b INTEGER CHECK (b > 0))")
     database.run("INSERT INTO t (b) VALUES (1), (2)")
@@ -330,6 +366,27 @@ def test_what_a_killed_program_left_is_dropped_by_the_next(running: Running) -> 
     database.close()
     del alive, database
     assert left(running) == before
+
+
+def test_a_program_whose_keeper_was_lost_goes_on(running: Running) -> None:
+    keepers = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
+    server = PostgresServer(running.url())
+    database = server.database([STAFF])
+    database.run("SELECT 1")
+    connection = Connection(address(running.url()), {})
+    with contextlib.closing(connection):
+        assert connection.ask(keepers, [server._run]).rows == [["true"]]
+        assert database.run("SELECT 1 AS a") == "a\n1"  # upon which it is seen again
+        PostgresServer(running.url())
+        assert database.run("SELECT 2 AS a") == "a\n2"
+        assert connection.ask(keepers, [server._run]).rows == [["true"]]
+        PostgresServer(running.url())  # drops what is there
+    with pytest.raises(InfrastructureError, match="postgres at"):
+        database.run("SELECT 1")
+    database.close()
+    later = server.database([STAFF])
+    assert later.run("SELECT name FROM staff") == "name\nada\nbob"
+    later.close()
 
 
 WRONG = {

@@ -66,7 +66,7 @@ class McpServer:
         """
         if bool(command) == bool(url) or isinstance(command, str):
             raise ConfigError("mcp: give either a command, as a list of words, or a url")
-        if url and not url.startswith(("http://", "https://")):
+        if url and not _is_address(url):
             raise ConfigError(f"mcp: {url!r} is no address: write http://host:port/mcp")
         if command and shutil.which(command[0]) is None:
             raise ConfigError(f"mcp: there is no program {command[0]!r}")
@@ -151,6 +151,7 @@ class McpSession:
             return ready.result()
         if done:
             self._task.result()  # raises: it ends without a word for a bug only
+        ready.cancel()
         await self.close()
         seconds = f"{self.server.seconds:g} s"
         raise InfrastructureError(f"mcp server {self.server.name}: not ready within {seconds}")
@@ -199,13 +200,14 @@ class McpSession:
         # package is called.
         ends = (mcp.MCPError, OSError, httpx2.HTTPError, ValidationError, InfrastructureError)
         lost = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+        broken = (UnicodeDecodeError,)  # a program that writes something else than UTF-8
         try:
             async with self.server._client() as client:
                 self.schemas = await _schemas(client)
                 _settle(ready, None)
                 while (asked := await self._asked.get()) is not None:
                     await self._ask(client, asked)
-        except* (*ends, *lost) as error:
+        except* (*ends, *lost, *broken) as error:
             text = f"mcp server {self.server.name}: {_reason(error)}"
             if not ready.done():
                 ready.set_exception(InfrastructureError(text))
@@ -305,6 +307,14 @@ def _text(part: Any) -> str:
     """A part of a result as text; a note for pictures and the like."""
     text = getattr(part, "text", None)
     return text if isinstance(text, str) else f"[{part.type}: no text]"
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host)
 
 
 def _reason(error: BaseException) -> str:

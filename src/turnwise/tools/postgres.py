@@ -46,7 +46,9 @@ from turnwise.tools.sql import (
 
 STATEMENT_SECONDS = 5.0
 MAX_BYTES = 16 * 2**20
-"""That tables and indexes may fill."""
+"""That tables and indexes may fill, and that all values may have as text: uncompressed."""
+READING_SECONDS = 10.0
+"""For each statement that reads what an agent left."""
 MAX_TEMPORARY_KILOBYTES = 64 * 1024
 """On disk, for one statement's sorting and joining."""
 OLDEST = 13
@@ -64,19 +66,26 @@ REFUSED = {
 _GAP = r"(?:[ \t\n\r\f\v(]|--[^\n\r]*|/\*(?:(?!/\*|\*/).)*\*/)*"
 _WORD = re.compile(rf"{_GAP}([A-Za-z_]*)", re.DOTALL)
 """The next word after white space, brackets and comments, of which none is inside another."""
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_UNCLEAR = re.compile(r"--|/\*|[\\$]")
+"""What a quote may be part of without beginning a text or a name, or not end it."""
 
 KEPT = ("nextval", "setval", "currval", "lastval", "clock_timestamp", "timeofday", "pg_table_size")
-"""Volatile functions that a statement may use; the last one is for the bound on the tables."""
+"""Volatile functions that a statement may use; the last one is for the bound on the tables. What is
+not volatile may be used, but for `pg_backend_pid`."""
 SET_UP = f"""GRANT CREATE ON SCHEMA public TO PUBLIC;
 DO $do$ DECLARE one regprocedure; BEGIN
   FOR one IN SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
-    AND provolatile = 'v' AND prokind IN ('f', 'w')
-    AND proname NOT IN ({", ".join(map(literal, KEPT))})
+    AND (provolatile = 'v' AND prokind IN ('f', 'w')
+      AND proname NOT IN ({", ".join(map(literal, KEPT))}) OR proname = 'pg_backend_pid')
   LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one); END LOOP;
 END $do$"""
-AFTERWARDS = """SELECT pg_current_xact_id_if_assigned() IS NOT NULL, sum(pg_table_size(oid))
+SIZE = """SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint
 FROM pg_class WHERE relnamespace = 'public'::regnamespace"""
-"""Whether the transaction wrote something, and how large tables and indexes are now."""
+"""Of tables and indexes as they are stored, with what failed statements left there."""
+WROTE = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+COLUMNS = """SELECT attname, atttypid = 'bytea'::regtype FROM pg_attribute
+WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"""
 TABLES = """SELECT relname FROM pg_class
 WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname"""
 
@@ -101,6 +110,7 @@ class PostgresServer:
             raise MissingExtraError("psycopg", "postgres") from None
         self.seconds, self._address = seconds, address(url)
         self._run = f"turnwise_{secrets.token_hex(8)}"
+        self._template = f"{self._run}_template"
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         try:
@@ -127,14 +137,15 @@ class PostgresServer:
     def create(self) -> tuple[str, str]:
         """An empty database and a role of its own, both of this name, and the role's password."""
         name, password = f"{self._run}_{next(self._numbers)}", secrets.token_hex(16)
-        self._keep()
+        with self._lock:
+            self._keep()
         with self._administering() as connection:
             connection.do(
                 f"CREATE ROLE {name} LOGIN PASSWORD '{password}';"
                 f"ALTER ROLE {name} SET lc_messages = 'C';"
                 f"ALTER ROLE {name} SET temp_file_limit = {MAX_TEMPORARY_KILOBYTES}"
             )
-            connection.do(f"CREATE DATABASE {name} TEMPLATE {self._run}_template")
+            connection.do(f"CREATE DATABASE {name} TEMPLATE {self._template}")
             connection.do(
                 f"REVOKE ALL ON DATABASE {name} FROM PUBLIC; GRANT CONNECT ON DATABASE {name} TO "
                 + name
@@ -148,6 +159,11 @@ class PostgresServer:
 
     def opened(self, name: str, password: str) -> Connection:
         """A connection as the role of this name, whose statements have `seconds`."""
+        if self._lock.acquire(blocking=False):  # else another thread looks just now
+            try:
+                self._keep()
+            finally:
+                self._lock.release()
         return self._connect(
             {"statement_timeout": f"{max(1, round(1000 * self.seconds))}"},
             user=name,
@@ -183,11 +199,16 @@ class PostgresServer:
             raise RefusedError(f"the server is Postgres {version}: it takes {OLDEST} or later")
 
     def _make_template(self) -> None:
-        name = f"{self._run}_template"
         coded = "TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
-        self._keepers[0].do(f"CREATE DATABASE {name} {coded}")
-        with self.administering(name) as connection:
+        # Under its name only when it is whole: nobody has an episode with a half of it.
+        begun = f"{self._run}_begun"
+        with self._administering() as connection:
+            _drop(connection, [begun], [])
+            connection.do(f"CREATE DATABASE {begun} {coded}")
+        with self.administering(begun) as connection:
             connection.do(SET_UP)
+        with self._administering() as connection:
+            connection.do(f"ALTER DATABASE {begun} RENAME TO {self._template}")
 
     def _try_out(self) -> None:
         name, password = self.create()
@@ -201,14 +222,15 @@ class PostgresServer:
             self.drop(name)
 
     def _keep(self) -> None:
-        """The connection by whose name others see that this program is alive; again, after the
-        server was started again."""
-        with self._lock:
-            try:
-                self._keepers[0].ask("SELECT 1")
-            except InfrastructureError:
-                self._keepers[0].close()
-                self._keepers[0] = self._connect(application_name=self._run)
+        """The connection by whose name others see that this program is alive; again, after it was
+        lost. In between a program that began may have dropped what is here, the template too."""
+        try:
+            self._keepers[0].ask("SELECT 1")
+        except InfrastructureError:
+            self._keepers[0].close()
+            self._keepers[0] = self._connect(application_name=self._run)
+            if self._template not in _own(self._keepers[0], self._run)[0]:
+                self._make_template()
 
 
 class PostgresDatabase:
@@ -240,14 +262,15 @@ class PostgresDatabase:
         return self._logged(statement, -1).rows
 
     def state(self) -> dict[str, Any]:
-        """What is in the tables: name -> columns and rows, whatever the order of the rows."""
-        found = {}
+        """What is in the tables: name -> columns and rows, whatever the order of the rows. Tables
+        that an agent made too large to be read are a state that no other one equals."""
         with self._lock, self._server.administering(self._made()[0]) as connection:
-            for (name,) in connection.ask(TABLES).rows:
-                answer = connection.ask(f"SELECT * FROM public.{quoted(name)}")
-                rows = sorted(([as_plain(value) for value in row] for row in answer.rows), key=repr)
-                found[name] = {"columns": answer.columns, "rows": rows}
-        return found
+            connection.ask(f"SET statement_timeout = {round(1000 * READING_SECONDS)}")
+            try:
+                _bound(connection)
+                return {name: _content(connection, name) for (name,) in connection.ask(TABLES).rows}
+            except RefusedError as error:
+                return {"": str(error)}  # no table has this name
 
     def dump(self) -> bytes:
         """The tables as they were in the beginning and what was run, for `restored`."""
@@ -267,7 +290,7 @@ class PostgresDatabase:
             try:
                 answer = self._run(place, statement, most)
             except CutOffError:
-                # Where it was cut off depends on the clock: nothing of it stays, not even in a
+                # Where it was cut off may depend on the clock: nothing of it stays, not even in a
                 # sequence, when the database is made again with the next statement.
                 self._drop()
                 raise
@@ -315,15 +338,20 @@ class PostgresDatabase:
     def _run(self, place: tuple[str, str], statement: str, most: int) -> Answer:
         with contextlib.closing(self._server.opened(*place)) as connection:
             connection.ask("BEGIN")
-            answer = connection.ask(statement, seconds=self._server.seconds, most=most)
-            if any(
-                len(str(value).encode()) > MAX_VALUE_BYTES for row in answer.rows for value in row
-            ):
-                raise RefusedError(f"a value of the result has more than {MAX_VALUE_BYTES} bytes")
-            ((wrote, size),) = connection.ask(AFTERWARDS).rows
-            if (size or 0) > MAX_BYTES:
-                raise CutOffError("the tables are too large")
-            connection.ask("COMMIT")
+            ((before,),) = connection.ask(SIZE).rows
+            try:
+                answer = connection.ask(statement, seconds=self._server.seconds, most=most)
+                _check_values(answer)
+                ((wrote,),) = connection.ask(WROTE).rows
+                if wrote == "true":
+                    _bound(connection)
+                connection.ask("COMMIT")
+            except RefusedError as error:
+                connection.ask("ROLLBACK")
+                if connection.ask(SIZE).rows[0][0] > before:
+                    # The rows that it had written are gone, and the room that they took is not.
+                    raise CutOffError(str(error)) from None
+                raise
         word = answer.tag.partition(" ")[0]
         answer.wrote = word in CHANGES or (answer.columns is not None and wrote == "true")
         answer.changed = int(answer.tag.split()[-1]) if word in CHANGES else -1
@@ -336,11 +364,48 @@ class PostgresDatabase:
                 self._server.drop(place[0])
 
 
+def _check_values(answer: Answer) -> None:
+    values = (value for row in answer.rows for value in row)
+    if any(len(str(value).encode()) > MAX_VALUE_BYTES for value in values):
+        raise RefusedError(f"a value of the result has more than {MAX_VALUE_BYTES} bytes")
+
+
+def _bound(connection: Connection) -> None:
+    """Raises CutOffError for tables of more than MAX_BYTES, as they are stored or as they are read:
+    a value that is stored in a few bytes may be long."""
+    ((size,),) = connection.ask(SIZE).rows
+    if size > MAX_BYTES:
+        raise CutOffError("the tables are too large")
+    size = 0
+    for (name,) in connection.ask(TABLES).rows:
+        table = f"public.{quoted(name)}"
+        # The length of text and of bytes is known without decompressing them.
+        sizes = [
+            f"coalesce(octet_length(a.{quoted(column)}{'' if is_bytes == 'true' else '::text'}), 0)"
+            for column, is_bytes in connection.ask(COLUMNS, [table]).rows
+        ]
+        row = "::bigint + ".join([*sizes, "0"])
+        size += connection.ask(f"SELECT coalesce(sum({row}), 0) FROM {table} a").rows[0][0]
+    if size > MAX_BYTES:
+        raise CutOffError("the tables are too large: their values, written out")
+
+
+def _content(connection: Connection, name: str) -> dict[str, Any]:
+    answer = connection.ask(f"SELECT * FROM public.{quoted(name)}")
+    rows = sorted(([as_plain(value) for value in row] for row in answer.rows), key=repr)
+    return {"columns": answer.columns, "rows": rows}
+
+
 def _check(statement: str) -> None:
     """Raises ToolError for a statement that is not run."""
     check_text(statement)
     if len(statement) > MAX_STATEMENT_CHARACTERS:
         raise ToolError(f"the statement has more than {MAX_STATEMENT_CHARACTERS} characters")
+    plain = statement
+    if not _UNCLEAR.search(statement):
+        plain = _QUOTED.sub(" ", statement)
+    if re.search(r"\bTABLESAMPLE\b", plain, re.IGNORECASE):
+        raise ToolError("TABLESAMPLE is not available: it differs from run to run")
     words = _first_words(statement)
     if words[0] in STATEMENTS or (words[0] in DEFINITIONS and words[1] in OBJECTS):
         return
@@ -385,8 +450,9 @@ def _sweep(connection: Connection) -> None:
     running = (
         "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'turnwise%'"
     )
-    alive = {name for (name,) in connection.ask(running).rows}
+    # In this order: who begins in between is seen as alive, or has nothing yet.
     databases, roles = _own(connection, "turnwise_[0-9a-f]{16}")
+    alive = {name for (name,) in connection.ask(running).rows}
     left = [[n for n in names if n[:25] not in alive] for names in (databases, roles)]
     for name in left[0]:
         with contextlib.suppress(RefusedError):  # another program does the same

@@ -46,7 +46,8 @@ class RefusedError(ToolError):
 
 
 class CutOffError(RefusedError):
-    """A statement that went beyond a limit; how far it came is a matter of speed."""
+    """A statement that went beyond a limit, or failed after it had written: what it leaves besides
+    rows is a matter of speed, or counts against the limits."""
 
 
 @dataclass

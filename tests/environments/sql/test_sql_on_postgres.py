@@ -1,6 +1,7 @@
 """The SQL environment on a real Postgres server: the verdicts of SQLite, and failures."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from turnwise.environments.measurement import (
 from turnwise.environments.registry import make_environment
 from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
+from turnwise.tools.postgres_connection import Connection, address
 from turnwise.types import Action, ToolCall
 
 COUNT = 24
@@ -72,6 +74,34 @@ def test_snapshots_and_many_at_once(both: list[SqlEnvironment]) -> None:
     tasks = both[1].tasks("train")
     assert asyncio.run(is_restorable(both[1], tasks[:2]))
     assert asyncio.run(is_concurrent(both[1], tasks[:16]))
+
+
+def test_restoring_waits_for_nothing_and_leaves_nothing(
+    running: Running, both: list[SqlEnvironment]
+) -> None:
+    task, episode = both[1].tasks("train")[0], both[1].fresh()
+    connection = Connection(address(running.url()), {})
+
+    def databases() -> Any:
+        return connection.ask("SELECT datname FROM pg_database ORDER BY 1").rows
+
+    async def play() -> None:
+        before = databases()
+        await episode.reset(task.public(), 0)
+        await episode.step(call("SELECT 1"))
+        made = databases()
+        episode.restore(episode.snapshot())
+        episode.restore(episode.snapshot())
+        assert databases() == made
+        await episode.step(call("SELECT 1"))
+        assert len(databases()) == len(made)
+        assert databases() != made
+        episode.restore(episode.snapshot())
+        await episode.close()
+        assert databases() == before
+
+    with contextlib.closing(connection):
+        asyncio.run(play())
 
 
 def test_the_tool_names_the_dialect(both: list[SqlEnvironment]) -> None:

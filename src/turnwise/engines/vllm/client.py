@@ -46,12 +46,14 @@ class Client:
         )
 
     async def well(self) -> bool:
-        """Whether the server and its engine work. Asked twice: after an error of its own a server
-        closes the connection that it answered on."""
-        for _ in range(2):
-            with suppress(httpx2.TransportError):
+        """Whether the server and its engine work. Asked again on a connection that was closed:
+        after an error of its own a server closes the one that it answered on."""
+        with suppress(httpx2.TransportError):
+            try:
                 answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
-                return answer.status_code == 200
+            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
+            return answer.status_code == 200
         return False
 
     async def complete(self, body: Json) -> Json:

@@ -39,6 +39,8 @@ class Play:
     """The state of one episode, all of it."""
 
     database: Database | PostgresDatabase = field(default_factory=Database)
+    left: list[PostgresDatabase] = field(default_factory=list)
+    """Those of before, which are dropped by the next thread that waits for the server."""
 
 
 class SqlEnvironment(Environment):
@@ -161,9 +163,13 @@ class SqlEnvironment(Environment):
     def restore(self, state: bytes) -> None:
         """Return to a state given by `snapshot`."""
         found = json.loads(state)
-        self._play.database.close()
+        before, left = self._play.database, self._play.left
+        if isinstance(before, PostgresDatabase):
+            left = [*left, before]
+        else:
+            before.close()
         restored = self._server.restored if self._server else Database.restored
-        self._play = Play(restored(base64.b64decode(found["dump"]), found["written"]))
+        self._play = Play(restored(base64.b64decode(found["dump"]), found["written"]), left)
 
     async def close(self) -> None:
         """Release the database."""
@@ -174,5 +180,12 @@ class SqlEnvironment(Environment):
         """SQLite is done at once; a server is waited for in a thread."""
         if self._server is None:
             return work()
-        result: Result = await in_thread(work)
+        left = self._play.left
+
+        def wait() -> Result:
+            while left:
+                left.pop().close()
+            return work()
+
+        result: Result = await in_thread(wait)
         return result

@@ -1,0 +1,45 @@
+"""Whether a server is well: on a closed connection it is asked again, on silence it is not."""
+
+import asyncio
+import time
+
+import pytest
+
+from turnwise.engines.vllm import client as vllm_client
+from turnwise.engines.vllm.client import Client
+
+WELL = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_only_a_closed_connection_is_asked_again(
+    silent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_client, "ALIVE_SECONDS", 0.5)
+    asked: list[asyncio.Task[None] | None] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(asyncio.current_task())
+        await reader.readuntil(b"\r\n\r\n")
+        if silent:
+            await reader.read()
+        elif len(asked) > 1:
+            writer.write(WELL)
+            await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async def work() -> bool:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        client = Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", 5.0)
+        well = await client.well()
+        await client.close()
+        await asyncio.gather(*(task for task in asked if task is not None))
+        server.close()
+        await server.wait_closed()
+        return well
+
+    start = time.monotonic()
+    assert asyncio.run(work()) == (not silent)
+    assert len(asked) == (1 if silent else 2)
+    assert time.monotonic() - start < 5.0
