@@ -30,6 +30,7 @@ class Gate:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self.refused: dict[str, str] = {}
         """Hosts that were refused, with their port if it is not the scheme's own, and why."""
         self.problem: Exception | None = None
@@ -43,6 +44,7 @@ class Gate:
 
     async def close(self) -> None:
         """End all connections. Idempotent."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -50,10 +52,14 @@ class Gate:
         for writer in self._writers:
             writer.transport.abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # in which aborted connections are closed
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._closed:  # it was accepted before that
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         self._writers.add(writer)
         try:
