@@ -25,7 +25,8 @@ Pictures = Sequence[Sequence[Picture]]
 """Of each row of a batch, in order; without any row where there are no pictures at all."""
 
 LOGITS_PER_CHUNK = 1 << 24
-"""float32 logits held at once: 64 MiB, and about four times that while differentiating."""
+"""float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
+where an output layer is differentiated automatically."""
 
 
 def token_logprobs(
