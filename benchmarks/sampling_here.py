@@ -14,8 +14,8 @@ from contenders import Stopwatch, Worker
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.fused import can_fuse
 from turnwise.models.load import load_tokenizer
+from turnwise.models.plain import is_plain
 from turnwise.threads import configure_threads
 
 PAGE = 32
@@ -46,7 +46,7 @@ def with_turnwise(model: Any, prompts: list[list[int]], new: int) -> tuple[Round
             engine.open(f"{index:04d}")
         return await asyncio.gather(*(one(index) for index in range(len(prompts))))
 
-    return play, {"fused": can_fuse(model)}
+    return play, {"fused": is_plain(model)}
 
 
 def with_generate(model: Any, prompts: list[list[int]], new: int) -> tuple[Round, dict[str, Any]]:

@@ -11,8 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
 from turnwise.engines.cache import Run
-from turnwise.engines.kernels import kernels_for
 from turnwise.engines.runner import Runner
+from turnwise.kernels.decode import decode_kernels
 
 pytestmark = pytest.mark.skipif(
     shutil.which("gcc") is None or not Path("/proc/self/maps").exists(),
@@ -118,7 +118,7 @@ def test_a_compiler_that_fails_is_told_of(
 ) -> None:
     with_compiler(tmp_path, monkeypatch, "echo no such option >&2; exit 1")
     assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10).compiled
-    assert "sampling is slower: no such option" in caplog.text
+    assert "all is slower: no such option" in caplog.text
 
 
 def test_a_compiler_that_cannot_be_started_is_told_of(
@@ -127,7 +127,7 @@ def test_a_compiler_that_cannot_be_started_is_told_of(
     with_compiler(tmp_path, monkeypatch, "")
     (tmp_path / "gcc").write_bytes(b"\x7fELF")
     assert not Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10).compiled
-    assert "sampling is slower" in caplog.text
+    assert "all is slower" in caplog.text
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(
@@ -135,7 +135,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "file" / "cache"))
-    kernels_for.cache_clear()
+    decode_kernels.cache_clear()
     assert Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10).compiled
 
 
@@ -144,7 +144,7 @@ def test_a_kept_file_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with_compiler(tmp_path, monkeypatch, 'echo "$@" >> {notes}; exec {gcc} "$@"')
     calls = []
     for _ in range(2):
-        kernels_for.cache_clear()
+        decode_kernels.cache_clear()
         assert Runner(model, 10, 10).compiled
         lines = (tmp_path / "notes").read_text().splitlines()
         calls.append([line for line in lines if "--version" not in line])
@@ -156,7 +156,7 @@ def test_without_a_compiler_there_are_no_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    kernels_for.cache_clear()
+    decode_kernels.cache_clear()
     runner = Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10)
     assert runner.fused
     assert not runner.compiled
@@ -172,10 +172,10 @@ def with_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) 
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))
-    kernels_for.cache_clear()
+    decode_kernels.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _forget_kernels() -> Any:
     yield
-    kernels_for.cache_clear()
+    decode_kernels.cache_clear()

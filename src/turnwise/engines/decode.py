@@ -14,13 +14,13 @@ from torch.nn import functional
 
 from turnwise.engines.cache import PADDING, PoolCache, PoolLayer, Run
 from turnwise.engines.fused import SLIDING, FusedForward
-from turnwise.engines.kernels import Kernels, Rows
+from turnwise.kernels.decode import DecodeKernels, Rows
 
 
 class Decode:
     """Logits after one more token of each row. `window` is how far a sliding layer sees."""
 
-    def __init__(self, weights: FusedForward, kernels: Kernels, window: int) -> None:
+    def __init__(self, weights: FusedForward, kernels: DecodeKernels, window: int) -> None:
         self._weights, self._kernels, self._window = weights, kernels, window
 
     @torch.inference_mode()

@@ -12,21 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
-from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 from turnwise.engines.cache import PoolCache, PoolLayer
-from turnwise.engines.kernels import Shape
+from turnwise.kernels.shape import Shape
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
-FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
-"""Rotary embeddings that do not change with the length of the text."""
-LARGEST = 1 << 26
-"""Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
-it gains."""
-DTYPES = (torch.float32, torch.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class Layer:
 class FusedForward:
     """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
 
-    `tokens` is the longest history. The model must be one that `can_fuse` allows.
+    `tokens` is the longest history. The model must be one that `is_plain` says yes to.
     """
 
     def __init__(self, model: Any, tokens: int) -> None:
@@ -150,19 +143,6 @@ class FusedForward:
 
     def _norm(self, states: Tensor, weights: Tensor | None = None) -> Tensor:
         return functional.rms_norm(states, states.shape[-1:], weights, self.epsilon)
-
-
-def can_fuse(model: PreTrainedModel) -> bool:
-    """Whether the model is small and has the parts that are written out here, and no others."""
-    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
-        return False
-    if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
-        return False
-    if model.model.rotary_emb.rope_type not in FIXED_ROTATIONS:
-        return False
-    products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
-    products = [module for module in products if module.weight.ndim == 2]
-    return all(type(module) is nn.Linear and module.bias is None for module in products)
 
 
 def _packed(layer: Any) -> Layer:

@@ -18,10 +18,11 @@ from transformers import PreTrainedModel
 
 from turnwise.engines.cache import PoolCache, Run
 from turnwise.engines.decode import Decode
-from turnwise.engines.fused import FULL, SLIDING, FusedForward, can_fuse
-from turnwise.engines.kernels import kernels_for
+from turnwise.engines.fused import FULL, SLIDING, FusedForward
 from turnwise.engines.spans import attention_in_spans
 from turnwise.errors import ConfigError, unknown_name
+from turnwise.kernels.decode import decode_kernels
+from turnwise.models.plain import is_plain
 
 Forward = Callable[
     [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], PoolCache], torch.Tensor
@@ -149,10 +150,10 @@ class Runner:
 
     def _equal_fused(self, longest: int) -> tuple[FusedForward | None, Decode | None]:
         """The written-out forward pass, if there is one and it does what the model does."""
-        if not can_fuse(self.model):
+        if not is_plain(self.model):
             return None, None
         fused = FusedForward(self.model, longest)
-        kernels = kernels_for(fused.shape) if self.model.device.type == "cpu" else None
+        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
         if kernels is not None:
             decode = Decode(fused, kernels, self._window)
             if self._equals_general(self._probe(partial(self._written_out, fused, decode))):

@@ -2,70 +2,13 @@
  * of `rows` histories, whose keys and values are read where they are.
  *
  * Compiled for one shape (HEADS, KEY_HEADS, SIZE) and one type of numbers (BFLOAT16 or not) by
- * kernels.py. Sums are in float32 whatever the type. Each row is computed by one thread, so that
+ * compiler.py. Sums are in float32 whatever the type. Each row is computed by one thread, so that
  * nothing depends on how many threads or neighbours there are.
  *
  * Not here: matrix products, and which row has which run of the cache.
  */
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#define THREAD omp_get_thread_num()
-#else
-#define THREAD 0
-#endif
-
-#define GROUPS (HEADS / KEY_HEADS)
-#define PACKED ((HEADS + 2 * KEY_HEADS) * SIZE)
-#define PLACE (KEY_HEADS * SIZE)
-#define FEW 16384
-
-#ifdef BFLOAT16
-typedef uint16_t number;
-
-static inline float load(number stored)
-{
-    uint32_t bits = (uint32_t)stored << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline number round_to_nearest_even(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (number)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-#define STORE(value) round_to_nearest_even(value)
-#else
-typedef float number;
-
-static inline float load(number stored) { return stored; }
-#define STORE(value) (value)
-#endif
-
-/* e^x to 1e-7 for x from -87 to 88: a power of two times a polynomial (Cephes' coefficients). */
-static inline float exponential(float x)
-{
-    x = x > 88 ? 88 : x < -87 ? -87 : x;
-    float power = rintf(x * 1.44269504f);
-    float rest = x - power * 0.693359375f + power * 2.12194440e-4f;
-    float sum = 1.9875691500e-4f;
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * rest * rest + rest + 1;
-    int32_t bits = ((int32_t)power + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return sum * scale;
-}
+#include "numbers.h"
 
 /* outputs = inputs / their root mean square * weights, [rows, width]. */
 void normalize(const number *inputs, const number *weights, number *outputs, int64_t rows,
@@ -97,35 +40,6 @@ void gate(const number *inputs, number *outputs, int64_t rows, int64_t inner, in
         }
     }
 }
-
-/* One head of a row: its norm if it has one, then its rotation. The first half of the sines is
- * negative. */
-static void turn(const number *head, const number *weights, const float *cosines,
-                 const float *sines, float epsilon, float *turned)
-{
-    float states[SIZE];
-    float squares = 0, factor = 1;
-    for (int i = 0; i < SIZE; i++) {
-        states[i] = load(head[i]);
-        squares += states[i] * states[i];
-    }
-    if (weights) {
-        factor = 1 / sqrtf(squares / SIZE + epsilon);
-        for (int i = 0; i < SIZE; i++)
-            states[i] *= factor * load(weights[i]);
-    }
-    for (int i = 0; i < SIZE / 2; i++) {
-        turned[i] = states[i] * cosines[i] + states[i + SIZE / 2] * sines[i];
-        turned[i + SIZE / 2] =
-            states[i + SIZE / 2] * cosines[i + SIZE / 2] + states[i] * sines[i + SIZE / 2];
-    }
-}
-
-/* 16 numbers at a time; on processors with shorter vectors in several steps. */
-typedef float lanes __attribute__((vector_size(64)));
-typedef int32_t integers __attribute__((vector_size(64)));
-#define LANES 16
-#define VECTORS (SIZE / LANES)
 
 /* The vectors of a head. Of numbers in half a word the even ones come first, then the odd ones, 32
  * at a time: that is how they are taken out of words, and the order is nothing to a sum. */

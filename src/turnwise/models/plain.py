@@ -1,0 +1,26 @@
+"""Which models are of a shape that turnwise writes out for itself (`engines/fused.py`,
+`learning/body.py`)."""
+
+import torch
+from torch import nn
+from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
+
+FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings that do not change with the length of the text."""
+LARGEST = 1 << 26
+"""Parameters. Above it matrix products dominate, and a second copy of the weights costs more than
+it gains."""
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def is_plain(model: PreTrainedModel) -> bool:
+    """Whether the model is small and has the parts of Llama or Qwen3, and no others."""
+    if type(model) not in (LlamaForCausalLM, Qwen3ForCausalLM) or model.dtype not in DTYPES:
+        return False
+    if model.num_parameters() > LARGEST or model.config.hidden_act != "silu":
+        return False
+    if model.model.rotary_emb.rope_type not in FIXED_ROTATIONS:
+        return False
+    products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
+    products = [module for module in products if module.weight.ndim == 2]
+    return all(type(module) is nn.Linear and module.bias is None for module in products)
