@@ -29,7 +29,7 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.learning.batch import assign_advantages, policy_examples
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.prefix_tree import lay_out, plant
+from turnwise.learning.prefix_tree import plant
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_tokenizer
 from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
@@ -194,11 +194,9 @@ def counted_work(groups: list[Group], size: str) -> list[tuple[int, int]]:
     if others:
         raise SystemExit("some groups would not be computed as trees")
     counts = [sum(lengths), sum(length**2 for length in lengths) // 2], [0, 0]
-    for members, tree in planted:
-        sequences = [(member.ids, member.trained) for member in members]
-        forest = lay_out([tree], sequences, torch.device("cpu"))
-        counts[1][0] += forest.inputs.numel()
-        counts[1][1] += sum(block.mask.numel() for block in forest.blocks)
+    for _, tree in planted:
+        counts[1][0] += len(tree.ids)
+        counts[1][1] += sum(run.pairs for run in tree.runs())
     return [(tokens, pairs) for tokens, pairs in counts]
 
 

@@ -10,7 +10,7 @@ import torch
 from turnwise.errors import NotSupportedError
 from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import collate, loss_mask, supervised_examples
-from turnwise.learning.logprobs import hidden_states
+from turnwise.learning.hidden import hidden_states
 from turnwise.learning.preferences import _pictures, _tensors, saved_pairs
 from turnwise.types import Picture, Segment, Source, Tokens
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
+from turnwise.learning import prefix_tree
 from turnwise.learning.batch import (
     Example,
     assign_advantages,
@@ -22,6 +23,7 @@ from turnwise.learning.batch import (
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.prefix_tree import (
+    blocks_of,
     check_sharing,
     forest_logprobs,
     grow,
@@ -96,12 +98,12 @@ def test_a_tree_has_every_beginning_once(sequences: list[list[int]]) -> None:
 def test_a_token_sees_its_ancestors(block: int) -> None:
     first, second = np.array([5, 6, 7, 1]), np.array([5, 6, 8, 9, 1])
     everything = [(one, np.arange(len(one)) > 0) for one in (first, second, first)]
-    forest = lay_out([grow([first, second]), grow([first])], everything, CPU, block)
-    assert forest.inputs.tolist() == [[5, 6, 7, 8, 9, 5, 6, 7]]
-    assert forest.positions.tolist() == [[0, 1, 2, 2, 3, 0, 1, 2]]
+    forest = lay_out([grow([first, second]), grow([first])], everything, CPU)
+    assert forest.ids.tolist() == [5, 6, 7, 8, 9, 5, 6, 7]
+    assert forest.layout.positions.tolist() == [0, 1, 2, 2, 3, 0, 1, 2]
     sees = [
         part.seen[row].tolist()
-        for part in forest.blocks
+        for part in blocks_of(forest.layout, CPU, block)
         for row in part.mask[0, 0, : part.inputs.stop - part.inputs.start]
     ]
     assert sees == [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [5], [5, 6], [5, 6, 7]]
@@ -112,9 +114,10 @@ def test_a_token_sees_its_ancestors(block: int) -> None:
 
 @pytest.mark.parametrize(("family", "block"), [("qwen3", 5), ("llama", 128)])
 def test_logprobs_and_gradients_are_those_of_the_sequences(
-    load_model: LoadModel, family: str, block: int
+    load_model: LoadModel, family: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of tokens in several sequences the gradient is that of all of them."""
+    monkeypatch.setattr(prefix_tree, "BLOCK", block)
     examples = [
         supervised_examples(member.tokens, str(member.episode))[0]
         for one in groups()
@@ -129,7 +132,7 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
     for shared in (False, True):
         model = load_model(family).eval()
         if shared:
-            forest = lay_out(trees, sequences, CPU, block)
+            forest = lay_out(trees, sequences, CPU)
             scores = forest_logprobs(model, forest, 0.7, False, entropy_gradient=True)
         else:
             given = (batch.inputs, batch.selected, batch.targets)

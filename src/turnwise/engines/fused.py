@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from turnwise.engines.cache import PoolCache, PoolLayer
 from turnwise.kernels.shape import Shape
+from turnwise.models.plain import rotation
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -60,9 +61,7 @@ class FusedForward:
             model.dtype,
         )
         self.epsilon: float = model.config.rms_norm_eps
-        self.rotation = _rotation(model, tokens)
-        """Cosines and sines of every position, float32[tokens, size]; the sines of the first half
-        are negative, so that rotating is heads * cosines + (heads, halves exchanged) * sines."""
+        self.rotation = rotation(model, tokens)
         self.refresh()
 
     @torch.no_grad()
@@ -170,15 +169,6 @@ def _packed(layer: Any) -> Layer:
 def _transposed(*products: Any) -> Tensor:
     """The products' weights side by side, [inputs, outputs]."""
     return torch.cat([product.weight for product in products]).t().contiguous()
-
-
-@torch.no_grad()
-def _rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
-    places = torch.arange(tokens, device=model.device)[None]
-    like = torch.zeros(1, dtype=torch.float32, device=model.device)
-    cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
-    first, second = sines.chunk(2, -1)
-    return cosines.contiguous(), torch.cat([-first, second], -1)
 
 
 def _by_head(states: Tensor, rows: int) -> Tensor:

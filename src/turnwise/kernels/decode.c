@@ -10,6 +10,24 @@
 
 #include "numbers.h"
 
+/* One head of a row: its norm if it has one, then its rotation. */
+static void turn(const number *head, const number *weights, const float *cosines,
+                 const float *sines, float epsilon, float *turned)
+{
+    float states[SIZE];
+    float squares = 0;
+    for (int i = 0; i < SIZE; i++) {
+        states[i] = load(head[i]);
+        squares += states[i] * states[i];
+    }
+    if (weights) {
+        const float factor = 1 / sqrtf(squares / SIZE + epsilon);
+        for (int i = 0; i < SIZE; i++)
+            states[i] *= factor * load(weights[i]);
+    }
+    rotate(states, cosines, sines, turned);
+}
+
 /* outputs = inputs / their root mean square * weights, [rows, width]. */
 void normalize(const number *inputs, const number *weights, number *outputs, int64_t rows,
                int64_t width, float epsilon, int32_t threads)
@@ -115,22 +133,6 @@ static void score(const float *queries, const number *keys, int64_t length, int6
             memcpy(scores + head * stride + start, &found, sizeof found);
         }
     }
-}
-
-/* The highest of scores[length]; those behind, up to a multiple of LANES, are some of them again. */
-static float highest_of(const float *scores, int64_t length)
-{
-    lanes best, found;
-    memcpy(&best, scores, sizeof best);
-    for (int64_t start = LANES; start < length; start += LANES) {
-        memcpy(&found, scores + start, sizeof found);
-        const integers higher = found > best;
-        best = (lanes)((higher & (integers)found) | (~higher & (integers)best));
-    }
-    float highest = best[0];
-    for (int i = 1; i < LANES; i++)
-        highest = best[i] > highest ? best[i] : highest;
-    return highest;
 }
 
 /* scores[length] become their shares, which add up to 1. */

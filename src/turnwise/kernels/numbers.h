@@ -66,25 +66,29 @@ typedef int32_t integers __attribute__((vector_size(64)));
 #define LANES 16
 #define VECTORS (SIZE / LANES)
 
-/* One head of a row: its norm if it has one, then its rotation. The first half of the sines is
- * negative. */
-static void turn(const number *head, const number *weights, const float *cosines,
-                 const float *sines, float epsilon, float *turned)
+/* A head by its place in the text. The first half of the sines is negative. */
+static inline void rotate(const float *states, const float *cosines, const float *sines,
+                          float *turned)
 {
-    float states[SIZE];
-    float squares = 0, factor = 1;
-    for (int i = 0; i < SIZE; i++) {
-        states[i] = load(head[i]);
-        squares += states[i] * states[i];
-    }
-    if (weights) {
-        factor = 1 / sqrtf(squares / SIZE + epsilon);
-        for (int i = 0; i < SIZE; i++)
-            states[i] *= factor * load(weights[i]);
-    }
     for (int i = 0; i < SIZE / 2; i++) {
-        turned[i] = states[i] * cosines[i] + states[i + SIZE / 2] * sines[i];
-        turned[i + SIZE / 2] =
-            states[i + SIZE / 2] * cosines[i + SIZE / 2] + states[i] * sines[i + SIZE / 2];
+        const int j = i + SIZE / 2;
+        turned[i] = states[i] * cosines[i] + states[j] * sines[i];
+        turned[j] = states[j] * cosines[j] + states[i] * sines[j];
     }
+}
+
+/* The highest of scores[length]; those behind, up to a multiple of LANES, are some of them again. */
+static inline float highest_of(const float *scores, int64_t length)
+{
+    lanes best, found;
+    memcpy(&best, scores, sizeof best);
+    for (int64_t start = LANES; start < length; start += LANES) {
+        memcpy(&found, scores + start, sizeof found);
+        const integers higher = found > best;
+        best = (lanes)((higher & (integers)found) | (~higher & (integers)best));
+    }
+    float highest = best[0];
+    for (int i = 1; i < LANES; i++)
+        highest = best[i] > highest ? best[i] : highest;
+    return highest;
 }

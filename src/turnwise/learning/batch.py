@@ -18,6 +18,7 @@ from turnwise.algorithms.episodes import Episode
 from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
+from turnwise.kernels.training import Layout
 from turnwise.learning.selection import kept_members
 from turnwise.types import Group, Picture, Source, Tokens, Trajectory, Verdict
 
@@ -54,31 +55,18 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Neighbouring inputs of a forest and all that any of them sees."""
-
-    inputs: slice
-    seen: Tensor
-    """int64[k], which inputs."""
-    mask: Tensor
-    """bool[1, 1, inputs, k], True where an input sees it."""
-
-
-@dataclass(frozen=True)
 class Forest:
     """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
 
     N tokens are wanted; of the pairs of a place and the token after it U are distinct.
     """
 
-    inputs: Tensor
-    """int64[1, T]"""
-    positions: Tensor
-    """int64[1, T]"""
-    blocks: list[Block]
-    """In order, all inputs together."""
+    ids: Tensor
+    """int64[T]"""
+    layout: Layout
+    """Which of them sees which, on the CPU."""
     predictors: Tensor
-    """int64[U], places of the inputs."""
+    """int64[U], which of them, ascending."""
     targets: Tensor
     """int64[U]"""
     wanted: Tensor

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
-from turnwise.learning.logprobs import base_model, inputs_of
+from turnwise.learning.hidden import base_model, inputs_of
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.types import Group, Trajectory
 

@@ -1,11 +1,11 @@
 """Log-probabilities, entropies and score norms of given tokens under a causal language model.
 
 The output layer is applied at the asked positions only, in chunks, so that memory does not grow
-with vocabulary x length. Not here: which positions, and what they are for.
+with vocabulary x length. Not here: hidden states (`hidden.py`); which positions, and what they are
+for.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +16,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
-from turnwise.learning.attention import attention_in_float32
+from turnwise.learning.hidden import Pictures, base_model, hidden_states
 from turnwise.learning.token_scores import token_scores
-from turnwise.models.vision import reader_of
-from turnwise.types import Picture
-
-Pictures = Sequence[Sequence[Picture]]
-"""Of each row of a batch, in order; without any row where there are no pictures at all."""
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
@@ -148,44 +143,6 @@ class OutputLayer:
         return torch.log_softmax(logits, dim=-1)
 
 
-def hidden_states(
-    model: nn.Module,
-    inputs: Tensor,
-    selected: Tensor,
-    autocast: bool,
-    pictures: Pictures = (),
-) -> Tensor:
-    """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
-    base = base_model(model)
-    arguments = inputs_of(base, base.get_decoder(), inputs, pictures)
-    return last_hidden(model, inputs, autocast, **arguments)[selected]
-
-
-def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
-    """What the model's body makes of int64[B, T] inputs, [B, T, width]; `arguments` are its own,
-    with `inputs_embeds` in place of the inputs if they are among them."""
-    base = base_model(model)
-    body = base.get_decoder()
-    if "inputs_embeds" not in arguments:
-        arguments["input_ids"] = inputs
-    lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
-    with lower, attention_in_float32(base) if autocast else nullcontext():
-        hidden: Tensor = body(use_cache=False, **arguments).last_hidden_state
-    return hidden
-
-
-def inputs_of(model: Any, decoder: Any, inputs: Tensor, pictures: Pictures) -> dict[str, Any]:
-    """What a decoder's forward gets so that it sees the pictures that placeholders of int64[B, T]
-    inputs stand for; nothing where there are none. `model` has the reader. Raises NotSupportedError
-    for a model that takes no pictures."""
-    if not any(pictures):
-        return {}
-    reader = reader_of(model)
-    if reader is None:
-        raise NotSupportedError(f"{type(model).__name__} takes no pictures")
-    return reader.arguments(decoder, inputs, reader.shown(inputs.cpu().numpy(), pictures))
-
-
 def in_chunks(
     function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
 ) -> tuple[Tensor, ...]:
@@ -196,12 +153,6 @@ def in_chunks(
     pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
     found = [checkpoint(function, *piece, use_reentrant=False) for piece in pieces]
     return tuple(torch.cat(column) for column in zip(*found, strict=True))
-
-
-def base_model(model: nn.Module) -> Any:
-    """The transformers model itself: what peft wraps (its adapters are inside the layers)."""
-    unwrap = getattr(model, "get_base_model", None)
-    return model if unwrap is None else unwrap()
 
 
 def softcapping(base: Any) -> float | None:

@@ -35,7 +35,8 @@ from turnwise.learning.batch import (
     treat,
 )
 from turnwise.learning.gradient_spread import GradientSpread
-from turnwise.learning.logprobs import base_model, check_supported, token_logprobs
+from turnwise.learning.hidden import base_model
+from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
 from turnwise.learning.prefix_tree import (
     check_sharing,

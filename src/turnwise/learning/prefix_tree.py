@@ -3,8 +3,9 @@
 The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
 their turns. Their tokens become the nodes of a tree, laid out as one sequence in which a token sees
 its ancestors alone, at the position that it has in its own text. So log-probabilities and gradients
-are those of the sequences by themselves. Neighbours in the layout see much the same, so attention
-goes by blocks of them and gathers what each block sees; nothing is padded. Not here: the loss.
+are those of the sequences by themselves. Nothing is padded. Models that run through layers of their
+own attend by blocks: neighbours see much the same, and what a block sees is gathered for it. Not
+here: the loss.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.errors import ConfigError
+from turnwise.kernels.training import Layout
 from turnwise.learning.attention import attend
-from turnwise.learning.batch import Block, Example, Forest, by_group
-from turnwise.learning.logprobs import base_model, last_hidden, score_tokens, token_logprobs
+from turnwise.learning.batch import Example, Forest, by_group
+from turnwise.learning.body import Rows, asked_hidden
+from turnwise.learning.hidden import base_model, fitting_kernels, last_hidden
+from turnwise.learning.logprobs import score_tokens, token_logprobs
 from turnwise.models.attention import attending
 
 IN_BLOCKS = "turnwise_in_blocks"
@@ -45,6 +49,49 @@ class Tree:
     """int64[n], -1 for the first token."""
     places: list[NDArray[np.int64]]
     """For each sequence the nodes of its inputs."""
+
+    def runs(self) -> list["Run"]:
+        """The nodes in order, as far as each is the parent of the next."""
+        apart = np.flatnonzero(self.parents != np.arange(-1, len(self.ids) - 1))
+        starts = np.unique(np.concatenate([[0], apart]))
+        owners = np.searchsorted(starts, self.parents[starts], "right") - 1
+        found: list[Run] = []
+        ends = [*starts[1:].tolist(), len(self.ids)]
+        for start, end, owner in zip(starts.tolist(), ends, owners.tolist(), strict=True):
+            spans: tuple[tuple[int, int], ...] = ()
+            if owner >= 0:
+                before = found[owner]
+                seen = int(self.parents[start]) - before.start + 1
+                spans = (*before.spans, (before.start, seen))
+            found.append(Run(start, end - start, spans))
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring nodes, of which each is the parent of the next."""
+
+    start: int
+    length: int
+    spans: tuple[tuple[int, int], ...]
+    """The ancestors of the first one: parts of earlier runs, first node and number of nodes."""
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of nodes attend."""
+        before = sum(length for _, length in self.spans)
+        return self.length * before + self.length * (self.length + 1) // 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring inputs of a forest and all that any of them sees."""
+
+    inputs: slice
+    seen: Tensor
+    """int64[k], which inputs."""
+    mask: Tensor
+    """bool[1, 1, inputs, k], True where an input sees it."""
 
 
 def grow(sequences: Sequence[NDArray[np.int64]]) -> Tree:
@@ -97,9 +144,9 @@ def _grown(examples: list[Example], most: int) -> Iterator[tuple[list[Example], 
 
 
 def _is_less_work(tree: Tree, width: int) -> bool:
-    """Than the sequences by themselves, whose attention skips what is masked."""
+    """Than the sequences by themselves."""
     lengths = np.array([len(place) for place in tree.places], float)
-    pairs = sum(mask.size for _, _, mask in _blocks(tree))
+    pairs = sum(run.pairs for run in tree.runs())
     token = WIDTHS_PER_TOKEN * width
     return bool(token * len(tree.ids) + pairs < (token * lengths + lengths**2 / 2).sum())
 
@@ -123,18 +170,12 @@ def lay_out(
     trees: Sequence[Tree],
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
     device: torch.device,
-    block: int = BLOCK,
 ) -> Forest:
     """Tensors of one forward pass. `sequences` are those of the trees in order, ids and wanted
     tokens of each; the first token is never wanted."""
     rest = iter(sequences)
-    blocks: list[Block] = []
     predictors, targets, start = [], [], 0
     for tree in trees:
-        for inputs, seen, mask in _blocks(tree, block):
-            where = slice(start + inputs.start, start + inputs.stop)
-            numbers = torch.from_numpy(start + seen).to(device)
-            blocks.append(Block(where, numbers, torch.from_numpy(mask)[None, None].to(device)))
         for places in tree.places:
             ids, wanted = next(rest)
             predictors.append(start + places[wanted[1:]])
@@ -147,40 +188,69 @@ def lay_out(
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     return Forest(
-        inputs=tensor(np.concatenate([tree.ids for tree in trees])[None]),
-        positions=tensor(np.concatenate([tree.depths for tree in trees])[None]),
-        blocks=blocks,
+        ids=tensor(np.concatenate([tree.ids for tree in trees])),
+        layout=_layout(trees),
         predictors=tensor(distinct[0]),
         targets=tensor(distinct[1]),
         wanted=tensor(which.reshape(-1)),
     )
 
 
-def _blocks(
-    tree: Tree, size: int = BLOCK
-) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.bool_]]]:
-    """Neighbouring nodes, the nodes that any of them sees, and which of these each one sees."""
-    parents = tree.parents.tolist()
-    for start in range(0, len(parents), size):
-        inputs = range(start, min(start + size, len(parents)))
-        seen: set[int] = set()
-        for node in inputs:
-            ancestor = node
-            while ancestor >= 0 and ancestor not in seen:
-                seen.add(ancestor)
-                ancestor = parents[ancestor]
-        columns = {node: column for column, node in enumerate(sorted(seen))}
-        mask = np.zeros((len(inputs), len(columns)), bool)
-        for row, node in enumerate(inputs):
-            mask[row, columns[node]] = True
-            ancestor = parents[node]
-            if ancestor >= start:
-                mask[row] |= mask[ancestor - start]
-            else:
-                while ancestor >= 0:
-                    mask[row, columns[ancestor]] = True
-                    ancestor = parents[ancestor]
-        yield slice(inputs.start, inputs.stop), np.array(list(columns)), mask
+def _layout(trees: Sequence[Tree]) -> Layout:
+    counts, offsets = [0], [0]
+    runs: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
+    first = 0
+    for tree in trees:
+        for run in tree.runs():
+            runs.append((first + run.start, run.length))
+            spans += [(first + start, length) for start, length in run.spans]
+            offsets.append(len(spans))
+        counts.append(len(runs))
+        first += len(tree.ids)
+    return Layout(
+        trees=torch.tensor(counts),
+        runs=torch.tensor(runs),
+        offsets=torch.tensor(offsets),
+        spans=torch.tensor(spans, dtype=torch.int64).view(-1, 2),
+        positions=torch.from_numpy(np.concatenate([tree.depths for tree in trees])),
+    )
+
+
+def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block]:
+    """Neighbouring inputs, `size` at a time, the inputs that any of them sees, and which of these
+    each one sees."""
+    runs, offsets = layout.runs.tolist(), layout.offsets.tolist()
+    spans, count = layout.spans.tolist(), len(layout.positions)
+    number = 0
+    for start in range(0, count, size):
+        end = min(start + size, count)
+        while sum(runs[number]) <= start:
+            number += 1
+        parts = []
+        for index in range(number, len(runs)):
+            first, length = runs[index]
+            if first >= end:
+                break
+            inputs = range(max(first, start), min(first + length, end))
+            parts.append((inputs, first, spans[offsets[index] : offsets[index + 1]]))
+        seen = np.zeros(end, bool)
+        for inputs, first, before in parts:
+            for place, length in [*before, (first, inputs.stop - first)]:
+                seen[place : place + length] = True
+        columns = np.cumsum(seen) - 1
+        mask = np.zeros((end - start, columns[-1] + 1), bool)
+        for inputs, first, before in parts:
+            rows = slice(inputs.start - start, inputs.stop - start)
+            for place, length in before:
+                mask[rows, columns[place] : columns[place] + length] = True
+            own = np.arange(first, inputs.stop) <= np.array(inputs)[:, None]
+            mask[rows, columns[first] : columns[inputs.stop - 1] + 1] = own
+        yield Block(
+            slice(start, end),
+            torch.from_numpy(np.flatnonzero(seen)).to(device),
+            torch.from_numpy(mask)[None, None].to(device),
+        )
 
 
 def forest_logprobs(
@@ -192,24 +262,34 @@ def forest_logprobs(
     entropy_gradient: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """As `token_logprobs`, of the N wanted tokens."""
-    # The mask is empty, so that any other function would fail on it: none is made.
-    with attending(base_model(model), IN_BLOCKS, _attend):
-        hidden = last_hidden(
-            model,
-            forest.inputs,
-            autocast,
-            attention_mask=torch.empty(1, 1, 0, 0, device=forest.inputs.device),
-            position_ids=forest.positions,
-            blocks=forest.blocks,
-        )
     logprobs, entropies = score_tokens(
         model,
-        hidden[0, forest.predictors],
+        _hidden(model, forest, autocast),
         forest.targets,
         temperature,
         entropy_gradient=entropy_gradient,
     )
     return logprobs[forest.wanted], entropies[forest.wanted]
+
+
+def _hidden(model: nn.Module, forest: Forest, autocast: bool) -> Tensor:
+    """[U, width], at the predictors."""
+    base, device = base_model(model), forest.ids.device
+    kernels = fitting_kernels(model, autocast)
+    if kernels is not None:
+        asked, which = torch.unique_consecutive(forest.predictors, return_inverse=True)
+        return asked_hidden(base, kernels, Rows(forest.ids, forest.layout, asked))[which]
+    # The mask is empty, so that any other function would fail on it: none is made.
+    with attending(base, IN_BLOCKS, _attend):
+        hidden = last_hidden(
+            model,
+            forest.ids[None],
+            autocast,
+            attention_mask=torch.empty(1, 1, 0, 0, device=device),
+            position_ids=forest.layout.positions[None].to(device),
+            blocks=list(blocks_of(forest.layout, device, BLOCK)),
+        )
+    return hidden[0, forest.predictors]
 
 
 def _attend(
@@ -275,7 +355,7 @@ def _agrees(model: nn.Module) -> bool:
     vocabulary, _ = base_model(model).get_input_embeddings().weight.shape
     both = np.array([[1, 2, 3, 4, 5, 6], [1, 2, 3, 7, 8, 9]]) % vocabulary
     wanted = np.array([False, True, True, True, True, True])
-    forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device, block=3)
+    forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device)
     shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
     ids = torch.from_numpy(both).to(device)
     every = torch.ones_like(ids[:, 1:], dtype=torch.bool)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
 from turnwise.learning.batch import by_length, rows_of_pictures, shifted
-from turnwise.learning.logprobs import Pictures, score_norms, token_logprobs
+from turnwise.learning.hidden import Pictures
+from turnwise.learning.logprobs import score_norms, token_logprobs
 from turnwise.types import Group, Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]

@@ -28,12 +28,8 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import by_length, shifted
-from turnwise.learning.logprobs import (
-    LOGITS_PER_CHUNK,
-    OutputLayer,
-    hidden_states,
-    in_chunks,
-)
+from turnwise.learning.hidden import hidden_states
+from turnwise.learning.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.selection import kept_members
 from turnwise.scaffolds.base import Scaffold

@@ -18,7 +18,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.critic import Critic, graded, target_count
-from turnwise.learning.logprobs import base_model
+from turnwise.learning.hidden import base_model
 from turnwise.types import Group, Trajectory
 
 

@@ -1,8 +1,10 @@
 """Which models are of a shape that turnwise writes out for itself (`engines/fused.py`,
-`learning/body.py`)."""
+`learning/body.py`), and how they turn heads."""
+
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import LlamaForCausalLM, PreTrainedModel, Qwen3ForCausalLM
 
 FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
@@ -24,3 +26,15 @@ def is_plain(model: PreTrainedModel) -> bool:
     products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
     products = [module for module in products if module.weight.ndim == 2]
     return all(type(module) is nn.Linear and module.bias is None for module in products)
+
+
+@torch.no_grad()
+def rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position of a plain model, float32[tokens, size]; the sines of
+    the first half are negative, so that a head is turned to head * cosines + (its halves exchanged)
+    * sines."""
+    places = torch.arange(tokens, device=model.device)[None]
+    like = torch.zeros(1, dtype=torch.float32, device=model.device)
+    cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
+    first, second = sines.chunk(2, -1)
+    return cosines.contiguous(), torch.cat([-first, second], -1)
