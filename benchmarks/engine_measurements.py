@@ -150,7 +150,7 @@ def supervised(model: PreTrainedModel, autocast: bool, steps: int) -> Supervised
 
 def sharing(arguments: Namespace) -> list[dict[str, Any]]:
     """Seconds of a policy update whose groups share their prompts, computed once and each time;
-    beside it the ratio of the multiplications in the layers, attention included."""
+    beside it the ratio of the multiplications."""
     rows = []
     algorithm = make_algorithm("grpo", {})
     for size in arguments.sizes:
@@ -170,7 +170,7 @@ def sharing(arguments: Namespace) -> list[dict[str, Any]]:
             arguments.rounds,
         )
         counts = counted_work(groups, size)
-        alone, trees = (layer_work(size, *count) for count in counts)
+        alone, trees = (update_work(size, *count) for count in counts)
         medians = {f"{name}, s": round(statistics.median(t), 3) for name, t in seconds.items()}
         rows.append(
             {
@@ -186,24 +186,30 @@ def sharing(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def counted_work(groups: list[Group], size: str) -> list[tuple[int, int]]:
-    """Tokens, and pairs of tokens that attend, of the sequences by themselves and of the trees."""
+def counted_work(groups: list[Group], size: str) -> list[tuple[int, ...]]:
+    """Of the sequences by themselves and of the trees: tokens, pairs of tokens that attend, and of
+    both those of tokens that predict a trained one."""
     examples = policy_examples(groups, make_algorithm("grpo", {}), True)
     lengths = [len(example.ids) - 1 for example in examples]
     planted, others = plant(examples, SHAPES[size][0], 8192)
     if others:
         raise SystemExit("some groups would not be computed as trees")
-    counts = [sum(lengths), sum(length**2 for length in lengths) // 2], [0, 0]
-    for _, tree in planted:
-        counts[1][0] += len(tree.ids)
-        counts[1][1] += sum(run.pairs for run in tree.runs())
-    return [(tokens, pairs) for tokens, pairs in counts]
+    asked = [int(place) for example in examples for place in np.flatnonzero(example.trained)]
+    last = len(asked), sum(asked)
+    alone = sum(lengths), sum(length * (length + 1) // 2 for length in lengths)
+    tokens = sum(len(tree.ids) for _, tree in planted)
+    pairs = sum(run.pairs for _, tree in planted for run in tree.runs())
+    return [(*alone, *last), (tokens, pairs, *last)]
 
 
-def layer_work(size: str, tokens: int, pairs: int) -> int:
-    """Multiplications of one layer."""
-    width, _, inner = SHAPES[size]
-    return tokens * (4 * width**2 + 3 * width * inner) + pairs * 2 * width
+def update_work(size: str, tokens: int, pairs: int, asked: int, asked_pairs: int) -> int:
+    """Multiplications of a forward pass. Past the keys and values of the last layer only tokens
+    that are asked for go on; they alone have logits, and no trees."""
+    width, layers, inner = SHAPES[size]
+    rest = width**2 + 3 * width * inner
+    full = tokens * (3 * width**2 + rest) + pairs * 2 * width
+    last = tokens * 3 * width**2 + asked * rest + asked_pairs * 2 * width
+    return (layers - 1) * full + last + asked * width * VOCABULARY
 
 
 def played_groups() -> list[Group]:
