@@ -22,7 +22,8 @@ TILE, COLUMNS = 32, 32
 class Layout:
     """Which token sees which. Tokens stand one after another; a run is some neighbours, of which
     each sees those before it in the run, and all of the run's spans, which are parts of runs before
-    it of the same tree. int64 each, on the CPU."""
+    it of the same tree. Behind the last run there may be more tokens, which attend to nothing.
+    int64 each, on the CPU."""
 
     trees: Tensor
     """[trees + 1], the first run of each."""
@@ -34,6 +35,11 @@ class Layout:
     """[spans, 2], first token and number of tokens."""
     positions: Tensor
     """[tokens], each in its text."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all runs."""
+        return int(self.runs[-1].sum())
 
     @property
     def longest(self) -> int:
@@ -139,6 +145,7 @@ class TrainingKernels:
         shape, threads = self._shape, torch.get_num_threads()
         count = len(packed) if asked is None else len(asked)
         outputs = packed.new_empty(count, shape.heads * shape.size)
+        outputs[_before(layout.tokens, asked) :] = 0
         measures = torch.empty(count, shape.heads, 2, dtype=torch.float32)
         longest = layout.longest
         scratch = torch.empty(threads, longest, 3 * shape.size + TILE, dtype=torch.float32)
@@ -160,6 +167,7 @@ class TrainingKernels:
         `found` is what `attend` returned."""
         shape, threads = self._shape, torch.get_num_threads()
         of_packed = torch.empty_like(packed)
+        of_packed[layout.tokens :] = 0
         trees, longest, largest = len(layout.trees) - 1, layout.longest, layout.largest
         of_weights = torch.zeros(trees * shape.key_heads, 2, shape.size, dtype=torch.float32)
         size = longest * (6 * shape.size + 2 * TILE) + 2 * largest * shape.size
@@ -180,6 +188,11 @@ def _given(
     if asked is not None:
         slots = torch.full((len(packed),), -1).index_copy_(0, asked, torch.arange(len(asked)))
     return (packed, *norms, heads.cosines, heads.sines, *where, slots)
+
+
+def _before(token: int, asked: Tensor | None) -> int:
+    """How many of the asked tokens, by default of all, come before this one."""
+    return token if asked is None else int((asked < token).sum())
 
 
 def pointers(*tensors: Tensor | None) -> list[int | None]:

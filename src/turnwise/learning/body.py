@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from turnwise.kernels.training import Heads, Layout, TrainingKernels
 from turnwise.models.plain import rotation
@@ -27,6 +28,7 @@ class Rows:
     ids: Tensor
     """int64[n]"""
     layout: Layout
+    """Tokens behind its last one attend to nothing."""
     asked: Tensor
     """int64[m], ascending: the tokens whose last hidden states are wanted."""
 
@@ -46,6 +48,16 @@ class Rows:
             positions=places.expand_as(kept)[kept],
         )
         return cls(inputs[kept], layout, selected[kept].nonzero()[:, 0])
+
+
+    def padded(self) -> "Rows":
+        """And some more tokens, that no other one sees, and that are asked for in part: so that
+        batches come in few sizes. For each new one, products in bfloat16 take milliseconds more."""
+        asks = _rounded(len(self.asked)) - len(self.asked)
+        count = _rounded(len(self.ids) + asks)
+        new = torch.arange(len(self.ids), len(self.ids) + asks)
+        ids = functional.pad(self.ids, (0, count - len(self.ids)))
+        return Rows(ids, self.layout, torch.cat([self.asked, new]))
 
 
 class Weights(NamedTuple):
@@ -86,7 +98,9 @@ class Weights(NamedTuple):
 
 def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     """What a plain model says at the asked tokens, float32[m, width], after its last norm."""
-    base = model.model
+    base, count = model.model, len(rows.asked)
+    if kernels.dtype == torch.bfloat16:
+        rows = rows.padded()
     turned = rotation(model, int(rows.layout.positions.max()) + 1)
     passage = _Passage(
         kernels, rows.layout, rows.asked, turned, model.config.rms_norm_eps, torch.is_grad_enabled()
@@ -94,8 +108,14 @@ def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     weights = [weight for layer in base.layers for weight in Weights.of(layer)]
     hidden = base.embed_tokens(rows.ids)
     found = _Layers.apply(hidden, passage, *weights)  # type: ignore[no-untyped-call]
-    last: Tensor = base.norm(found)
+    last: Tensor = base.norm(found[:count])
     return last
+
+
+def _rounded(count: int) -> int:
+    """To a multiple of an eighth to a sixteenth of it."""
+    multiple = 1 << max(0, count.bit_length() - 4)
+    return -(-count // multiple) * multiple
 
 
 @dataclass(frozen=True)
