@@ -191,7 +191,7 @@ def counted_work(groups: list[Group], size: str) -> list[tuple[int, ...]]:
     both those of tokens that predict a trained one."""
     examples = policy_examples(groups, make_algorithm("grpo", {}), True)
     lengths = [len(example.ids) - 1 for example in examples]
-    planted, others = plant(examples, SHAPES[size][0], 8192)
+    planted, others = plant(examples, SHAPES[size][0], LearningConfig().tokens_per_micro_batch)
     if others:
         raise SystemExit("some groups would not be computed as trees")
     asked = [int(place) for example in examples for place in np.flatnonzero(example.trained)]

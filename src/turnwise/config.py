@@ -146,7 +146,7 @@ class LearningConfig(Section):
     max_gradient_norm: float = Field(1.0, gt=0)
     updates_per_step: int = Field(1, ge=1)
     """Optimizer updates on one step's trajectories, each on an equal share of its groups."""
-    tokens_per_micro_batch: int = Field(8192, ge=64)
+    tokens_per_micro_batch: int = Field(4096, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
     share_prefixes: bool = False
     """In the policy update, compute what the trajectories of a group have in common once, where

@@ -49,7 +49,6 @@ class Rows:
         )
         return cls(inputs[kept], layout, selected[kept].nonzero()[:, 0])
 
-
     def padded(self) -> "Rows":
         """And some more tokens, that no other one sees, and that are asked for in part: so that
         batches come in few sizes. For each new one, products in bfloat16 take milliseconds more."""

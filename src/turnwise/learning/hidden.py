@@ -106,11 +106,9 @@ def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
 
 def _may_fit(base: Any) -> bool:
     """Whether it has the parts that are written out, as it is now: adapters may have come."""
-    if (
-        base.device.type != "cpu"
-        or not is_plain(base)
-        or getattr(base, "is_activation_checkpointing", False)
-    ):
+    if not is_plain(base) or base.device.type != "cpu":
+        return False
+    if getattr(base, "is_activation_checkpointing", False):
         return False
     if any(weights.dtype != torch.float32 for weights in base.parameters()):
         return False
