@@ -322,13 +322,16 @@ class EmbeddedEngine:
                 await self._wake.wait()
 
     def _drop_ended(self) -> None:
-        for request in self._running + self._waiting:
-            if request.future.done() and request.session.request is request:
+        ended = {request for request in self._running + self._waiting if request.future.done()}
+        if not ended:
+            return
+        for request in ended:
+            if request.session.request is request:
                 request.session.request = None  # cancelled, and who asked has not run since
-        self._waiting = [request for request in self._waiting if not request.future.done()]
-        running = [request for request in self._running if not request.future.done()]
+        running = [request for request in self._running if request not in ended]
         self._ended += len(self._running) - len(running)
         self._running = running
+        self._waiting = [request for request in self._waiting if request not in ended]
 
     def _admission_due(self) -> bool:
         """In lockstep this looks only at how many turns have ended, never at who is waiting."""
@@ -410,8 +413,6 @@ class EmbeddedEngine:
         self.counters.computed += batch.computed
         self._passes_since_admission += 1
         for request, count in zip(batch.requests, batch.counts, strict=True):
-            if not request.future.done():
-                request.session.length += count
+            request.session.length += count
         for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):
-            if not request.future.done():
-                request.take(token, logprob, self.version, self._ends)
+            request.take(token, logprob, self.version, self._ends)
