@@ -286,14 +286,14 @@ def compare(arguments: argparse.Namespace, weights: Path) -> list[dict[str, Any]
 def main() -> None:
     """Cold start, all arms; print the table and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--staleness", type=int, default=2)
     parser.add_argument("--correction", choices=CORRECTIONS, default="truncated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lockstep-seeds", type=int, default=1)
-    parser.add_argument("--heldout", type=int, default=300)
+    parser.add_argument("--heldout", type=int, default=600)
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--cold", type=Path, default=Path("runs/asynchronous-cold"))
