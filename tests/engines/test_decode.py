@@ -1,5 +1,6 @@
 """A decode step by compiled kernels: equal to the model's own forward pass."""
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from tests.engines.driving import PROMPT, assert_logprobs, run
 from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
+from turnwise.engines.base import Sampling
 from turnwise.engines.cache import Run
+from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.runner import Runner
 from turnwise.kernels.decode import decode_kernels
 
@@ -77,6 +81,26 @@ def test_what_is_no_number_stays_so(part: str) -> None:
     runner.refresh()
     runs, ids, positions = [Run(0, 40)], np.array([[5]]), np.array([[7]])
     assert runner.forward(runs, ids, positions).isnan().all()
+
+
+def test_runs_are_read_wherever_they_are(tokenizer: Any) -> None:
+    """Nothing is moved to bring runs of one size together."""
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32, max_position_embeddings=256)
+
+    async def turn(engine: EmbeddedEngine, index: int) -> None:
+        prompt = [1 + index, *PROMPT] * (1 if index % 2 else 8)
+        completion = await engine.generate(prompt, Sampling(max_tokens=9), session=str(index))
+        assert_logprobs(model, prompt, completion)
+
+    async def body(engine: EmbeddedEngine) -> None:
+        for index in range(12):
+            engine.open(str(index))
+        await asyncio.gather(*(turn(engine, index) for index in range(12)))
+        seated = engine._budget.seated
+        assert [session.name for session in seated] == [str(index) for index in range(12)]
+        assert {session.run.size for session in seated if session.run} == {64, 128}
+
+    run(model, tokenizer, body, slots=12, max_tokens=250, deterministic=False)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

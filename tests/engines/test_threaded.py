@@ -2,9 +2,11 @@
 what is left of it when it ends."""
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -96,6 +98,43 @@ def test_a_cancelled_turn_leaves_its_session_usable_at_once(tokenizer: Any) -> N
             completion = await engine.generate(PROMPT, Sampling(max_tokens=4), session="s")
             assert_logprobs(model, PROMPT, completion)
         assert engine.engine.counters.sampled < 490
+
+    run(engine, body)
+
+
+def test_turns_are_cancelled_at_any_moment(tokenizer: Any) -> None:
+    """Just before they begin, while they are sampled, and just when they end."""
+    model = tiny_model("qwen3")
+    engine = threaded(model, tokenizer, slots=2)
+    dice = random.Random(0)
+
+    async def episode(name: str) -> None:
+        engine.open(name)
+        for _ in range(30):
+            turn = engine.generate(PROMPT, Sampling(max_tokens=2, seed=1), session=name)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(turn, dice.uniform(0, 0.01))
+        last = await engine.generate(PROMPT, Sampling(max_tokens=4), session=name)
+        assert_logprobs(model, PROMPT, last)
+        engine.close(name)
+
+    async def body() -> None:
+        await asyncio.gather(*(episode(name) for name in "abcd"))
+
+    run(engine, body)
+
+
+def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same(tokenizer: Any) -> None:
+    model, other = tiny_model("llama"), tiny_model("llama", seed=4)
+    engine = threaded(model, tokenizer)
+
+    async def body() -> None:
+        loading = asyncio.create_task(engine.load(dict(other.state_dict()), 1))
+        await asyncio.sleep(0)
+        loading.cancel()
+        after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
+        assert after.version == 1
+        assert_logprobs(other, PROMPT, after)
 
     run(engine, body)
 

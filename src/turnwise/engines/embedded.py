@@ -20,7 +20,7 @@ from turnwise.engines.budget import Budget
 from turnwise.engines.pictured import PicturedRunner, shown_in
 from turnwise.engines.runner import Runner, end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
-from turnwise.engines.sessions import Request, Session, run_of
+from turnwise.engines.sessions import Promise, Request, Session, Wanted, keep, run_of
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
@@ -54,7 +54,7 @@ class Swap:
     changes: list[tuple[torch.Tensor, torch.Tensor]]
     """Pairs of the model's own tensor and its new values."""
     version: int
-    done: "asyncio.Future[None]"
+    done: Promise[None]
 
 
 class EmbeddedEngine:
@@ -159,28 +159,40 @@ class EmbeddedEngine:
         InfrastructureError when the engine is stopped, RuntimeError for a session that is not open
         or has a request already.
         """
-        check_sampling(sampling)
-        history = self._check_prompt(prompt)
-        sight = self._sight(history, pictures)
-        holder = self._check_session(session)
-        room = self._limit - len(history)
-        if room <= 0:
-            return Completion([], [], StopReason.CONTEXT, self.version)
-        draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
-        matcher = StopMatcher(sampling.stop, self._texts)
-        future = asyncio.get_running_loop().create_future()
-        holder.begin(history if sight is None else sight.history)
-        holder.sight = sight
-        request = Request(holder, len(history), sampling, draws, matcher, future)
-        holder.request = request
-        self._waiting.append(request)
+        wanted = self.prepare(prompt, sampling, pictures)
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self.ask(wanted, session, future)
         self._keep_pumping()
         try:
-            return await request.future
+            return await future
         finally:
-            if holder.request is request:
-                holder.request = None
             self._wake.set()
+
+    def prepare(
+        self, prompt: Sequence[int], sampling: Sampling, pictures: Sequence[Picture] = ()
+    ) -> Wanted:
+        """What `ask` is given. Changes nothing, so that any thread may do it. Raises ConfigError
+        for a prompt or sampling that makes no sense."""
+        check_sampling(sampling)
+        history = self._check_prompt(prompt)
+        room = max(0, self._limit - len(history))
+        draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
+        return Wanted(history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts))
+
+    def ask(self, wanted: Wanted, session: str, future: Promise[Completion]) -> None:
+        """Have a turn sampled from the next pass on. Raises what `generate` raises of sessions and
+        pictures."""
+        prompt = wanted.prompt
+        sight = self._sight(prompt, wanted.pictures)
+        holder = self._check_session(session)
+        if not len(wanted.draws):
+            keep(future, Completion([], [], StopReason.CONTEXT, self.version))
+            return
+        holder.begin(prompt if sight is None else sight.history)
+        holder.sight = sight
+        sampling, draws, matcher = wanted.sampling, wanted.draws, wanted.matcher
+        holder.request = Request(holder, len(prompt), sampling, draws, matcher, future)
+        self._waiting.append(holder.request)
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights in place, between two forward passes.
@@ -191,13 +203,16 @@ class EmbeddedEngine:
         every token is one that a single version sampled, given all tokens before it. Raises
         ConfigError for an unknown name or a wrong shape, changing nothing.
         """
-        changes = match_weights(self._model, weights)
-        swap = Swap(changes, version, asyncio.get_running_loop().create_future())
-        self._swaps.append(swap)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.replace(weights, version, done)
         self._wake.set()
         if self._pump is None or self._pump.done():
             self._swap_weights()
-        await swap.done
+        await done
+
+    def replace(self, weights: Mapping[str, Any], version: int, done: Promise[None]) -> None:
+        """As `load`, before the next pass."""
+        self._swaps.append(Swap(match_weights(self._model, weights), version, done))
 
     async def rest(self) -> None:
         """Keeps everything: the weights are the trainer's own."""
@@ -208,7 +223,36 @@ class EmbeddedEngine:
         self._wake.set()
         if self._pump is not None and not self._pump.done():
             await asyncio.wait({self._pump})
-        self._fail(InfrastructureError("the engine was stopped"))
+        self.end()
+
+    def end(self) -> None:
+        """As `stop`, between two passes."""
+        self._stopped = True
+        self._swap_weights()
+        self.fail(InfrastructureError("the engine was stopped"))
+
+    def advance(self) -> bool:
+        """What is due between two passes, and a pass. Returns whether there is more to do: False
+        where nobody asks for anything, or lockstep has to wait for somebody."""
+        self._swap_weights()
+        self._drop_ended()
+        if self._admission_due():
+            if self._deterministic and not self._all_present():
+                return False
+            self._admit()
+            if self._waiting and not self._running:
+                raise RuntimeError("no request finds room in an idle engine's cache")
+        if self._running:
+            self._step()
+        return self._has_work()
+
+    def fail(self, error: BaseException) -> None:
+        """Give an error to all who wait for a turn; what is cached is not relied on any more."""
+        self._forget()
+        for request in self._running + self._waiting:
+            request.fail(error)
+        self._running.clear()
+        self._waiting.clear()
 
     def _check_prompt(self, prompt: Sequence[int]) -> np.ndarray:
         history = np.array(prompt, np.int64)
@@ -248,8 +292,7 @@ class EmbeddedEngine:
             self._runner.refresh()
             self.version = swap.version
             self._forget()
-            if not swap.done.done():
-                swap.done.set_result(None)
+            keep(swap.done, None)
         self._swaps.clear()
 
     def _has_work(self) -> bool:
@@ -265,41 +308,30 @@ class EmbeddedEngine:
     def _work_ended(self, task: "asyncio.Task[None]") -> None:
         self._swap_weights()
         if task.cancelled():
-            self._fail(InfrastructureError("the engine's background task was cancelled"))
+            self.fail(InfrastructureError("the engine's background task was cancelled"))
         elif (error := task.exception()) is not None:
-            self._forget()
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        for request in self._running + self._waiting:
-            request.fail(error)
-        self._running.clear()
-        self._waiting.clear()
+            self.fail(error)
 
     async def _work(self) -> None:
         """Runs while there is something to do, and waits only where lockstep demands it."""
         while self._has_work():
             self._wake.clear()
-            self._swap_weights()
-            self._drop_ended()
-            if self._admission_due():
-                if self._deterministic and not self._all_present():
-                    await self._wake.wait()
-                    continue
-                self._admit()
-                if self._waiting and not self._running:
-                    raise RuntimeError("no request finds room in an idle engine's cache")
-            if self._running:
-                await self._step()
+            if self.advance():
+                await asyncio.sleep(0)
+            elif self._has_work():
+                await self._wake.wait()
 
     def _drop_ended(self) -> None:
-        for request in self._running + self._waiting:
-            if request.future.done() and request.session.request is request:
+        ended = {request for request in self._running + self._waiting if request.future.done()}
+        if not ended:
+            return
+        for request in ended:
+            if request.session.request is request:
                 request.session.request = None  # cancelled, and who asked has not run since
-        self._waiting = [request for request in self._waiting if not request.future.done()]
-        running = [request for request in self._running if not request.future.done()]
+        running = [request for request in self._running if request not in ended]
         self._ended += len(self._running) - len(running)
         self._running = running
+        self._waiting = [request for request in self._waiting if request not in ended]
 
     def _admission_due(self) -> bool:
         """In lockstep this looks only at how many turns have ended, never at who is waiting."""
@@ -321,9 +353,10 @@ class EmbeddedEngine:
         seated = self._budget.seat(self._waiting, self._slots - len(self._running))
         self._waiting = self._waiting[len(seated) :]
         self._running += seated
-        self._budget.tidy(self._running)
+        if not self._runner.compiled:  # whose kernels read runs wherever they are
+            self._budget.tidy(self._running)
 
-    async def _step(self) -> None:
+    def _step(self) -> None:
         """One forward pass, for all that find room in the cache; the others wait again."""
         start = time.monotonic()
         back = self._budget.grow(self._running, self._waiting)
@@ -333,7 +366,6 @@ class EmbeddedEngine:
         batch = next_batch(self._running)
         self._apply(batch, *self._compute(batch))
         self.counters.seconds += time.monotonic() - start
-        await asyncio.sleep(0)
 
     def _copy_beginnings(self) -> None:
         """What a request lacks and another session has is copied. In lockstep a running one: when
@@ -381,8 +413,6 @@ class EmbeddedEngine:
         self.counters.computed += batch.computed
         self._passes_since_admission += 1
         for request, count in zip(batch.requests, batch.counts, strict=True):
-            if not request.future.done():
-                request.session.length += count
+            request.session.length += count
         for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):
-            if not request.future.done():
-                request.take(token, logprob, self.version, self._ends)
+            request.take(token, logprob, self.version, self._ends)

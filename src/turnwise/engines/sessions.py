@@ -5,7 +5,11 @@ admitted (`embedded.py`), and tensors.
 """
 
 import asyncio
+import concurrent.futures
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +17,11 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.cache import Run
 from turnwise.engines.sampling import StopMatcher
 from turnwise.engines.sight import Sight
+from turnwise.types import Picture
+
+Result = TypeVar("Result")
+Promise = asyncio.Future[Result] | concurrent.futures.Future[Result]
+"""Of one event loop, or between threads."""
 
 
 @dataclass(eq=False)
@@ -51,6 +60,19 @@ class Session:
         self.keep_prefix(len(prompt))
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A turn that is to be sampled: checked, and with all that needs no session."""
+
+    prompt: np.ndarray
+    """int64[tokens]"""
+    pictures: Sequence[Picture]
+    sampling: Sampling
+    draws: np.ndarray
+    """float64[tokens that may be sampled], one random number for each."""
+    matcher: StopMatcher
+
+
 @dataclass(eq=False)
 class Request:
     """One turn being sampled."""
@@ -62,7 +84,7 @@ class Request:
     draws: np.ndarray
     """float64[tokens that may be sampled], one random number for each."""
     matcher: StopMatcher
-    future: "asyncio.Future[Completion]"
+    future: Promise[Completion]
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
@@ -94,7 +116,7 @@ class Request:
             self.session.request = None
             one = self.versions[0] == version
             versions = version if one else self.versions
-            self.future.set_result(Completion(self.tokens, self.logprobs, reason, versions))
+            keep(self.future, Completion(self.tokens, self.logprobs, reason, versions))
 
     def _reason_to_stop(self, token: int, ends: frozenset[int]) -> StopReason | None:
         if self.matcher.feed(token):
@@ -110,8 +132,7 @@ class Request:
     def fail(self, error: BaseException) -> None:
         """Hand over an error, unless the request has ended."""
         self.session.request = None
-        if not self.future.done():
-            self.future.set_exception(error)
+        fail(self.future, error)
 
 
 def run_of(session: Session) -> Run:
@@ -119,3 +140,17 @@ def run_of(session: Session) -> Run:
     if session.run is None:
         raise RuntimeError(f"session {session.name!r} has no part of the cache")
     return session.run
+
+
+def keep(promise: Promise[Result], result: Result) -> None:
+    """Hand a result over, unless nobody waits for it any more."""
+    if not promise.done():
+        with suppress(concurrent.futures.InvalidStateError):  # cancelled just now, by its thread
+            promise.set_result(result)
+
+
+def fail(promise: Promise[Result], error: BaseException) -> None:
+    """Hand an error over, unless nobody waits any more."""
+    if not promise.done():
+        with suppress(concurrent.futures.InvalidStateError):
+            promise.set_exception(error)

@@ -1,16 +1,20 @@
 """The embedded engine in a thread of its own: tools, rendering and learning go on beside it.
 
-It has an event loop there, in which one forward pass follows the other without asking anybody:
-between two passes it takes in what has arrived. What crosses over is whole turns, their results,
-and weights, in the order in which they were asked for. Not here: what a pass computes and who is
-admitted (`embedded.py`).
+There one forward pass follows the other without asking anybody: between two passes it takes what
+has been asked for out of a queue, and what a pass has finished is on its way at once. What crosses
+over is whole turns, their results, and weights, in the order in which they were asked for. Not
+here: what a pass computes and who is admitted (`embedded.py`).
 """
 
 import asyncio
+import queue
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
+from turnwise.engines import sessions
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
@@ -26,7 +30,8 @@ class ThreadedEngine:
     def __init__(self, engine: EmbeddedEngine) -> None:
         self.engine = engine
         self._sessions: set[str] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        """What the thread is to do between two passes; None ends it."""
         self._thread: threading.Thread | None = None
         self._stopped = False
 
@@ -35,13 +40,13 @@ class ThreadedEngine:
         if session in self._sessions:
             raise RuntimeError(f"session {session!r} is open already")
         self._sessions.add(session)
-        self._tell(self.engine.open, session)
+        self._tell(partial(self.engine.open, session))
 
     def close(self, session: str) -> None:
         """Free what the session holds; cancels a request under way. Idempotent."""
         if session in self._sessions:
             self._sessions.remove(session)
-            self._tell(self.engine.close, session)
+            self._tell(partial(self.engine.close, session))
 
     async def generate(
         self,
@@ -52,12 +57,12 @@ class ThreadedEngine:
         pictures: Sequence[Picture] = (),
     ) -> Completion:
         """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
-        work = self.engine.generate(prompt, sampling, session=session, pictures=pictures)
-        return await self._ask(work)
+        wanted = self.engine.prepare(prompt, sampling, pictures)
+        return await self._ask(partial(self.engine.ask, wanted, session))
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights; they must not change until it returns. See `EmbeddedEngine.load`."""
-        await self._ask(self.engine.load(weights, version))
+        await self._ask(partial(self.engine.replace, weights, version))
 
     async def rest(self) -> None:
         """Keeps everything, as `EmbeddedEngine.rest` does."""
@@ -65,44 +70,59 @@ class ThreadedEngine:
     async def stop(self) -> None:
         """End the thread, after the pass that it is in; requests that wait get InfrastructureError.
         Idempotent."""
+        self._stopped = True
+        if self._thread is not None:
+            self._asked.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        """The thread is a daemon: a program that was never told to stop it can end."""
         if self._stopped:
             return
-        if self._loop is not None and self._thread is not None:
-            await self._ask(self._end())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-        self._stopped = True
+        self._asked.put(what)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="turnwise-engine", daemon=True)
+            self._thread.start()
 
-    async def _end(self) -> None:
-        """Stop, and let everybody hear of it. Runs in the thread."""
-        await self.engine.stop()
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*rest, return_exceptions=True)
-
-    def _tell(self, what: Callable[[str], None], session: str) -> None:
-        if not self._stopped:
-            self._begun().call_soon_threadsafe(what, session)
-
-    async def _ask(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Have it done in the thread. A cancellation gets there before whatever is asked next."""
+    async def _ask(self, what: Callable[[Future[Result]], None]) -> Result:
+        """Have it done in the thread, and wait for what it promised. Whoever is cancelled has taken
+        the promise back before anything else is asked."""
         if self._stopped:
-            work.close()
             raise InfrastructureError("the engine was stopped")
-        asked = asyncio.run_coroutine_threadsafe(work, self._begun())
+        promise: Future[Result] = Future()
+        self._tell(partial(_begin, what, promise))
         try:
-            return await asyncio.wrap_future(asked)
+            return await asyncio.wrap_future(promise)
         except asyncio.CancelledError:
-            asked.cancel()
+            promise.cancel()
             raise
 
-    def _begun(self) -> asyncio.AbstractEventLoop:
-        """The thread's event loop. The thread is a daemon: a program that was never told to stop
-        it can end."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="turnwise-engine", daemon=True
-            )
-            self._thread.start()
-        return self._loop
+    def _work(self) -> None:
+        """What the thread does."""
+        more = False
+        while self._take_in(wait=not more):
+            try:
+                more = self.engine.advance()
+            except Exception as error:  # noqa: BLE001 - it reaches all who wait for a turn
+                self.engine.fail(error)
+                more = False
+        self.engine.end()
+
+    def _take_in(self, wait: bool) -> bool:
+        """Do what has been asked for since the last pass, and wait for something if there is
+        nothing else to do; False at the end."""
+        while wait or not self._asked.empty():
+            wait = False
+            what = self._asked.get()
+            if what is None:
+                return False
+            what()
+        return True
+
+
+def _begin(what: Callable[[Future[Result]], None], promise: Future[Result]) -> None:
+    """Do what will keep the promise; an error reaches who asked for it."""
+    try:
+        what(promise)
+    except Exception as error:  # noqa: BLE001 - mistakes and bugs alike
+        sessions.fail(promise, error)
