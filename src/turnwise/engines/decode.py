@@ -44,7 +44,7 @@ class Decode:
             hidden = torch.addmm(hidden, attended, layer.output)
             both = torch.mm(self._norm(hidden, layer.second_norm), layer.gate_up)
             hidden = torch.addmm(hidden, kernels.gate(both), layer.down)
-        return torch.mm(self._norm(hidden, weights.last_norm), weights.head)
+        return weights.logits(hidden)
 
     def _norm(self, states: Tensor, weights: Tensor) -> Tensor:
         return self._kernels.normalize(states, weights, self._weights.epsilon)
