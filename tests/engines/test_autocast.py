@@ -35,11 +35,10 @@ def test_weights_stay_float32_and_new_ones_are_seen() -> None:
     same = follow(runner, 4)
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(before, same, strict=True))
     runner.refresh()
-    assert distance(before, model) > 0.1
-    assert distance(follow(runner, 4), model) < 0.1
+    assert distance(follow(runner, 4), model) < distance(before, model) / 4
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3"])
 def test_a_model_that_is_not_written_out_is_an_error(family: str) -> None:
-    with pytest.raises(ConfigError, match="not of this .*: set it to false, or model.dtype"):
+    with pytest.raises(ConfigError, match=r"not of this .*: set it to false, or model\.dtype"):
         Runner(tiny_model(family), 10, 10, autocast=True)

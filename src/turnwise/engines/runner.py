@@ -20,8 +20,10 @@ from turnwise.engines.cache import PoolCache, Run
 from turnwise.engines.decode import Decode
 from turnwise.engines.fused import FULL, SLIDING, FusedForward
 from turnwise.engines.spans import attention_in_spans
+from turnwise.engines.tiled import TiledForward
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.kernels.decode import decode_kernels
+from turnwise.kernels.tiles import tile_kernels
 from turnwise.models.plain import is_plain
 
 Forward = Callable[
@@ -61,7 +63,7 @@ class Runner:
         self._modules = list(model.modules())
         self._layers: int = settings.num_hidden_layers
         self._length = min(PROBE, longest)
-        self._fused, self._decode = self._equal_fused(longest)
+        self._fused, self._decode, self._tiled = self._equal_fused(longest)
         if autocast and self._fused is None:
             raise ConfigError(
                 f"engine.autocast computes with copies of the weights, which the engine has of "
@@ -82,10 +84,17 @@ class Runner:
         """Whether a token of each row goes through compiled kernels."""
         return self._decode is not None
 
+    @property
+    def tiled(self) -> bool:
+        """Whether all layers are computed in one call."""
+        return self._tiled is not None
+
     def refresh(self) -> None:
         """The model's weights have changed."""
         if self._fused is not None:
             self._fused.refresh()
+        if self._tiled is not None:
+            self._tiled.refresh()
 
     def forward(self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary].
@@ -95,17 +104,21 @@ class Runner:
         """
         if self._fused is None:
             return self._forward(self._own, self.cache, runs, ids, positions)
-        return self._written_out(self._fused, self._decode, self.cache, runs, ids, positions)
+        parts = self._fused, self._decode, self._tiled
+        return self._written_out(*parts, self.cache, runs, ids, positions)
 
     def _written_out(
         self,
         fused: FusedForward,
         decode: Decode | None,
+        tiled: TiledForward | None,
         cache: PoolCache,
         runs: Sequence[Run],
         ids: np.ndarray,
         positions: np.ndarray,
     ) -> torch.Tensor:
+        if tiled is not None and tiled.takes(positions):
+            return tiled.forward(runs, ids, positions, cache).float()
         if decode is None or positions.shape[1] > 1:
             return self._forward(fused.forward, cache, runs, ids, positions)
         return decode.forward(runs, ids[:, 0], positions[:, 0], cache).float()
@@ -159,19 +172,30 @@ class Runner:
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
-    def _equal_fused(self, longest: int) -> tuple[FusedForward | None, Decode | None]:
+    def _equal_fused(
+        self, longest: int
+    ) -> tuple[FusedForward | None, Decode | None, TiledForward | None]:
         """The written-out forward pass, if there is one and it does what the model does."""
         if not is_plain(self.model):
-            return None, None
+            return None, None, None
         fused = FusedForward(self.model, longest, self._dtype)
-        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
-        if kernels is not None:
-            decode = Decode(fused, kernels, self._window)
-            if self._equals_general(self._probe(partial(self._written_out, fused, decode))):
-                return fused, decode
+        for compiled in self._compiled(fused):
+            if self._equals_general(self._probe(partial(self._written_out, fused, *compiled))):
+                return fused, *compiled
             logger.warning("compiled kernels do not give what the model gives: they are not used")
-        equal = self._equals_general(self._probe(partial(self._written_out, fused, None)))
-        return (fused if equal else None), None
+        equal = self._equals_general(self._probe(partial(self._written_out, fused, None, None)))
+        return (fused if equal else None), None, None
+
+    def _compiled(self, fused: FusedForward) -> Iterator[tuple[Decode | None, TiledForward | None]]:
+        """What there is of compiled kernels, the fastest first."""
+        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
+        if kernels is None:
+            return
+        decode, settings = Decode(fused, kernels, self._window), self.model.config
+        tiles = tile_kernels(fused.shape, settings.hidden_size, settings.intermediate_size)
+        if tiles is not None:
+            yield decode, TiledForward(self.model, fused, tiles, self._window)
+        yield decode, None
 
     def _equal_by_spans(self) -> bool:
         """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
