@@ -41,7 +41,7 @@ def test_logits_are_nearer_than_those_of_transformers(
     assert runner.tiled
     found = follow(runner, STEPS)
     own = [(history, model_logprobs(lower, history)) for history, _ in found]
-    most = 1 if autocast else 1.2  # their output layers are in bfloat16 alike
+    most = 1 if autocast else 1.3  # their output layers are in bfloat16 alike
     assert 0 < distance(found, exact) < most * distance(own, exact)
 
 
