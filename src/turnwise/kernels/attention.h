@@ -80,7 +80,7 @@ static void score(const float *queries, const number *keys, int64_t length, int6
     }
 }
 
-/* The highest of scores[length]; those behind, up to a multiple of LANES, are some of them again. */
+/* The highest of scores[length], a multiple of LANES. */
 static float highest_of(const float *scores, int64_t length)
 {
     lanes best, found;
@@ -96,17 +96,26 @@ static float highest_of(const float *scores, int64_t length)
     return highest;
 }
 
-/* scores[length] become their shares, which add up to 1. */
+/* scores[length] become their shares, which add up to 1; those behind, up to a multiple of LANES,
+ * nearly 0. */
 static void share(float *scores, int64_t length)
 {
+    for (; length % LANES; length++)
+        scores[length] = -INFINITY;
     const float highest = highest_of(scores, length);
-    float total = 0;
-    for (int64_t i = 0; i < length; i++) {
-        scores[i] = exponential(scores[i] - highest);
-        total += scores[i];
-    }
-    for (int64_t i = 0; i < length; i++)
-        scores[i] /= total;
+    float totals[LANES] = {0}, total = 0;
+    for (int64_t start = 0; start < length; start += LANES)
+        for (int i = 0; i < LANES; i++) {
+            const float power = exponential(scores[start + i] - highest);
+            scores[start + i] = power;
+            totals[i] += power;
+        }
+    for (int i = 0; i < LANES; i++)
+        total += totals[i];
+    const float factor = 1 / total;
+    for (int64_t start = 0; start < length; start += LANES)
+        for (int i = 0; i < LANES; i++)
+            scores[start + i] *= factor;
 }
 
 /* mixed[HEADS, SIZE] = the sum of the values, each times its share, [HEADS, stride]. */

@@ -21,6 +21,7 @@
 #define DEPTH 32
 #define TILE (HEIGHT * DEPTH)
 #define WHOLE(rows) (((rows) + HEIGHT - 1) / HEIGHT * HEIGHT)
+#define TOGETHER 4 /* so many tokens of a text are worth putting its keys into tiles */
 #define BARRIER __asm__ volatile("" ::: "memory")
 
 /* Weights and cache of a layer. Matrices are in tiles: [columns / 16, depth / 32] of them, a tile
@@ -54,8 +55,8 @@ typedef struct {
 
 /* Room of one thread. */
 typedef struct {
-    float *hidden, *sums, *scores;
-    number *states;
+    float *hidden, *sums, *scores, *mixed;
+    number *states, *shares, *queries, *keys, *values;
     int64_t *rows;
 } room;
 
@@ -191,6 +192,103 @@ static void remember(const network *model, const layer *own, const tokens *every
     }
 }
 
+/* Keys of a head, `length` places, as weights: [places, SIZE] turned round. */
+static void keys_in_tiles(const number *keys, int64_t length, number *tiles)
+{
+    for (int64_t start = 0; start < length; start += HEIGHT)
+        for (int part = 0; part < SIZE / DEPTH; part++, tiles += TILE)
+        {
+            integers places;
+            for (int place = 0; place < HEIGHT; place++)
+                places[place] = (start + place < length ? place : 0) * (PLACE / 2);
+            for (int pair = 0; pair < HEIGHT; pair++) {
+                const number *from = keys + start * PLACE + part * DEPTH + 2 * pair;
+                _mm512_storeu_si512(tiles + 2 * pair * HEIGHT,
+                                    _mm512_i32gather_epi32((__m512i)places, from, 4));
+            }
+        }
+}
+
+/* Values of a head as weights: [places, SIZE], zeros behind the last one up to `whole`. */
+static void values_in_tiles(const number *values, int64_t length, int64_t whole, number *tiles)
+{
+    static const number none[SIZE];
+    for (int64_t start = 0; start < whole; start += DEPTH)
+        for (int pair = 0; pair < DEPTH / 2; pair++) {
+            const int64_t place = start + 2 * pair;
+            const number *even = place < length ? values + place * PLACE : none,
+                         *odd = place + 1 < length ? values + (place + 1) * PLACE : none;
+            for (int part = 0; part < SIZE / HEIGHT; part++) {
+                const int64_t tile = part * (whole / DEPTH) + start / DEPTH;
+                uint32_t both[HEIGHT];
+                for (int i = 0; i < HEIGHT; i++)
+                    both[i] = even[part * HEIGHT + i] | (uint32_t)odd[part * HEIGHT + i] << 16;
+                memcpy(tiles + tile * TILE + 2 * pair * HEIGHT, both, sizeof both);
+            }
+        }
+}
+
+/* Of scores[whole] of a token that sees `length` places, its shares; 0 of the others. */
+static void shared(float *scores, int64_t length, int64_t whole, number *shares)
+{
+    share(scores, length);
+    for (int64_t start = 0; start < length; start += LANES)
+        for (int i = 0; i < LANES; i++)
+            shares[start + i] = STORE(scores[start + i]);
+    memset(shares + length, 0, (whole - length) * sizeof *shares);
+}
+
+/* What `rows` tokens of one text give, each of which sees one place more than the one before it,
+ * the last one `length`: products of all of them with all places. packed [rows, PACKED] has their
+ * queries; outputs [rows, HEADS * SIZE]. */
+static void attend_together(const float *packed, const number *keys, const number *values,
+                            int64_t rows, int64_t length, room own, number *outputs)
+{
+    const float scale = 1 / sqrtf(SIZE);
+    const int64_t whole = (length + DEPTH - 1) / DEPTH * DEPTH, high = WHOLE(rows);
+    for (int pair = 0; pair < KEY_HEADS; pair++) {
+        keys_in_tiles(keys + pair * SIZE, length, own.keys);
+        values_in_tiles(values + pair * SIZE, length, whole, own.values);
+        for (int group = 0; group < GROUPS; group++) {
+            const int head = (pair * GROUPS + group) * SIZE;
+            for (int64_t row = 0; row < rows; row++)
+                for (int i = 0; i < SIZE; i++)
+                    own.queries[row * SIZE + i] = STORE(packed[row * PACKED + head + i] * scale);
+            product(own.queries, own.keys, own.scores, high, SIZE, whole, 0);
+            for (int64_t row = 0; row < rows; row++)
+                shared(own.scores + row * whole, length - rows + 1 + row, whole,
+                       own.shares + row * whole);
+            product(own.shares, own.values, own.mixed, high, whole, SIZE, 0);
+            for (int64_t row = 0; row < rows; row++)
+                for (int i = 0; i < SIZE; i++)
+                    outputs[row * HEADS * SIZE + head + i] = STORE(own.mixed[row * SIZE + i]);
+        }
+    }
+}
+
+/* Own.states[rows, HEADS * SIZE] = what each token sees. */
+static void look(const network *model, const layer *now, const tokens *every, int64_t first,
+                 int64_t rows, room own)
+{
+    for (int64_t row = 0, next; row < rows; row = next) {
+        const int64_t at = first + own.rows[row] + now->sliding * every->count,
+                      start = every->starts[at];
+        for (next = row + 1; next < rows && !now->sliding; next++)
+            if (every->starts[first + own.rows[next]] != start)
+                break;
+        const float *packed = own.sums + row * PACKED;
+        const number *keys = now->keys + start * PLACE, *values = now->values + start * PLACE;
+        number *outputs = own.states + row * HEADS * SIZE;
+        if (next - row >= TOGETHER) {
+            attend_together(packed, keys, values, next - row,
+                            every->lengths[first + own.rows[next - 1]], own, outputs);
+            continue;
+        }
+        attend_to(packed, keys, values, every->lengths[at], model->stride, own.scores, outputs);
+        next = row + 1;
+    }
+}
+
 /* Of a block of `rows` tokens, those whose result is wanted: all else of them moves up. */
 static int64_t wanted(const network *model, const tokens *every, int64_t first, int64_t rows,
                       room own)
@@ -220,13 +318,7 @@ static int64_t through(const network *model, const tokens *every, int64_t first,
         remember(model, now, every, first, rows, own.sums);
         if (now + 1 == model->layers + model->count)
             rows = wanted(model, every, first, rows, own);
-        for (int64_t row = 0; row < rows; row++) {
-            const int64_t at = first + own.rows[row] + now->sliding * every->count,
-                          start = every->starts[at] * PLACE;
-            attend_to(own.sums + row * PACKED, now->keys + start, now->values + start,
-                      every->lengths[at], model->stride, own.scores,
-                      own.states + row * HEADS * SIZE);
-        }
+        look(model, now, every, first, rows, own);
         product(own.states, now->output, own.hidden, WHOLE(rows), HEADS * SIZE, width, 1);
         normalized(own.hidden, now->second_norm, own.states, rows, width, model->epsilon);
         product(own.states, now->gate_up, own.sums, WHOLE(rows), width, 2 * inner, 0);
@@ -238,20 +330,44 @@ static int64_t through(const network *model, const tokens *every, int64_t first,
 
 static int64_t larger(int64_t one, int64_t other) { return one > other ? one : other; }
 
-/* Bytes that a thread needs for blocks of at most `rows` tokens. */
-int64_t bytes_needed(int64_t rows, int64_t width, int64_t inner, int64_t stride)
+static void *taken(char **left, int64_t bytes)
+{
+    void *here = *left;
+    *left += (bytes + 63) / 64 * 64;
+    return here;
+}
+
+/* Cut out of `scratch`, for blocks of at most `rows` tokens. Returns what is behind it. */
+static char *cut(char *scratch, int64_t rows, int64_t width, int64_t inner, int64_t stride,
+                 room *own)
 {
     rows = WHOLE(rows);
     const int64_t sums = larger(PACKED, 2 * inner),
                   states = larger(larger(width, inner), HEADS * SIZE);
-    const int64_t floats = rows * (width + sums) + HEADS * stride;
-    return floats * sizeof(float) + rows * (states * sizeof(number) + sizeof(int64_t));
+    own->hidden = taken(&scratch, rows * width * sizeof(float));
+    own->sums = taken(&scratch, rows * sums * sizeof(float));
+    own->scores = taken(&scratch, larger(rows, HEADS) * stride * sizeof(float));
+    own->mixed = taken(&scratch, rows * SIZE * sizeof(float));
+    own->states = taken(&scratch, rows * states * sizeof(number));
+    own->shares = taken(&scratch, rows * stride * sizeof(number));
+    own->queries = taken(&scratch, rows * SIZE * sizeof(number));
+    own->keys = taken(&scratch, stride * SIZE * sizeof(number));
+    own->values = taken(&scratch, stride * SIZE * sizeof(number));
+    own->rows = taken(&scratch, rows * sizeof(int64_t));
+    return scratch;
+}
+
+/* Bytes that a thread needs for blocks of at most `rows` tokens. */
+int64_t bytes_needed(int64_t rows, int64_t width, int64_t inner, int64_t stride)
+{
+    room own;
+    return (int64_t)cut(0, rows, width, inner, stride, &own);
 }
 
 /* All tokens through all layers. `hidden` [n, width] is what goes in, what comes out is in
  * `found`, where `outputs` says. A block are the tokens from one of `blocks` to the next; blocks
- * from one of `chains` to the next come one after the other, chains at the same time. `scratch` is
- * as many bytes as needed for each thread. */
+ * from one of `chains` to the next come one after the other, chains at the same time. `stride` is a
+ * multiple of 32 that no length is above. `scratch` is as many bytes as needed for each thread. */
 void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
              const float *cosines, const float *sines, float epsilon, const float *hidden,
              const int64_t *positions, const int64_t *targets, const int64_t *starts,
@@ -263,13 +379,9 @@ void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
     const tokens every = {positions, targets, starts, lengths, outputs, n};
 #pragma omp parallel num_threads(threads)
     {
-        const int64_t rows = WHOLE(most), sums = larger(PACKED, 2 * inner);
         room own;
-        own.hidden = (float *)(scratch + THREAD * bytes_needed(most, width, inner, stride));
-        own.sums = own.hidden + rows * width;
-        own.scores = own.sums + rows * sums;
-        own.rows = (int64_t *)(own.scores + HEADS * stride);
-        own.states = (number *)(own.rows + rows);
+        cut(scratch + THREAD * bytes_needed(most, width, inner, stride), most, width, inner,
+            stride, &own);
         configure();
 #pragma omp for schedule(dynamic)
         for (int64_t chain = 0; chain < chain_count; chain++)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from turnwise.kernels.compiler import library
-from turnwise.kernels.shape import LANES, Shape
+from turnwise.kernels.shape import Shape
 
 DEPTH = 32
 """Numbers of a tile's row; widths are a multiple of it."""
@@ -64,7 +64,7 @@ class TileKernels:
         of every position, float32[positions, size], the sines of the first half negative.
         """
         threads = torch.get_num_threads()
-        stride = -(-int(places.lengths.max()) // LANES) * LANES
+        stride = -(-int(places.lengths.max()) // DEPTH) * DEPTH
         most = int(np.diff(places.blocks).max())
         found = hidden.new_empty(int(places.outputs.max()) + 1, self._width)
         needed = self._bytes(most, self._width, self._inner, stride)

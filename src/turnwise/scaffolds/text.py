@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerBase
 from turnwise.tools.tool import Tool
 from turnwise.types import Observation, Segment, Source, ToolResult
 
-
 KEPT_TEXTS = 256
 """Texts of others whose tokens are kept: a group has one prompt, and often the same results."""
 
