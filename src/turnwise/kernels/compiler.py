@@ -2,7 +2,7 @@
 
 What is built uses the pool of threads that PyTorch has, so both are never at work at once. Where
 there is no gcc, no Linux or no GNU OpenMP in PyTorch, nothing is built. Not here: what the files
-compute (`decode.c`, `training.c`).
+compute (`decode.c`, `tiles.c`, `training.c`).
 """
 
 import ctypes
