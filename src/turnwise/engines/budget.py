@@ -31,7 +31,8 @@ class Budget:
 
     `tokens` places for at most `slots` sessions, each of at most `longest` tokens; `move` takes
     places of the cache elsewhere. With `whole_turns` a session gets room for all that it may sample
-    in its turn, so that nothing changes between admissions.
+    in its turn, so that nothing changes between admissions. Where there is room for `slots` of the
+    longest, each gets a run of that length at once.
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class Budget:
         """Give every running request, in order, a run that all its tokens fit in.
 
         If need be the last ones give theirs up, which are returned: the first one always goes on.
+        With whole turns they have such runs since they were admitted.
         """
+        if self._whole_turns:
+            return []
         left = list(running)
         for request in running:
             while request in left and not self._fit(request, waiting):
@@ -121,6 +125,8 @@ class Budget:
         return True
 
     def _size(self, wanted: int) -> int:
+        if self._tokens >= self._slots * self._longest:
+            return self._longest
         power = 1 << (max(wanted, SHORTEST) - 1).bit_length()
         return min(power * 3 // 4 if SHORTEST < wanted <= power * 3 // 4 else power, self._longest)
 

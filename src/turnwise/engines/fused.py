@@ -175,7 +175,8 @@ def _packed(layer: Any, dtype: torch.dtype) -> Layer:
 
 def _copied(module: Any, dtype: torch.dtype) -> Tensor:
     """The module's weights."""
-    return module.weight.detach().to(dtype, copy=True)
+    weight: Tensor = module.weight
+    return weight.detach().to(dtype, copy=True)
 
 
 def _transposed(dtype: torch.dtype, *products: Any) -> Tensor:

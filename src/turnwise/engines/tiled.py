@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from turnwise.engines.cache import PADDING, PoolCache, Run
 from turnwise.engines.fused import SLIDING, FusedForward
@@ -60,10 +59,14 @@ class TiledForward:
         weights = self._weights
         shown = positions != PADDING
         shown[:, -1] = True  # something is computed for each row
-        hidden = functional.embedding(torch.from_numpy(ids[shown]), self._embedding)
         places = self._places(runs, positions, shown, cache.tokens)
         found = self._kernels.forward(
-            self._layers(cache), weights.rotation, weights.epsilon, hidden, places
+            self._layers(cache),
+            weights.rotation,
+            weights.epsilon,
+            self._embedding,
+            ids[shown],
+            places,
         )
         return weights.logits(found)
 

@@ -364,13 +364,13 @@ int64_t bytes_needed(int64_t rows, int64_t width, int64_t inner, int64_t stride)
     return (int64_t)cut(0, rows, width, inner, stride, &own);
 }
 
-/* All tokens through all layers. `hidden` [n, width] is what goes in, what comes out is in
- * `found`, where `outputs` says. A block are the tokens from one of `blocks` to the next; blocks
+/* All tokens through all layers. `ids` [n] are of `embedding` [vocabulary, width]; what comes out is
+ * in `found`, where `outputs` says. A block are the tokens from one of `blocks` to the next; blocks
  * from one of `chains` to the next come one after the other, chains at the same time. `stride` is a
  * multiple of 32 that no length is above. `scratch` is as many bytes as needed for each thread. */
 void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
-             const float *cosines, const float *sines, float epsilon, const float *hidden,
-             const int64_t *positions, const int64_t *targets, const int64_t *starts,
+             const float *cosines, const float *sines, float epsilon, const float *embedding,
+             const int64_t *ids, const int64_t *positions, const int64_t *targets, const int64_t *starts,
              const int64_t *lengths, const int64_t *outputs, int64_t n, const int64_t *blocks,
              const int64_t *chains, int64_t chain_count, float *found, char *scratch,
              int64_t most, int64_t stride, int32_t threads)
@@ -387,7 +387,9 @@ void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
         for (int64_t chain = 0; chain < chain_count; chain++)
             for (int64_t block = chains[chain]; block < chains[chain + 1]; block++) {
                 const int64_t first = blocks[block], size = blocks[block + 1] - first;
-                memcpy(own.hidden, hidden + first * width, size * width * sizeof *hidden);
+                for (int64_t row = 0; row < size; row++)
+                    memcpy(own.hidden + row * width, embedding + ids[first + row] * width,
+                           width * sizeof *embedding);
                 const int64_t left = through(&model, &every, first, size, own);
                 for (int64_t row = 0; row < left; row++)
                     memcpy(found + outputs[first + own.rows[row]] * width,
