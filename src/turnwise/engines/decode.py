@@ -44,10 +44,18 @@ class Decode:
             hidden = torch.addmm(hidden, attended, layer.output)
             both = torch.mm(self._norm(hidden, layer.second_norm), layer.gate_up)
             hidden = torch.addmm(hidden, kernels.gate(both), layer.down)
-        return weights.logits(hidden)
+        return weights.logits(self._last_norm(hidden))
 
     def _norm(self, states: Tensor, weights: Tensor) -> Tensor:
         return self._kernels.normalize(states, weights, self._weights.epsilon)
+
+    def _last_norm(self, hidden: Tensor) -> Tensor:
+        """In the type of the model, which may be wider than that of its layers here."""
+        weights = self._weights
+        if hidden.dtype == weights.last_norm.dtype:
+            return self._norm(hidden, weights.last_norm)
+        wider = hidden.to(weights.last_norm.dtype)
+        return functional.rms_norm(wider, wider.shape[-1:], weights.last_norm, weights.epsilon)
 
     def _rows(self, runs: Sequence[Run], at: np.ndarray, padding: int) -> tuple[Rows, Rows]:
         """For full and for sliding layers."""

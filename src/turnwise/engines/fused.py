@@ -100,11 +100,11 @@ class FusedForward:
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
             attended = self._attend(queries, mask, pool)
             hidden = self._mix(layer, hidden, attended)
-        return self.logits(hidden)
+        return self.logits(self._norm(hidden.to(self._given), self.last_norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[n, vocabulary], of what the last layer gives for each row, [n, width]."""
-        return torch.mm(self._norm(hidden.to(self._given), self.last_norm), self.head)
+        """[n, vocabulary], of what the last norm gives for each row, [n, width]."""
+        return torch.mm(hidden.to(self._given), self.head)
 
     def _project(
         self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor

@@ -37,6 +37,7 @@ class TiledForward:
         """Copy the weights as they are now."""
         body = self._model.model
         self._embedding = body.embed_tokens.weight.detach().to(torch.float32, copy=True)
+        self._last_norm = body.norm.weight.detach().to(torch.float32, copy=True)
         self._packed = [
             _packed(own, layer)
             for own, layer in zip(body.layers, self._weights.layers, strict=True)
@@ -64,7 +65,7 @@ class TiledForward:
             self._layers(cache),
             weights.rotation,
             weights.epsilon,
-            self._embedding,
+            (self._embedding, self._last_norm),
             ids[shown],
             places,
         )

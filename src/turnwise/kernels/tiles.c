@@ -5,7 +5,7 @@
  * numbers in bfloat16, their sums in float32, and so is all else but keys and values. What a row
  * gives does not depend on the rows beside it.
  *
- * Compiled as decode.c is, for BFLOAT16. Not here: embeddings, the last norm and the output layer.
+ * Compiled as decode.c is, for BFLOAT16. Not here: the output layer.
  */
 
 #include "attention.h"
@@ -130,17 +130,27 @@ __attribute__((noinline)) static void product(const number *inputs, const number
     BARRIER;
 }
 
-/* states[rows, width] = hidden / its root mean squares * weights. */
+/* found[width] = hidden / its root mean square * weights. */
+static void scaled(const float *hidden, const float *weights, int64_t width, float epsilon,
+                   float *found)
+{
+    float squares = 0;
+    for (int64_t column = 0; column < width; column++)
+        squares += hidden[column] * hidden[column];
+    const float factor = 1 / sqrtf(squares / width + epsilon);
+    for (int64_t column = 0; column < width; column++)
+        found[column] = hidden[column] * factor * weights[column];
+}
+
+/* states[rows, width], each row as `scaled` has it. */
 static void normalized(const float *hidden, const float *weights, number *states, int64_t rows,
                        int64_t width, float epsilon)
 {
     for (int64_t row = 0; row < rows; row++, hidden += width, states += width) {
-        float squares = 0;
+        float found[width];
+        scaled(hidden, weights, width, epsilon, found);
         for (int64_t column = 0; column < width; column++)
-            squares += hidden[column] * hidden[column];
-        const float factor = 1 / sqrtf(squares / width + epsilon);
-        for (int64_t column = 0; column < width; column++)
-            states[column] = STORE(hidden[column] * factor * weights[column]);
+            states[column] = STORE(found[column]);
     }
 }
 
@@ -370,7 +380,7 @@ int64_t bytes_needed(int64_t rows, int64_t width, int64_t inner, int64_t stride)
  * multiple of 32 that no length is above. `scratch` is as many bytes as needed for each thread. */
 void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
              const float *cosines, const float *sines, float epsilon, const float *embedding,
-             const int64_t *ids, const int64_t *positions, const int64_t *targets, const int64_t *starts,
+             const float *last_norm, const int64_t *ids, const int64_t *positions, const int64_t *targets, const int64_t *starts,
              const int64_t *lengths, const int64_t *outputs, int64_t n, const int64_t *blocks,
              const int64_t *chains, int64_t chain_count, float *found, char *scratch,
              int64_t most, int64_t stride, int32_t threads)
@@ -392,8 +402,8 @@ void forward(const layer *layers, int64_t count, int64_t width, int64_t inner,
                            width * sizeof *embedding);
                 const int64_t left = through(&model, &every, first, size, own);
                 for (int64_t row = 0; row < left; row++)
-                    memcpy(found + outputs[first + own.rows[row]] * width,
-                           own.hidden + row * width, width * sizeof *found);
+                    scaled(own.hidden + row * width, last_norm, width, epsilon,
+                           found + outputs[first + own.rows[row]] * width);
             }
         _tile_release();
     }

@@ -45,7 +45,7 @@ class TileKernels:
         pointer, count, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
         self._forward, self._bytes = library.forward, library.bytes_needed
         before: list[Any] = [pointer, count, count, count, pointer, pointer, real]
-        rows: list[Any] = [*[pointer] * 7, count, pointer, pointer, count]
+        rows: list[Any] = [*[pointer] * 8, count, pointer, pointer, count]
         room: list[Any] = [pointer, pointer, count, count, ctypes.c_int32]
         self._forward.argtypes = [*before, *rows, *room]
         self._forward.restype = None
@@ -57,27 +57,27 @@ class TileKernels:
         layers: np.ndarray,
         rotation: tuple[Tensor, Tensor],
         epsilon: float,
-        embedding: Tensor,
+        ends: tuple[Tensor, Tensor],
         ids: np.ndarray,
         places: Places,
     ) -> Tensor:
-        """float32[rows wanted, width] of tokens `ids`, int64[n], before the last norm.
+        """float32[rows wanted, width] of tokens `ids`, int64[n], after the last norm.
 
-        `layers` is int64[layers, 10], what tiles.c has of each layer; `embedding` is
-        float32[vocabulary, width]; `rotation` cosines and sines
+        `layers` is int64[layers, 10], what tiles.c has of each layer; `ends` are embeddings,
+        float32[vocabulary, width], and the last norm, float32[width]; `rotation` cosines and sines
         of every position, float32[positions, size], the sines of the first half negative.
         """
         threads = torch.get_num_threads()
         stride = -(-int(places.lengths.max()) // DEPTH) * DEPTH
         most = int(np.diff(places.blocks).max())
-        found = embedding.new_empty(int(places.outputs.max()) + 1, self._width)
+        found = ends[0].new_empty(int(places.outputs.max()) + 1, self._width)
         needed = self._bytes(most, self._width, self._inner, stride)
         scratch = torch.empty(threads * needed, dtype=torch.uint8)
         tables = places.positions, places.targets, places.starts, places.lengths, places.outputs
         self._forward(
             *(layers.ctypes.data, len(layers), self._width, self._inner),
             *(rotation[0].data_ptr(), rotation[1].data_ptr(), epsilon),
-            *(embedding.data_ptr(), ids.ctypes.data),
+            *(ends[0].data_ptr(), ends[1].data_ptr(), ids.ctypes.data),
             *(table.ctypes.data for table in tables),
             *(len(ids), places.blocks.ctypes.data, places.chains.ctypes.data),
             *(len(places.chains) - 1, found.data_ptr(), scratch.data_ptr()),
