@@ -37,7 +37,7 @@ def check_sampling(sampling: Sampling) -> None:
         raise ConfigError("sampling stop has an empty string, which would stop everything")
 
 
-class Key(ISeedSequence):  # type: ignore[misc]
+class Key(ISeedSequence):
     """The key of a stream as it is: NumPy asks the system for entropy besides where it gets a key
     by that name, which takes longer than the numbers."""
 
@@ -51,7 +51,8 @@ class Key(ISeedSequence):  # type: ignore[misc]
 
 def uniforms(seed: int, count: int) -> np.ndarray:
     """float64[count] in [0, 1): the same numbers for the same seed, whatever the count."""
-    return np.random.Generator(np.random.Philox(Key(seed % 2**64))).random(count)
+    key: Any = Key(seed % 2**64)  # which NumPy's annotations leave out
+    return np.random.Generator(np.random.Philox(key)).random(count)
 
 
 def sample(
