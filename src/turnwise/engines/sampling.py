@@ -169,6 +169,7 @@ class StopMatcher:
         self._stop = stop
         self._texts = texts
         self._memory = max(map(len, stop), default=1) - 1
+        self._lasts = frozenset(text[-1] for text in stop)
         self._tail = ""
         self._partial: list[int] = []
 
@@ -182,6 +183,8 @@ class StopMatcher:
         else:
             text = self._tail + piece
             self._remember(text)
+            if self._lasts.isdisjoint(piece):
+                return False
         return any(stop in text for stop in self._stop)
 
     def _join(self, token: int) -> str:
