@@ -22,6 +22,7 @@ class Decode:
 
     def __init__(self, weights: FusedForward, kernels: DecodeKernels, window: int) -> None:
         self._weights, self._kernels, self._window = weights, kernels, window
+        self._slides = any(layer.kind == SLIDING for layer in weights.layers)
 
     @torch.inference_mode()
     def forward(
@@ -62,8 +63,11 @@ class Decode:
         seen = np.maximum(at, 0)
         starts = np.array([run.start for run in runs])
         targets = np.where(at == PADDING, padding, starts + at)
+        every = _rows(seen, targets, starts)
+        if not self._slides:
+            return every, every
         skipped = np.maximum(seen + 1 - self._window, 0)
-        return _rows(seen, targets, starts), _rows(seen, targets, starts, skipped)
+        return every, _rows(seen, targets, starts, skipped)
 
     def _stored(self, pool: PoolLayer) -> tuple[Tensor, Tensor]:
         if not pool.is_initialized:
