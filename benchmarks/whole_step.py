@@ -36,14 +36,15 @@ from turnwise.threads import configure_threads
 
 CONTENDERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "turnwise": ("turnwise", ()),
+    "turnwise, bfloat16": ("turnwise", ("learning.autocast=true", "engine.autocast=true")),
     "turnwise, bfloat16 update": ("turnwise", ("learning.autocast=true",)),
     "turnwise, shared prefixes": ("turnwise", ("learning.share_prefixes=true",)),
     "TRL": ("trl", ()),
     "TRL, bfloat16": ("trl", ("bf16=true",)),
 }
 """Whose worker, and how its settings differ from those in `whole_step_*.py`. TRL's bfloat16 is its
-default, and for sampling too."""
-DEFAULT = ("turnwise", "turnwise, bfloat16 update", "TRL", "TRL, bfloat16")
+default, and for sampling too, as it is in "turnwise, bfloat16"."""
+DEFAULT = ("turnwise", "turnwise, bfloat16", "TRL", "TRL, bfloat16")
 OURS = "turnwise"
 
 

@@ -67,6 +67,12 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("rollout.top_p=0.9", "bypass"),
     ("engine.cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
     (
+        "engine=vllm engine.deterministic=false engine.autocast=true",
+        "what servers compute in is vllm.dtype: set that",
+    ),
+    ("engine.autocast=true model.dtype=bfloat16", "bfloat16 already: leave it out"),
+    ("engine.autocast=true model.lora_rank=4", "leave one of them out"),
+    (
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8",
         "episodes of one context: set rollout.context to 'fail'",
     ),

@@ -1,9 +1,10 @@
 """Threads, and what is read only once: in a process of its own."""
 
+import gc
 import subprocess
 import sys
 
-from turnwise.threads import KERNELS, release_memory
+from turnwise.threads import KERNELS, release_memory, settled
 
 PROGRAM = """
 import os
@@ -24,3 +25,9 @@ def test_threads_and_kernels_are_bounded() -> None:
 def test_memory_can_be_released_any_time() -> None:
     release_memory()
     release_memory()
+
+
+def test_what_is_there_already_is_left_alone_for_a_while() -> None:
+    with settled():
+        assert gc.get_freeze_count() > 1000
+    assert gc.get_freeze_count() == 0

@@ -40,6 +40,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_context(recipe, algorithm)
     _check_vllm(recipe)
     _check_cache(recipe)
+    _check_autocast(recipe)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
         raise ConfigError(
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
@@ -245,6 +246,27 @@ def _check_cache(recipe: Recipe) -> None:
         raise ConfigError(
             f"engine.cache_tokens is {tokens}, but a single trajectory may have rollout.max_tokens "
             f"of {longest}: raise the one or lower the other"
+        )
+
+
+def _check_autocast(recipe: Recipe) -> None:
+    """Sampling in bfloat16 where it is something else that says so."""
+    if not recipe.engine.autocast:
+        return
+    if recipe.engine.name == "vllm":
+        raise ConfigError(
+            "engine.autocast is for the embedded engine; what servers compute in is vllm.dtype: "
+            "set that"
+        )
+    if recipe.model.dtype == "bfloat16":
+        raise ConfigError(
+            "engine.autocast samples in bfloat16 from weights in float32, and model.dtype is "
+            "bfloat16 already: leave it out"
+        )
+    if recipe.model.lora_rank:
+        raise ConfigError(
+            "engine.autocast computes with copies of a model's own weights, and model.lora_rank "
+            "puts adapters beside them: leave one of them out"
         )
 
 

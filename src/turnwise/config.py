@@ -69,6 +69,10 @@ class EngineConfig(Section):
     keep many waiting, and who waits may lose its cache, which is then computed again."""
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
+    autocast: bool = False
+    """Sample in bfloat16 with float32 weights: for small models of Llama's and Qwen3's shapes.
+    Log-probabilities are those of what is sampled from, and differ from the learner's by its
+    rounding."""
 
 
 class VllmConfig(Section):

@@ -9,7 +9,10 @@ and the C library keeps what was freed, in pieces: a long run would grow by giga
 """
 
 import ctypes
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SPINS = "20000"
 """Turns of the waiting loop before an idle thread sleeps: some tens of microseconds."""
@@ -33,6 +36,18 @@ def configure_threads(count: int) -> None:
 
     logging.disable_progress_bar()
     torch.set_num_threads(count)
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """Inside, the garbage collector leaves alone what is there already: models and libraries are so
+    many objects that looking through them takes as long as a few passes of a small model."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def release_memory() -> None:

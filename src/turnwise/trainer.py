@@ -59,7 +59,7 @@ from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.staleness import check_staleness, staleness_metrics
 from turnwise.seeds import derive
 from turnwise.synthesis.demonstrations import demonstrate
-from turnwise.threads import release_memory
+from turnwise.threads import release_memory, settled
 from turnwise.types import Group, Task, Tokens
 
 MAX_SKIPPED_STEPS = 3
@@ -117,7 +117,8 @@ class Trainer:
         try:
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
-            await self.reinforce()
+            with settled():
+                await self.reinforce()
             await self.prefer()
             await self.evaluate("trained", self.parts.environment)
             for name, variant in self.parts.environment.floors().items():

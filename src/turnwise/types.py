@@ -376,7 +376,7 @@ class Tokens:
         logprob: np.ndarray,
     ) -> None:
         count = len(ids)
-        versions = np.broadcast_to(np.asarray(version, np.int32), count)
+        versions = np.full(count, version, np.int32)
         self.ids = np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)])
         self.source = np.concatenate([self.source, np.full(count, source, np.uint8)])
         self.turn = np.concatenate([self.turn, np.full(count, turn, np.int32)])

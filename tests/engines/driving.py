@@ -21,6 +21,7 @@ def run(
     max_tokens: int = 200,
     deterministic: bool = True,
     cache_tokens: int | None = None,
+    autocast: bool = False,
 ) -> None:
     """Run `body` against an engine, with a deadline: nothing may hang."""
 
@@ -32,6 +33,7 @@ def run(
             max_tokens=max_tokens,
             deterministic=deterministic,
             cache_tokens=cache_tokens,
+            autocast=autocast,
         )
         try:
             await asyncio.wait_for(body(engine), 60)

@@ -54,7 +54,7 @@ def request(name: str, known: int, may_sample: int = 200) -> Request:
 
 def sized(known: int, may_sample: int = 200, whole_turns: bool = False) -> int:
     """Places of the run that a history of so many tokens gets."""
-    budget = Budget(LONGEST, 1, LONGEST, lambda moves: None, whole_turns)
+    budget = Budget(LONGEST, 2, LONGEST, lambda moves: None, whole_turns)
     (seated,) = budget.seat([request("a", known, may_sample)], 1)
     return seated.run.size
 
@@ -69,6 +69,19 @@ def test_a_run_has_little_more_room_than_its_history_needs() -> None:
     assert sized(20, 600, whole_turns=True) == LONGEST
     for known in range(1, LONGEST):
         assert known <= sized(known) <= max(SHORTEST, 1.5 * (known + ROOM))
+
+
+def test_nothing_moves_where_all_have_room_at_their_longest() -> None:
+    places = Places(4 * LONGEST)
+    budget = Budget(4 * LONGEST, 4, LONGEST, places.move)
+    waiting = [request(name, 20, may_sample=400) for name in "abcd"]
+    assert budget.seat(waiting, 4) == waiting
+    assert [one.run.size for one in waiting] == [LONGEST] * 4
+    for one in waiting:
+        places.fill(one)
+        one.tokens = [0] * 400
+    assert budget.grow(waiting, []) == []
+    assert places.moves == 0
 
 
 def test_whole_turns_find_room_when_they_are_admitted() -> None:

@@ -100,7 +100,8 @@ def test_runs_are_read_wherever_they_are(tokenizer: Any) -> None:
         assert [session.name for session in seated] == [str(index) for index in range(12)]
         assert {session.run.size for session in seated if session.run} == {64, 128}
 
-    run(model, tokenizer, body, slots=12, max_tokens=250, deterministic=False)
+    options = {"slots": 12, "max_tokens": 250, "cache_tokens": 2900}
+    run(model, tokenizer, body, **options, deterministic=False)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -108,6 +108,9 @@ def test_uniforms_depend_on_the_seed_alone() -> None:
     assert uniforms(5, 8).tolist() == uniforms(5, 20)[:8].tolist()
     assert uniforms(5, 8).tolist() != uniforms(6, 8).tolist()
     assert uniforms(-1, 2).min() >= 0
+    for seed in (0, 7, -1, 2**64 + 3):
+        expected = np.random.Generator(np.random.Philox(key=seed % 2**64)).random(9)
+        assert np.array_equal(uniforms(seed, 9), expected)
 
 
 @pytest.mark.parametrize(

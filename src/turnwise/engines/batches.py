@@ -50,7 +50,7 @@ def decode_batch(running: Sequence[Request]) -> Batch:
     """The last token of every request."""
     requests = sorted(running, key=_start)
     places = np.array([request.known - 1 for request in requests])[:, None]
-    last = [request.session.history[request.known - 1] for request in requests]
+    last = [request.last for request in requests]
     ids = np.array(last, np.int64)[:, None]
     runs, ones = [request.run for request in requests], [1] * len(requests)
     return Batch(runs, ids, places, requests, ones, len(requests), requests, None)

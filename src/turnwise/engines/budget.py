@@ -6,6 +6,7 @@ in the cache, not the longest that any of them may become. Who loses its run is 
 later. Plain bookkeeping: tensors are moved by the cache, and when is decided in `embedded.py`.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
@@ -30,7 +31,8 @@ class Budget:
 
     `tokens` places for at most `slots` sessions, each of at most `longest` tokens; `move` takes
     places of the cache elsewhere. With `whole_turns` a session gets room for all that it may sample
-    in its turn, so that nothing changes between admissions.
+    in its turn, so that nothing changes between admissions. Where there is room for `slots` of the
+    longest, each gets a run of that length at once.
     """
 
     def __init__(
@@ -45,6 +47,8 @@ class Budget:
         self._whole_turns = whole_turns
         self.seated: list[Session] = []
         """Those that have a run, in the order of their runs."""
+        self._left: dict[Session, int] = {}
+        """Where what is cached of a session still lies, of those that have got another run."""
         self._clock = 0
         self.evictions = 0
 
@@ -66,17 +70,22 @@ class Budget:
             self._clock += 1
             request.session.last_used = self._clock
             seated.append(request)
+        self._follow()
         return seated
 
     def grow(self, running: Sequence[Request], waiting: Sequence[Request]) -> list[Request]:
         """Give every running request, in order, a run that all its tokens fit in.
 
         If need be the last ones give theirs up, which are returned: the first one always goes on.
+        With whole turns they have such runs since they were admitted.
         """
+        if self._whole_turns:
+            return []
         left = list(running)
         for request in running:
             while request in left and not self._fit(request, waiting):
                 self._evict(left.pop().session)
+        self._follow()
         return [request for request in running if request not in left]
 
     def tidy(self, running: Sequence[Request]) -> None:
@@ -88,11 +97,13 @@ class Budget:
         )
         if apart > len({run.size for run in runs}) + len(runs) // SCATTERED:
             self._compact(None)
+        self._follow()
 
     def free(self, session: Session) -> None:
         """Take the session's run away, and with it all that is cached."""
         if session.run is not None:
             self.seated.remove(session)
+        self._left.pop(session, None)
         session.run = None
         session.length = 0
 
@@ -114,6 +125,8 @@ class Budget:
         return True
 
     def _size(self, wanted: int) -> int:
+        if self._tokens >= self._slots * self._longest:
+            return self._longest
         power = 1 << (max(wanted, SHORTEST) - 1).bit_length()
         return min(power * 3 // 4 if SHORTEST < wanted <= power * 3 // 4 else power, self._longest)
 
@@ -146,40 +159,47 @@ class Budget:
         if start is None:
             return False
         if session.run is not None:
-            self._move([(session.run.start, start, session.length)])
+            self._left.setdefault(session, session.run.start)
             self.seated.remove(session)
         session.run = Run(start, size)
-        self.seated.append(session)
-        self.seated.sort(key=_start)
+        insort(self.seated, session, key=_start)
         return True
+
+    def _follow(self) -> None:
+        """Move what is cached to where the sessions' runs are now, all at once: a run was free when
+        it was given, so that nothing lies there but what has got another one as well."""
+        moves = [
+            (start, run_of(session).start, session.length)
+            for session, start in self._left.items()
+            if session.length and start != run_of(session).start
+        ]
+        self._left.clear()
+        if moves:
+            self._move(moves)
 
     def _gap(self, size: int) -> int | None:
         """Where so many places are free: the first such gap, but rather behind a run of the same
         size."""
         found = None
         start, before = 0, size
-        for session in [*self.seated, None]:
-            end = self._tokens if session is None else run_of(session).start
-            if end - start >= size:
+        for run in [*map(run_of, self.seated), Run(self._tokens, 0)]:
+            if run.start - start >= size:
                 if before == size:
                     return start
                 found = start if found is None else found
-            if session is not None:
-                start, before = run_of(session).end, run_of(session).size
+            start, before = run.start + run.size, run.size
         return found
 
     def _compact(self, last: Session | None) -> None:
         """Close all gaps: running sessions first, by size, and one of them last of all."""
-        moves, start = [], 0
+        start = 0
         order = sorted(self.seated, key=lambda s: (s is last, s.request is None, run_of(s).size))
         for session in order:
             run = run_of(session)
-            if run.start != start and session.length:
-                moves.append((run.start, start, session.length))
+            self._left.setdefault(session, run.start)
             session.run = Run(start, run.size)
             start += run.size
         self.seated = order
-        self._move(moves)
 
     def _evict(self, session: Session) -> None:
         self.free(session)

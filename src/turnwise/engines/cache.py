@@ -150,21 +150,24 @@ class PoolCache(Cache):  # type: ignore[misc]
     @torch.inference_mode()
     def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
         """Give other runs what one has in these columns."""
-        to = np.array([run.start for run in targets])[:, None] + np.arange(
-            columns.start, columns.stop
-        )
-        piece = slice(source.start + columns.start, source.start + columns.stop)
         for states in self._stored():
-            states[torch.from_numpy(to).to(states.device)] = states[piece].clone()
+            piece = states[source.start + columns.start : source.start + columns.stop]
+            for run in targets:
+                states[run.start + columns.start : run.start + columns.stop] = piece
 
     @torch.inference_mode()
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Take (source, target, length) of places elsewhere, all at once, so that sources may
         overlap targets. Takes the memory of what is moved, of one layer at a time."""
+        if not moves:
+            return
+        lengths = [length for _, _, length in moves]
+        within = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+        sources = np.repeat([source for source, _, _ in moves], lengths) + within
+        targets = np.repeat([target for _, target, _ in moves], lengths) + within
         for states in self._stored():
-            pieces = [states[source : source + length].clone() for source, _, length in moves]
-            for (_, target, length), piece in zip(moves, pieces, strict=True):
-                states[target : target + length] = piece
+            here, there = (torch.from_numpy(p).to(states.device) for p in (sources, targets))
+            states.index_copy_(0, there, states.index_select(0, here))
 
     def _stored(self) -> Iterator[torch.Tensor]:
         for layer in self.layers:

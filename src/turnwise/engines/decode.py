@@ -22,6 +22,7 @@ class Decode:
 
     def __init__(self, weights: FusedForward, kernels: DecodeKernels, window: int) -> None:
         self._weights, self._kernels, self._window = weights, kernels, window
+        self._slides = any(layer.kind == SLIDING for layer in weights.layers)
 
     @torch.inference_mode()
     def forward(
@@ -44,18 +45,29 @@ class Decode:
             hidden = torch.addmm(hidden, attended, layer.output)
             both = torch.mm(self._norm(hidden, layer.second_norm), layer.gate_up)
             hidden = torch.addmm(hidden, kernels.gate(both), layer.down)
-        return torch.mm(self._norm(hidden, weights.last_norm), weights.head)
+        return weights.logits(self._last_norm(hidden))
 
     def _norm(self, states: Tensor, weights: Tensor) -> Tensor:
         return self._kernels.normalize(states, weights, self._weights.epsilon)
+
+    def _last_norm(self, hidden: Tensor) -> Tensor:
+        """In the type of the model, which may be wider than that of its layers here."""
+        weights = self._weights
+        if hidden.dtype == weights.last_norm.dtype:
+            return self._norm(hidden, weights.last_norm)
+        wider = hidden.to(weights.last_norm.dtype)
+        return functional.rms_norm(wider, wider.shape[-1:], weights.last_norm, weights.epsilon)
 
     def _rows(self, runs: Sequence[Run], at: np.ndarray, padding: int) -> tuple[Rows, Rows]:
         """For full and for sliding layers."""
         seen = np.maximum(at, 0)
         starts = np.array([run.start for run in runs])
         targets = np.where(at == PADDING, padding, starts + at)
+        every = _rows(seen, targets, starts)
+        if not self._slides:
+            return every, every
         skipped = np.maximum(seen + 1 - self._window, 0)
-        return _rows(seen, targets, starts), _rows(seen, targets, starts, skipped)
+        return every, _rows(seen, targets, starts, skipped)
 
     def _stored(self, pool: PoolLayer) -> tuple[Tensor, Tensor]:
         if not pool.is_initialized:

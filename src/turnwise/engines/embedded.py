@@ -72,6 +72,9 @@ class EmbeddedEngine:
     whole turn, so that none has to give way within it. Otherwise requests are admitted in order of
     arrival. Forward passes block the event loop, which has its turn between them: whose tools shall
     proceed meanwhile puts the engine into a thread (`threaded.py`).
+
+    With `autocast` the model's layers are computed in bfloat16, on copies of the weights, and
+    log-probabilities are those of what is computed so.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class EmbeddedEngine:
         max_tokens: int,
         deterministic: bool,
         cache_tokens: int | None = None,
+        autocast: bool = False,
     ) -> None:
         if slots < 1:
             raise ConfigError(f"the engine has {slots} slots: it needs at least 1")
@@ -100,9 +104,9 @@ class EmbeddedEngine:
             )
         reader = reader_of(model)
         self._runner = (
-            Runner(model, tokens, self._limit)
+            Runner(model, tokens, self._limit, autocast)
             if reader is None
-            else PicturedRunner(model, tokens, self._limit, reader)
+            else PicturedRunner(model, tokens, self._limit, reader, autocast)
         )
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)

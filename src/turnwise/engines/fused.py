@@ -35,7 +35,7 @@ class Layer:
     qkv: Tensor
     """[width, (heads + 2 key heads) * size]"""
     head_norm: Tensor | None
-    """[heads + key heads, size], of queries and keys; None without such norms."""
+    """float32[heads + key heads, size], of queries and keys; None without such norms."""
     output: Tensor
     """[heads * size, width]"""
     second_norm: Tensor
@@ -49,16 +49,18 @@ class Layer:
 class FusedForward:
     """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
 
-    `tokens` is the longest history. The model must be one that `is_plain` says yes to.
+    `tokens` is the longest history. The model must be one that `is_plain` says yes to. With another
+    `dtype` than the model's the layers are computed in that; the last norm and the output layer,
+    to which log-probabilities owe most of their precision, keep the model's.
     """
 
-    def __init__(self, model: Any, tokens: int) -> None:
-        self._model = model
+    def __init__(self, model: Any, tokens: int, dtype: torch.dtype | None = None) -> None:
+        self._model, self._given = model, model.dtype
         self.shape = Shape(
             model.config.num_attention_heads,
             model.config.num_key_value_heads,
             model.model.layers[0].self_attn.head_dim,
-            model.dtype,
+            dtype or model.dtype,
         )
         self.epsilon: float = model.config.rms_norm_eps
         self.rotation = rotation(model, tokens)
@@ -68,13 +70,13 @@ class FusedForward:
     def refresh(self) -> None:
         """Copy the weights as they are now: until the next time, nothing changes here. Raises
         RuntimeError for a model whose weights have become numbers of another type."""
-        if self._model.dtype != self.shape.dtype:
-            raise RuntimeError(f"the model was {self.shape.dtype}, and is {self._model.dtype} now")
-        body = self._model.model
-        self.layers = [_packed(layer) for layer in body.layers]
-        self.embedding = body.embed_tokens.weight.detach().clone()
-        self.last_norm = body.norm.weight.detach().clone()
-        self.head = _transposed(self._model.lm_head)
+        if self._model.dtype != self._given:
+            raise RuntimeError(f"the model was {self._given}, and is {self._model.dtype} now")
+        body, dtype = self._model.model, self.shape.dtype
+        self.layers = [_packed(layer, dtype) for layer in body.layers]
+        self.embedding = _copied(body.embed_tokens, dtype)
+        self.last_norm = _copied(body.norm, self._given)
+        self.head = _transposed(self._given, self._model.lm_head)
 
     def forward(
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
@@ -97,7 +99,11 @@ class FusedForward:
                 hidden, queries, mask = hidden[last], queries[last], mask[:, :, -1:]
             attended = self._attend(queries, mask, pool)
             hidden = self._mix(layer, hidden, attended)
-        return torch.mm(self._norm(hidden, self.last_norm), self.head)
+        return self.logits(self._norm(hidden.to(self._given), self.last_norm))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[n, vocabulary], of what the last norm gives for each row, [n, width]."""
+        return torch.mm(hidden.to(self._given), self.head)
 
     def _project(
         self, layer: Layer, hidden: Tensor, cosines: Tensor, sines: Tensor
@@ -144,7 +150,7 @@ class FusedForward:
         return functional.rms_norm(states, states.shape[-1:], weights, self.epsilon)
 
 
-def _packed(layer: Any) -> Layer:
+def _packed(layer: Any, dtype: torch.dtype) -> Layer:
     attention, feed_forward = layer.self_attn, layer.mlp
     queries, keys, values = attention.q_proj, attention.k_proj, attention.v_proj
     norms = None
@@ -152,23 +158,29 @@ def _packed(layer: Any) -> Layer:
         size = attention.head_dim
         query_norm = attention.q_norm.weight.expand(queries.out_features // size, size)
         key_norm = attention.k_norm.weight.expand(keys.out_features // size, size)
-        norms = torch.cat([query_norm, key_norm])
+        norms = torch.cat([query_norm, key_norm]).float()
     sliding = getattr(attention, "sliding_window", None) is not None
     return Layer(
         kind=SLIDING if sliding else FULL,
-        first_norm=layer.input_layernorm.weight.detach().clone(),
-        qkv=_transposed(queries, keys, values),
+        first_norm=_copied(layer.input_layernorm, dtype),
+        qkv=_transposed(dtype, queries, keys, values),
         head_norm=norms,
-        output=_transposed(attention.o_proj),
-        second_norm=layer.post_attention_layernorm.weight.detach().clone(),
-        gate_up=_transposed(feed_forward.gate_proj, feed_forward.up_proj),
-        down=_transposed(feed_forward.down_proj),
+        output=_transposed(dtype, attention.o_proj),
+        second_norm=_copied(layer.post_attention_layernorm, dtype),
+        gate_up=_transposed(dtype, feed_forward.gate_proj, feed_forward.up_proj),
+        down=_transposed(dtype, feed_forward.down_proj),
     )
 
 
-def _transposed(*products: Any) -> Tensor:
+def _copied(module: Any, dtype: torch.dtype) -> Tensor:
+    """The module's weights."""
+    weight: Tensor = module.weight
+    return weight.detach().to(dtype, copy=True)
+
+
+def _transposed(dtype: torch.dtype, *products: Any) -> Tensor:
     """The products' weights side by side, [inputs, outputs]."""
-    return torch.cat([product.weight for product in products]).t().contiguous()
+    return torch.cat([product.weight for product in products]).to(dtype).t().contiguous()
 
 
 def _by_head(states: Tensor, rows: int) -> Tensor:

@@ -45,11 +45,18 @@ def shown_in(batch: Batch, reader: ImageReader) -> tuple[Batch, Shown | None]:
 class PicturedRunner(Runner):
     """The forward pass of a model that takes pictures: its decoder and its output layer."""
 
-    def __init__(self, model: Any, tokens: int, longest: int, reader: ImageReader) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokens: int,
+        longest: int,
+        reader: ImageReader,
+        autocast: bool = False,
+    ) -> None:
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
         self._shown: Shown | None = None
-        super().__init__(model, tokens, longest)
+        super().__init__(model, tokens, longest, autocast)
 
     def forward_shown(
         self,

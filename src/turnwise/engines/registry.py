@@ -41,5 +41,6 @@ def make_engine(
         max_tokens=max_tokens,
         deterministic=config.deterministic,
         cache_tokens=config.cache_tokens or None,
+        autocast=config.autocast,
     )
     return engine if config.deterministic else ThreadedEngine(engine)

@@ -20,8 +20,10 @@ from turnwise.engines.cache import PoolCache, Run
 from turnwise.engines.decode import Decode
 from turnwise.engines.fused import FULL, SLIDING, FusedForward
 from turnwise.engines.spans import attention_in_spans
+from turnwise.engines.tiled import TiledForward
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.kernels.decode import decode_kernels
+from turnwise.kernels.tiles import tile_kernels
 from turnwise.models.plain import is_plain
 
 Forward = Callable[
@@ -35,7 +37,8 @@ PROBE = 8
 TOLERANCE = 1e-4
 """How far log-probabilities in float32 may be from those of the model's own forward pass."""
 LOWER = 2.0
-"""Those in bfloat16 may be so many times as far from float32's as the model's own are."""
+"""Those in bfloat16 may be so many times as far from float32's as those of transformers' own
+forward pass in bfloat16 are."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,19 +47,29 @@ class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
     A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
-    give the same; every other one through its own forward. Raises ConfigError for a model whose
-    attention this engine does not know how to mask.
+    give the same; every other one through its own forward. With `autocast` it goes through those in
+    bfloat16, whatever the model's own weights are. Raises ConfigError for a model whose attention
+    this engine does not know how to mask, or that is not written out though `autocast` needs it.
     """
 
-    def __init__(self, model: PreTrainedModel, tokens: int, longest: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, tokens: int, longest: int, autocast: bool = False
+    ) -> None:
         self.model = model
+        self._dtype = torch.bfloat16 if autocast else model.dtype
         settings = model.config.get_text_config()
         self._kinds = _attention_kinds(model, settings)
         self._window: int = getattr(settings, "sliding_window", None) or 0
         self._modules = list(model.modules())
         self._layers: int = settings.num_hidden_layers
         self._length = min(PROBE, longest)
-        self._fused, self._decode = self._equal_fused(longest)
+        self._fused, self._decode, self._tiled = self._equal_fused(longest)
+        if autocast and self._fused is None:
+            raise ConfigError(
+                f"engine.autocast computes with copies of the weights, which the engine has of "
+                f"small models of the shapes of Llama and Qwen3 alone, not of this "
+                f"{type(model).__name__}: set it to false, or model.dtype to bfloat16"
+            )
         by_spans = self._fused is None and self._equal_by_spans()
         self._own = self._by_spans if by_spans else self._general
         self.cache = PoolCache(self._layers, tokens, by_spans)
@@ -71,10 +84,17 @@ class Runner:
         """Whether a token of each row goes through compiled kernels."""
         return self._decode is not None
 
+    @property
+    def tiled(self) -> bool:
+        """Whether all layers are computed in one call."""
+        return self._tiled is not None
+
     def refresh(self) -> None:
         """The model's weights have changed."""
         if self._fused is not None:
             self._fused.refresh()
+        if self._tiled is not None:
+            self._tiled.refresh()
 
     def forward(self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary].
@@ -84,17 +104,21 @@ class Runner:
         """
         if self._fused is None:
             return self._forward(self._own, self.cache, runs, ids, positions)
-        return self._written_out(self._fused, self._decode, self.cache, runs, ids, positions)
+        parts = self._fused, self._decode, self._tiled
+        return self._written_out(*parts, self.cache, runs, ids, positions)
 
     def _written_out(
         self,
         fused: FusedForward,
         decode: Decode | None,
+        tiled: TiledForward | None,
         cache: PoolCache,
         runs: Sequence[Run],
         ids: np.ndarray,
         positions: np.ndarray,
     ) -> torch.Tensor:
+        if tiled is not None and tiled.takes(positions):
+            return tiled.forward(runs, ids, positions, cache).float()
         if decode is None or positions.shape[1] > 1:
             return self._forward(fused.forward, cache, runs, ids, positions)
         return decode.forward(runs, ids[:, 0], positions[:, 0], cache).float()
@@ -148,19 +172,30 @@ class Runner:
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
-    def _equal_fused(self, longest: int) -> tuple[FusedForward | None, Decode | None]:
+    def _equal_fused(
+        self, longest: int
+    ) -> tuple[FusedForward | None, Decode | None, TiledForward | None]:
         """The written-out forward pass, if there is one and it does what the model does."""
         if not is_plain(self.model):
-            return None, None
-        fused = FusedForward(self.model, longest)
-        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
-        if kernels is not None:
-            decode = Decode(fused, kernels, self._window)
-            if self._equals_general(self._probe(partial(self._written_out, fused, decode))):
-                return fused, decode
+            return None, None, None
+        fused = FusedForward(self.model, longest, self._dtype)
+        for compiled in self._compiled(fused):
+            if self._equals_general(self._probe(partial(self._written_out, fused, *compiled))):
+                return fused, *compiled
             logger.warning("compiled kernels do not give what the model gives: they are not used")
-        equal = self._equals_general(self._probe(partial(self._written_out, fused, None)))
-        return (fused if equal else None), None
+        equal = self._equals_general(self._probe(partial(self._written_out, fused, None, None)))
+        return (fused if equal else None), None, None
+
+    def _compiled(self, fused: FusedForward) -> Iterator[tuple[Decode | None, TiledForward | None]]:
+        """What there is of compiled kernels, the fastest first."""
+        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
+        if kernels is None:
+            return
+        decode, settings = Decode(fused, kernels, self._window), self.model.config
+        tiles = tile_kernels(fused.shape, settings.hidden_size, settings.intermediate_size)
+        if tiles is not None:
+            yield decode, TiledForward(self.model, fused, tiles, self._window)
+        yield decode, None
 
     def _equal_by_spans(self) -> bool:
         """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
@@ -174,23 +209,22 @@ class Runner:
     def _equals_general(self, found: torch.Tensor) -> bool:
         """Whether these log-probabilities are the model's own, both for a prompt and for a token
         after it; in bfloat16, whether they are about as near to those in float32."""
-        own = self._own_probe()
-        if self.model.dtype == torch.float32:
-            return torch.allclose(own, found, rtol=0, atol=TOLERANCE)
-        exact = self._exact_probe()
+        if self._dtype == torch.float32:
+            return torch.allclose(self._own_probe(), found, rtol=0, atol=TOLERANCE)
+        exact, own = self._probe_in(torch.float32), self._probe_in(self._dtype)
         return bool((found - exact).abs().max() <= LOWER * (own - exact).abs().max())
 
     def _own_probe(self) -> torch.Tensor:
         return self._probe(partial(self._forward, self._general))
 
     @torch.inference_mode()
-    def _exact_probe(self) -> torch.Tensor:
-        """What `_probe` finds, of the model in float32 and without a cache."""
-        model = copy.deepcopy(self.model).float().eval()
+    def _probe_in(self, dtype: torch.dtype) -> torch.Tensor:
+        """What `_probe` finds, of a copy of the model and without a cache."""
+        model = copy.deepcopy(self.model).to(dtype).eval()
         logits = model(
             input_ids=torch.from_numpy(self._probe_ids()).to(model.device), use_cache=False
         ).logits
-        found: torch.Tensor = logits[0, -2:].log_softmax(-1)
+        found: torch.Tensor = logits[0, -2:].float().log_softmax(-1)
         return found
 
     def _probe(self, run: Pass, by_spans: bool = False) -> torch.Tensor:
@@ -218,9 +252,8 @@ class Runner:
         hidden = keys > queries
         if kind == SLIDING:
             hidden |= keys <= queries - self._window
-        dtype = self.model.dtype
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=keys.device)
-        return mask.masked_fill_(hidden, torch.finfo(dtype).min)
+        mask = torch.zeros(hidden.shape, dtype=self._dtype, device=keys.device)
+        return mask.masked_fill_(hidden, torch.finfo(self._dtype).min)
 
 
 def match_weights(

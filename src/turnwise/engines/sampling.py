@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random.bit_generator import ISeedSequence
 
 from turnwise.engines.base import Sampling
 from turnwise.engines.truncation import truncate
@@ -36,9 +37,22 @@ def check_sampling(sampling: Sampling) -> None:
         raise ConfigError("sampling stop has an empty string, which would stop everything")
 
 
+class Key(ISeedSequence):
+    """The key of a stream as it is: NumPy asks the system for entropy besides where it gets a key
+    by that name, which takes longer than the numbers."""
+
+    def __init__(self, key: int) -> None:
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> np.ndarray:
+        """What a Philox is keyed with: two words."""
+        return np.array([self._key, 0], dtype)[:n_words]
+
+
 def uniforms(seed: int, count: int) -> np.ndarray:
     """float64[count] in [0, 1): the same numbers for the same seed, whatever the count."""
-    return np.random.Generator(np.random.Philox(key=seed % 2**64)).random(count)
+    key: Any = Key(seed % 2**64)  # which NumPy's annotations leave out
+    return np.random.Generator(np.random.Philox(key)).random(count)
 
 
 def sample(
@@ -155,6 +169,7 @@ class StopMatcher:
         self._stop = stop
         self._texts = texts
         self._memory = max(map(len, stop), default=1) - 1
+        self._lasts = frozenset(text[-1] for text in stop)
         self._tail = ""
         self._partial: list[int] = []
 
@@ -168,6 +183,8 @@ class StopMatcher:
         else:
             text = self._tail + piece
             self._remember(text)
+            if self._lasts.isdisjoint(piece):
+                return False
         return any(stop in text for stop in self._stop)
 
     def _join(self, token: int) -> str:

@@ -96,9 +96,14 @@ class Request:
         return self.prompt + len(self.tokens)
 
     @property
+    def last(self) -> int:
+        """The history's last token."""
+        return self.tokens[-1] if self.tokens else int(self.session.history[self.prompt - 1])
+
+    @property
     def missing(self) -> int:
         """Of these, those whose keys and values are not cached: at least one, the last."""
-        return self.known - self.session.length
+        return self.prompt + len(self.tokens) - self.session.length
 
     @property
     def run(self) -> Run:

@@ -2,7 +2,7 @@
 
 What is built uses the pool of threads that PyTorch has, so both are never at work at once. Where
 there is no gcc, no Linux or no GNU OpenMP in PyTorch, nothing is built. Not here: what the files
-compute (`decode.c`, `training.c`).
+compute (`decode.c`, `tiles.c`, `training.c`).
 """
 
 import ctypes
@@ -21,7 +21,7 @@ import torch
 from turnwise.folders import cache_folder
 
 FOLDER = Path(__file__).parent
-SHARED = FOLDER / "numbers.h"
+SHARED = ("numbers.h", "attention.h")
 """What the files include."""
 FLAGS = (
     *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp"),
@@ -104,6 +104,7 @@ def _key(source: Path, command: list[str], threads: Path) -> str:
     )
     described = Path("/proc/cpuinfo").read_text().splitlines()
     processor = [line for line in described if line.startswith(("flags", "Features"))]
-    digest = hashlib.sha256(source.read_bytes() + SHARED.read_bytes() + version.stdout)
+    files = (source, *(FOLDER / name for name in SHARED))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files) + version.stdout)
     digest.update(" ".join([*command, str(threads), *processor[:1]]).encode())
     return digest.hexdigest()[:16]

@@ -70,7 +70,7 @@ class DecodeKernels:
         """[n, heads * size] of `packed` [n, shape.packed], one token of each row, whose keys and
         values are written into the pool first.
 
-        `norms` are weights [heads + key heads, size]; `rotation` cosines and sines of every
+        `norms` are weights, float32[heads + key heads, size]; `rotation` cosines and sines of every
         position, float32[positions, size], the sines of the first half negative; `pool` keys and
         values, [places, key heads, size] each.
         """

@@ -66,10 +66,19 @@ typedef int32_t integers __attribute__((vector_size(64)));
 #define LANES 16
 #define VECTORS (SIZE / LANES)
 
-/* A head by its place in the text. The first half of the sines is negative. */
-static inline void rotate(const float *states, const float *cosines, const float *sines,
-                          float *turned)
+/* A head: its norm if it has one, in place, then its rotation, by its place in the text. The first
+ * half of the sines is negative. */
+static inline void turn(float *states, const float *weights, const float *cosines,
+                        const float *sines, float epsilon, float *turned)
 {
+    if (weights) {
+        float squares = 0;
+        for (int i = 0; i < SIZE; i++)
+            squares += states[i] * states[i];
+        const float factor = 1 / sqrtf(squares / SIZE + epsilon);
+        for (int i = 0; i < SIZE; i++)
+            states[i] *= factor * weights[i];
+    }
     for (int i = 0; i < SIZE / 2; i++) {
         const int j = i + SIZE / 2;
         turned[i] = states[i] * cosines[i] + states[j] * sines[i];
@@ -77,7 +86,7 @@ static inline void rotate(const float *states, const float *cosines, const float
     }
 }
 
-/* The highest of scores[length]; those behind, up to a multiple of LANES, are some of them again. */
+/* The highest of scores[length], a multiple of LANES. */
 static inline float highest_of(const float *scores, int64_t length)
 {
     lanes best, found;

@@ -164,24 +164,17 @@ typedef struct {
     float epsilon;
 } heads;
 
-/* A head of a token: its norm if it has one, then its rotation. */
-static void turn(const heads *given, const layout *where, int64_t token, int head, float *turned)
+/* A head of a token, turned. */
+static void turn_stored(const heads *given, const layout *where, int64_t token, int head,
+                        float *turned)
 {
     const number *stored = given->packed + token * PACKED + head * SIZE;
     const float *weights = head < HEADS ? given->query_weights : given->key_weights;
     const int64_t place = where->positions[token] * SIZE;
     float states[SIZE];
-    float squares = 0;
-    for (int i = 0; i < SIZE; i++) {
+    for (int i = 0; i < SIZE; i++)
         states[i] = load(stored[i]);
-        squares += states[i] * states[i];
-    }
-    if (weights) {
-        const float factor = 1 / sqrtf(squares / SIZE + given->epsilon);
-        for (int i = 0; i < SIZE; i++)
-            states[i] *= factor * weights[i];
-    }
-    rotate(states, given->cosines + place, given->sines + place, turned);
+    turn(states, weights, given->cosines + place, given->sines + place, given->epsilon, turned);
 }
 
 /* The gradient of a head from that of the turned one; that of the weights is added up. */
@@ -243,7 +236,7 @@ static void see(const heads *given, const layout *where, int64_t run, int pair, 
         const int64_t *tokens = span_of(where, run, span);
         found->before = place;
         for (int64_t token = tokens[0]; token < tokens[0] + tokens[1]; token++, place++) {
-            turn(given, where, token, HEADS + pair, found->keys + place * SIZE);
+            turn_stored(given, where, token, HEADS + pair, found->keys + place * SIZE);
             const number *value = given->packed + token * PACKED + (HEADS + KEY_HEADS + pair) * SIZE;
             for (int i = 0; i < SIZE; i++)
                 found->values[place * SIZE + i] = load(value[i]);
@@ -277,7 +270,7 @@ static int64_t ask(const heads *given, const layout *where, int64_t run, int hea
         if (slot < 0)
             continue;
         float *states = asked->states + count * SIZE;
-        turn(given, where, token, head, states);
+        turn_stored(given, where, token, head, states);
         for (int i = 0; i < SIZE; i++)
             states[i] *= scale;
         asked->tokens[count] = token;
@@ -352,8 +345,8 @@ typedef struct {
 static measure raise(float *scores, int64_t visible)
 {
     for (int64_t i = visible; i < ROUND(visible, LANES); i++)
-        scores[i] = scores[0];
-    measure found = {highest_of(scores, visible), 0};
+        scores[i] = -INFINITY;
+    measure found = {highest_of(scores, ROUND(visible, LANES)), 0};
     for (int64_t i = 0; i < visible; i++) {
         scores[i] = exponential(scores[i] - found.highest);
         found.total += scores[i];

@@ -8,12 +8,16 @@ Not here: any syntax (`tags`, `react`, `code`), and the formats of model familie
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.tools.tool import Tool
 from turnwise.types import Observation, Segment, Source, ToolResult
+
+KEPT_TEXTS = 256
+"""Texts of others whose tokens are kept: a group has one prompt, and often the same results."""
 
 
 class TextScaffold:
@@ -32,15 +36,26 @@ class TextScaffold:
         # Whether special tokens are split is a setting of the tokenizer, not of a call, and tools
         # truncate their results in other threads: text from outside has a tokenizer of its own.
         self._foreign_tokenizer = deepcopy(tokenizer)
+        self._encoded = lru_cache(KEPT_TEXTS)(self._encode_anew)
+        self._frames: dict[bool, tuple[Segment, Segment]] = {}
         self._tools = {tool.name: tool for tool in tools}
         self._instructions = instructions.replace("{tools}", self._described())
 
     def begin(self, prompt: Observation) -> list[Segment]:
         """The chat template's opening where the tokenizer has one, plain text otherwise."""
+        pictured = self.encode_picture is not None
+        if pictured not in self._frames:
+            self._frames[pictured] = self._frame(pictured)
+        before, after = self._frames[pictured]
+        content = Segment(self._encode_foreign(prompt.content), prompt.source)
+        return [before, content, *self._pictured(prompt), after]
+
+    def _frame(self, pictured: bool) -> tuple[Segment, Segment]:
+        """What stands before and after every task."""
         if self._tokenizer.chat_template:
             marker = "\x00task\x00"
             content: Any = self._instructions + marker
-            if self.encode_picture is not None:  # some templates of such models know parts alone
+            if pictured:  # some templates of such models know parts alone
                 content = [{"type": "text", "text": content}]
             message = {"role": "user", "content": content}
             rendered = self._tokenizer.apply_chat_template(
@@ -49,12 +64,8 @@ class TextScaffold:
             before, _, after = str(rendered).partition(marker)
         else:
             before, after = (self._tokenizer.bos_token or "") + self._instructions, "\n"
-        return [
-            Segment(self._encode(before), Source.TEMPLATE),
-            Segment(self._encode_foreign(prompt.content), prompt.source),
-            *self._pictured(prompt),
-            Segment(self._encode(after), Source.TEMPLATE),
-        ]
+        first, last = self._encode(before), self._encode(after)
+        return Segment(first, Source.TEMPLATE), Segment(last, Source.TEMPLATE)
 
     def truncate(self, text: str, max_tokens: int) -> str:
         """Cut at a token boundary of the policy's tokenizer."""
@@ -86,8 +97,11 @@ class TextScaffold:
 
     def _encode_foreign(self, text: str) -> list[int]:
         """Text that others wrote: a special token's name in it is only text."""
+        return list(self._encoded(text))
+
+    def _encode_anew(self, text: str) -> tuple[int, ...]:
         encoded = self._foreign_tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        return list(encoded["input_ids"])
+        return tuple(encoded["input_ids"])
 
     @property
     def _end(self) -> str:
