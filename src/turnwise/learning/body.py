@@ -20,6 +20,9 @@ from torch.nn import functional
 from turnwise.kernels.training import Heads, Layout, TrainingKernels
 from turnwise.models.plain import rotation
 
+PARTS = 4
+"""Of the tokens, for gradients of weights in bfloat16."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -199,27 +202,27 @@ class _Passage:
             weights, products = layer.weights, layer.products
             of_gated = torch.mm(of_deltas, products.down)
             of_both, gated = kernels.gate_gradient(layer.both, of_gated)
-            of_down = torch.mm(of_deltas.t(), gated)
-            of_gate_up = torch.mm(of_both.t(), layer.second[1])
+            of_down = _of_weights(of_deltas, gated)
+            of_gate_up = _of_weights(of_both, layer.second[1])
             of_second = torch.mm(of_both, products.both)
             of_deltas, of_second_norm = kernels.normalize_gradient(
                 of_second, layer.second[0], weights.second_norm, of_hidden, self.epsilon
             )
-            of_output = torch.mm(of_deltas.t(), layer.attended[0])
+            of_output = _of_weights(of_deltas, layer.attended[0])
             of_attended = torch.mm(of_deltas, products.output)
             of_packed, of_head_norms = kernels.attend_gradient(
                 layer.packed, self._heads(weights), self.layout, asked, layer.attended, of_attended
             )
             if asked is not None:
                 of_hidden = torch.zeros_like(layer.first[0]).index_copy_(0, asked, of_hidden)
-            of_weights = torch.mm(of_packed.t(), layer.first[1])
+            of_weights = _of_weights(of_packed, layer.first[1])
             of_first = torch.mm(of_packed, products.packed)
             of_deltas, of_first_norm = kernels.normalize_gradient(
                 of_first, layer.first[0], weights.first_norm, of_hidden, self.epsilon
             )
             sizes = [len(part) for part in (weights.queries, weights.keys, weights.values)]
-            of_queries, of_keys, of_values = torch.split(of_weights.float(), sizes)
-            of_gate, of_up = of_gate_up.float().chunk(2)
+            of_queries, of_keys, of_values = torch.split(of_weights, sizes)
+            of_gate, of_up = of_gate_up.chunk(2)
             normed = weights.query_norm is not None
             found.append(
                 Weights(
@@ -229,11 +232,11 @@ class _Passage:
                     values=of_values,
                     query_norm=of_head_norms[0] if normed else None,
                     key_norm=of_head_norms[1] if normed else None,
-                    output=of_output.float(),
+                    output=of_output,
                     second_norm=of_second_norm,
                     gate=of_gate,
                     up=of_up,
-                    down=of_down.float(),
+                    down=of_down,
                 )
             )
         return of_hidden, found[::-1]
@@ -257,6 +260,15 @@ class _Layers(torch.autograd.Function):
     def backward(ctx: Any, of_found: Tensor) -> tuple[Tensor | None, ...]:
         of_hidden, of_weights = ctx.passage.backward(of_found, ctx.kept)
         return of_hidden, None, *(part for layer in of_weights for part in layer)
+
+
+def _of_weights(of_outputs: Tensor, inputs: Tensor) -> Tensor:
+    """The gradient of a product's weights, float32[outputs, inputs], from [n, outputs] and [n,
+    inputs]. In bfloat16 in a few parts, which are faster than one."""
+    if inputs.dtype != torch.bfloat16 or len(inputs) % PARTS:
+        return torch.mm(of_outputs.t(), inputs).float()
+    left, right = (states.view(PARTS, -1, states.shape[1]) for states in (of_outputs, inputs))
+    return torch.bmm(left.transpose(1, 2), right).sum(0, dtype=torch.float32)
 
 
 def _by_layer(weights: Sequence[Any]) -> Iterator[Weights]:

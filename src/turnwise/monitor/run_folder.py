@@ -21,7 +21,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -230,7 +229,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "problem": trajectory.problem,
         "turns": len(trajectory.turns),
         "tool_calls": trajectory.tool_calls,
-        "actions": json.dumps([asdict(turn.action) for turn in trajectory.turns]),
+        "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
         "ids": tokens.ids,
         "source": tokens.source,
         "turn": tokens.turn,
