@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LNTuningConfig, LoraConfig, get_peft_model
 
 from tests.engines.shapes import SHAPES, shaped
 from turnwise.kernels.training import training_kernels
@@ -66,6 +66,99 @@ def test_checkpointing_that_comes_later_is_seen() -> None:
     assert fitting_kernels(model, False) is not None
     model.gradient_checkpointing_enable()
     assert fitting_kernels(model, False) is None
+
+
+def test_hooks_and_other_modules_that_come_later_are_seen() -> None:
+    model = model_of()
+    assert fitting_kernels(model, False) is not None
+    for part in (model.model, model.model.layers[1], model.model.layers[0].mlp.up_proj):
+        hook = part.register_forward_hook(lambda *_: None)
+        assert fitting_kernels(model, False) is None
+        hook.remove()
+    assert fitting_kernels(model, False) is not None
+    model.model.layers[0].mlp = Doubled(model.model.layers[0].mlp)
+    assert fitting_kernels(model, False) is None
+
+
+class Doubled(torch.nn.Module):
+    """Somebody's own part of a model."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = (
+            inner.gate_proj,
+            inner.up_proj,
+            inner.down_proj,
+        )
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return 2 * self.down_proj(self.gate_proj(states) * self.up_proj(states))
+
+
+@pytest.mark.filterwarnings("ignore:Unsupported layer type")
+def test_adapters_of_norms_are_seen() -> None:
+    adapted = get_peft_model(model_of("llama"), LNTuningConfig(target_modules=["input_layernorm"]))
+    assert fitting_kernels(adapted, False) is None
+
+
+def test_a_frozen_body_with_a_head_of_its_own_fits() -> None:
+    model = model_of("llama")
+    model.model.requires_grad_(False)
+    assert fitting_kernels(model, False) is not None
+
+
+def test_the_first_use_may_be_in_inference_mode() -> None:
+    model = model_of()
+    with torch.inference_mode():
+        assert fitting_kernels(model, True) is not None
+
+
+@pytest.mark.parametrize("outer", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_autocast_around_it_changes_nothing(outer: torch.dtype, autocast: bool) -> None:
+    model, (inputs, selected) = model_of(), some_texts()
+    expected = hidden_states(model, inputs, selected, autocast)
+    expected.sum().backward()
+    gradient = model.model.embed_tokens.weight.grad.clone()
+    again = model_of()
+    with torch.autocast("cpu", outer):
+        found = hidden_states(again, inputs, selected, autocast)
+        found.sum().backward()
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(again.model.embed_tokens.weight.grad, gradient)
+
+
+def test_weights_that_change_before_the_gradient_are_an_error() -> None:
+    model, (inputs, selected) = model_of(), some_texts()
+    total = hidden_states(model, inputs, selected, False).sum()
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_a_second_gradient_is_an_error() -> None:
+    model, (inputs, selected) = model_of(), some_texts()
+    total = hidden_states(model, inputs, selected, False).sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="let go"):
+        total.backward()
+
+
+def test_a_model_is_looked_at_again_when_it_has_numbers_again() -> None:
+    model = model_of()
+    weights = model.model.layers[0].self_attn.q_proj.weight
+    kept = weights.detach().clone()
+    with torch.no_grad():
+        weights.fill_(float("nan"))
+        assert fitting_kernels(model, False) is None
+        weights.copy_(kept)
+    assert fitting_kernels(model, False) is not None
+
+
+def some_texts() -> tuple[torch.Tensor, torch.Tensor]:
+    inputs = torch.arange(80).view(2, 40) * 7 % 60
+    return inputs, torch.arange(40).expand(2, 40) % 3 > 0
 
 
 def test_kernels_that_compute_something_else_are_not_used(

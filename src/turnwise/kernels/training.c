@@ -475,12 +475,16 @@ void attend_gradient(const number *packed, const float *query_weights, const flo
             const int64_t tree = item / KEY_HEADS, pair = item % KEY_HEADS;
             const int64_t first = runs[2 * trees[tree]];
             float *of_weight = of_weights + item * 2 * SIZE;
-            memset(tree_keys, 0, 2 * whole * sizeof *tree_keys);
+            const int64_t *last = runs + 2 * (trees[tree + 1] - 1);
+            const size_t tokens = (last[0] + last[1] - first) * SIZE * sizeof(float);
+            memset(tree_keys, 0, tokens);
+            memset(tree_values, 0, tokens);
             for (int64_t run = trees[tree + 1] - 1; run >= trees[tree]; run--) {
                 const int64_t start = runs[2 * run], end = start + runs[2 * run + 1];
                 see(&given, &where, run, pair, &seen);
                 transpose(seen.values, seen.stride, seen.values_across);
-                memset(of_keys, 0, 2 * room * sizeof *of_keys);
+                memset(of_keys, 0, seen.stride * SIZE * sizeof *of_keys);
+                memset(of_values, 0, seen.stride * SIZE * sizeof *of_values);
                 for (int head = pair * GROUPS; head < (pair + 1) * GROUPS; head++) {
                     if (slots)
                         for (int64_t token = start; token < end; token++)

@@ -100,7 +100,7 @@ class TrainingKernels:
         mean squares, times weights [width], as numbers."""
         rows, width = hidden.shape
         sums = hidden if deltas is None else torch.empty_like(hidden)
-        normalized = torch.empty(rows, width, dtype=self._shape.dtype)
+        normalized = hidden.new_empty(rows, width, dtype=self._shape.dtype)
         tensors = hidden, deltas, weights, sums, normalized
         threads = torch.get_num_threads()
         self._library.add_and_normalize(*pointers(*tensors), rows, width, epsilon, threads)
@@ -111,8 +111,8 @@ class TrainingKernels:
     ) -> tuple[Tensor, Tensor]:
         """Adds to `of_sums`; returns it in numbers as well, and the gradient of the weights."""
         rows, width = sums.shape
-        of_deltas = torch.empty(rows, width, dtype=self._shape.dtype)
-        of_weights = torch.empty(-(-rows // PIECE), width, dtype=torch.float32)
+        of_deltas = torch.empty_like(of_normalized)
+        of_weights = sums.new_empty(-(-rows // PIECE), width)
         tensors = of_normalized, sums, weights, of_sums, of_deltas, of_weights
         threads = torch.get_num_threads()
         self._library.normalize_gradient(*pointers(*tensors), rows, width, epsilon, threads)
@@ -146,9 +146,9 @@ class TrainingKernels:
         count = len(packed) if asked is None else len(asked)
         outputs = packed.new_empty(count, shape.heads * shape.size)
         outputs[_before(layout.tokens, asked) :] = 0
-        measures = torch.empty(count, shape.heads, 2, dtype=torch.float32)
+        measures = heads.cosines.new_empty(count, shape.heads, 2)
         longest = layout.longest
-        scratch = torch.empty(threads, longest, 3 * shape.size + TILE, dtype=torch.float32)
+        scratch = heads.cosines.new_empty(threads, longest, 3 * shape.size + TILE)
         tensors = *_given(packed, heads, layout, asked), outputs, measures, scratch
         numbers = len(layout.trees) - 1, longest, heads.epsilon, threads
         self._library.attend(*pointers(*tensors), *numbers)
@@ -169,9 +169,9 @@ class TrainingKernels:
         of_packed = torch.empty_like(packed)
         of_packed[layout.tokens :] = 0
         trees, longest, largest = len(layout.trees) - 1, layout.longest, layout.largest
-        of_weights = torch.zeros(trees * shape.key_heads, 2, shape.size, dtype=torch.float32)
+        of_weights = heads.cosines.new_zeros(trees * shape.key_heads, 2, shape.size)
         size = longest * (6 * shape.size + 2 * TILE) + 2 * largest * shape.size
-        scratch = torch.empty(threads, size, dtype=torch.float32)
+        scratch = heads.cosines.new_empty(threads, size)
         results = of_packed, of_weights, scratch
         tensors = *_given(packed, heads, layout, asked), *found, of_outputs, *results
         numbers = trees, longest, largest, heads.epsilon, threads
@@ -186,7 +186,8 @@ def _given(
     where = layout.trees, layout.runs, layout.offsets, layout.spans, layout.positions
     slots = None
     if asked is not None:
-        slots = torch.full((len(packed),), -1).index_copy_(0, asked, torch.arange(len(asked)))
+        slots = asked.new_full((len(packed),), -1)
+        slots[asked] = torch.arange(len(asked), device=asked.device)
     return (packed, *norms, heads.cosines, heads.sines, *where, slots)
 
 

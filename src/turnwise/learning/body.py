@@ -100,15 +100,20 @@ class Weights(NamedTuple):
 
 def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     """What a plain model says at the asked tokens, float32[m, width], after its last norm."""
+    with torch.autocast("cpu", enabled=False):
+        return _asked_hidden(model, kernels, rows)
+
+
+def _asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     base, count = model.model, len(rows.asked)
     if kernels.dtype == torch.bfloat16:
         rows = rows.padded()
     turned = rotation(model, int(rows.layout.positions.max()) + 1)
-    passage = _Passage(
-        kernels, rows.layout, rows.asked, turned, model.config.rms_norm_eps, torch.is_grad_enabled()
-    )
     weights = [weight for layer in base.layers for weight in Weights.of(layer)]
     hidden = base.embed_tokens(rows.ids)
+    moving = any(part is not None and part.requires_grad for part in (hidden, *weights))
+    gradient, epsilon = moving and torch.is_grad_enabled(), model.config.rms_norm_eps
+    passage = _Passage(kernels, rows.layout, rows.asked, turned, epsilon, gradient)
     found = _Layers.apply(hidden, passage, *weights)  # type: ignore[no-untyped-call]
     last: Tensor = base.norm(found[:count])
     return last
@@ -192,13 +197,13 @@ class _Passage:
 
     def backward(self, of_hidden: Tensor, kept: list[_Kept]) -> tuple[Tensor, list[Weights]]:
         """Gradients of the first hidden states and of all layers' weights; takes up `kept`."""
-        kernels, last = self.kernels, kept[-1]
-        of_hidden = of_hidden.clone()
+        kernels = self.kernels
+        asked: Tensor | None = self.asked  # of the last layer, which is the first one here
+        of_hidden = of_hidden.clone(memory_format=torch.contiguous_format)
         of_deltas = of_hidden.to(kernels.dtype)
         found: list[Weights] = []
         while kept:
             layer = kept.pop()
-            asked = self.asked if layer is last else None
             weights, products = layer.weights, layer.products
             of_gated = torch.mm(of_deltas, products.down)
             of_both, gated = kernels.gate_gradient(layer.both, of_gated)
@@ -239,6 +244,7 @@ class _Passage:
                     down=of_down,
                 )
             )
+            asked = None
         return of_hidden, found[::-1]
 
     def _heads(self, weights: Weights) -> Heads:
@@ -253,12 +259,17 @@ class _Layers(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, passage: _Passage, *weights: Tensor | None) -> Tensor:
         found, ctx.kept = passage.forward(hidden, list(_by_layer(weights)))
         ctx.passage = passage
+        ctx.save_for_backward(*weights)
         return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_found: Tensor) -> tuple[Tensor | None, ...]:
-        of_hidden, of_weights = ctx.passage.backward(of_found, ctx.kept)
+        _ = ctx.saved_tensors  # raises if weights have changed since, and a second time
+        if not ctx.kept:
+            raise RuntimeError("what has been computed is let go in the first backward pass")
+        with torch.autocast("cpu", enabled=False):
+            of_hidden, of_weights = ctx.passage.backward(of_found, ctx.kept)
         return of_hidden, None, *(part for layer in of_weights for part in layer)
 
 

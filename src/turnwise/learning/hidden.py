@@ -25,8 +25,8 @@ from turnwise.types import Picture
 
 Pictures = Sequence[Sequence[Picture]]
 """Of each row of a batch, in order; without any row where there are no pictures at all."""
-PROBE = (2, 24)
-"""Texts and tokens of each on which layers are compared."""
+PROBE = (2, 70)
+"""Texts and tokens of each on which layers are compared: more than kernels take at once."""
 TOLERANCE = 1e-3
 """How far hidden states and gradients in float32 may be from those of the model's own layers, as a
 part of these."""
@@ -98,8 +98,11 @@ def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
         return None
     known = _fitting.setdefault(base, {})
     if dtype not in known:
-        known[dtype] = _agrees(base, kernels)
-        if not known[dtype]:
+        agree = _agrees(base, kernels)
+        if agree is None:
+            return None
+        known[dtype] = agree
+        if not agree:
             logger.warning("compiled layers do not give what the model's give: they are not used")
     return kernels if known[dtype] else None
 
@@ -112,14 +115,25 @@ def _may_fit(base: Any) -> bool:
         return False
     if any(weights.dtype != torch.float32 for weights in base.parameters()):
         return False
+    if any(map(_is_changed, [base.model, *base.model.layers.modules()])):
+        return False
     attention = [layer.self_attn for layer in base.model.layers]
     windowed = any(getattr(one, "sliding_window", None) is not None for one in attention)
     return not windowed and not base.config.attention_dropout
 
 
-def _agrees(base: Any, kernels: TrainingKernels) -> bool:
+def _is_changed(module: nn.Module) -> bool:
+    """Whether somebody else's code runs when it is called: a class of theirs, or a hook."""
+    own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return not own or bool(hooks or backward) or "forward" in vars(module)
+
+
+@torch.inference_mode(False)
+def _agrees(base: Any, kernels: TrainingKernels) -> bool | None:
     """Whether hidden states and gradients are those of the model's own layers; in bfloat16, whether
-    they are about as near to those in float32."""
+    they are about as near to those in float32. None where these are no numbers: who knows."""
     vocabulary, _ = base.get_input_embeddings().weight.shape
     texts, tokens = PROBE
     inputs = (torch.arange(texts * tokens) * 7 % vocabulary).view(texts, tokens)
@@ -132,6 +146,8 @@ def _agrees(base: Any, kernels: TrainingKernels) -> bool:
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
 
     exact = _probed(base, lambda: own(False))
+    if not all(part.isfinite().all() for part in exact):
+        return None
     bound = TOLERANCE
     if kernels.dtype != torch.float32:
         bound = LOWER * _distance(_probed(base, lambda: own(True)), exact)
@@ -141,13 +157,14 @@ def _agrees(base: Any, kernels: TrainingKernels) -> bool:
 def _probed(base: Any, hidden: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
     """Hidden states [n, width], and the gradient of some sum of them by all weights, [weights]."""
     weights = [weight for weight in base.parameters() if weight.requires_grad]
-    with torch.inference_mode(False), torch.enable_grad():
+    exactly = torch.autocast("cpu", enabled=False)
+    with torch.inference_mode(False), torch.enable_grad(), exactly:
         found = hidden()
-        if not weights:
-            return found, found.new_ones(1)
+        if not found.requires_grad or not weights:
+            return found.detach(), found.new_ones(1)
         total = (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum()
-        gradients = torch.autograd.grad(total, weights, allow_unused=True)
-    return found.detach(), torch.cat([part.flatten() for part in gradients if part is not None])
+        gradients = torch.autograd.grad(total, weights, materialize_grads=True)
+    return found.detach(), torch.cat([part.flatten() for part in gradients])
 
 
 def _distance(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> float:
