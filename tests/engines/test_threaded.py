@@ -177,6 +177,33 @@ def test_mistakes_and_bugs_arrive_where_they_were_asked_for(tokenizer: Any) -> N
     run(engine, body)
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_weights_that_cannot_be_taken_are_told_and_forgotten(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    """Whoever loads them hears of it; turns go on, later weights are taken, and it can stop."""
+    engine = threaded(tiny_model("llama"), tokenizer)
+
+    def refused() -> None:
+        raise RuntimeError("not these")
+
+    async def body() -> None:
+        engine.open("s")
+        turn = asyncio.create_task(
+            engine.generate(PROMPT, LONG if busy else Sampling(max_tokens=3), session="s")
+        )
+        await begun(engine)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine.engine._runner, "refresh", refused)
+            with pytest.raises(RuntimeError, match="not these"):
+                await asyncio.wait_for(engine.load({}, 1), 10)
+        await engine.load({}, 2)
+        assert (await turn).tokens
+        assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 2  # type: ignore[arg-type]
+
+    run(engine, body)
+
+
 def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
     engine = threaded(tiny_model("qwen3"), tokenizer, slots=1)
 

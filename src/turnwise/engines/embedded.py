@@ -20,7 +20,7 @@ from turnwise.engines.budget import Budget
 from turnwise.engines.pictured import PicturedRunner, shown_in
 from turnwise.engines.runner import Runner, end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
-from turnwise.engines.sessions import Promise, Request, Session, Wanted, keep, run_of
+from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, keep, run_of
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
@@ -288,16 +288,20 @@ class EmbeddedEngine:
             session.length = 0
 
     def _swap_weights(self) -> None:
-        """What `load` was asked for since the last pass."""
-        for swap in self._swaps:
-            with torch.no_grad():
-                for target, source in swap.changes:
-                    target.copy_(source)
-            self._runner.refresh()
-            self.version = swap.version
+        """What `load` was asked for since the last pass. An error reaches who asked for it."""
+        swaps, self._swaps = self._swaps, []
+        for swap in swaps:
             self._forget()
+            try:
+                with torch.no_grad():
+                    for target, source in swap.changes:
+                        target.copy_(source)
+                self._runner.refresh()
+            except RuntimeError as error:  # PyTorch's, out of memory among them
+                fail(swap.done, error)
+                continue
+            self.version = swap.version
             keep(swap.done, None)
-        self._swaps.clear()
 
     def _has_work(self) -> bool:
         return not self._stopped and bool(self._running or self._waiting)
