@@ -95,23 +95,35 @@ class Block:
 
 
 def grow(sequences: Sequence[NDArray[np.int64]]) -> Tree:
-    """The tree of some sequences' inputs."""
-    children: dict[tuple[int, int], int] = {}
-    ids: list[int] = []
-    depths: list[int] = []
-    parents: list[int] = []
-    places = []
-    for sequence in sequences:
-        node, path = -1, []
-        for depth, token in enumerate(sequence[:-1].tolist()):
-            parent, node = node, children.setdefault((node, token), len(ids))
-            if node == len(ids):
-                ids.append(token)
-                depths.append(depth)
-                parents.append(parent)
-            path.append(node)
-        places.append(np.array(path, np.int64))
-    return Tree(np.array(ids), np.array(depths), np.array(parents), places)
+    """The tree of some sequences' inputs: each goes on where it parts from the earlier one that it
+    has most in common with."""
+    every = [sequence[:-1] for sequence in sequences]
+    places: list[NDArray[np.int64]] = []
+    parents: list[NDArray[np.int64]] = []
+    fresh: list[tuple[NDArray[np.int64], int]] = []
+    count = 0
+    for number, inputs in enumerate(every):
+        common = [_common(inputs, earlier) for earlier in every[:number]]
+        shared = max(common, default=0)
+        before = places[common.index(shared)][:shared] if shared else np.empty(0, np.int64)
+        path = np.concatenate([before, np.arange(count, count + len(inputs) - shared)])
+        parents.append(np.concatenate([[-1], path])[shared : len(inputs)])
+        fresh.append((inputs[shared:], shared))
+        places.append(path)
+        count += len(inputs) - shared
+    return Tree(
+        ids=np.concatenate([ids for ids, _ in fresh]),
+        depths=np.concatenate([depth + np.arange(len(ids)) for ids, depth in fresh]),
+        parents=np.concatenate(parents),
+        places=places,
+    )
+
+
+def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """How many tokens both begin with."""
+    size = min(len(one), len(other))
+    apart = np.flatnonzero(one[:size] != other[:size])
+    return int(apart[0]) if len(apart) else size
 
 
 def plant(
