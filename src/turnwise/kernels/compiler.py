@@ -21,7 +21,7 @@ import torch
 from turnwise.folders import cache_folder
 
 FOLDER = Path(__file__).parent
-SHARED = ("numbers.h", "attention.h")
+SHARED = ("numbers.h", "attention.h", "gate.h")
 """What the files include."""
 FLAGS = (
     *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp"),

@@ -9,6 +9,7 @@
  */
 
 #include "attention.h"
+#include "gate.h"
 
 /* outputs = inputs / their root mean square * weights, [rows, width]. */
 void normalize(const number *inputs, const number *weights, number *outputs, int64_t rows,
@@ -24,20 +25,6 @@ void normalize(const number *inputs, const number *weights, number *outputs, int
         float factor = 1 / sqrtf(squares / width + epsilon);
         for (int64_t column = 0; column < width; column++)
             output[column] = STORE(load(input[column]) * factor * load(weights[column]));
-    }
-}
-
-/* outputs = silu(gates) * ups, [rows, inner], of rows that have first the gates, then the ups. */
-void gate(const number *inputs, number *outputs, int64_t rows, int64_t inner, int32_t threads)
-{
-#pragma omp parallel for num_threads(threads) if (rows * inner > FEW)
-    for (int64_t row = 0; row < rows; row++) {
-        const number *gates = inputs + 2 * row * inner, *ups = gates + inner;
-        number *output = outputs + row * inner;
-        for (int64_t column = 0; column < inner; column++) {
-            float open = load(gates[column]);
-            output[column] = STORE(open / (1 + exponential(-open)) * load(ups[column]));
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 /* Numbers as they are stored and computed with, and what a head is turned by: for kernels that are
  * compiled for one shape (HEADS, KEY_HEADS, SIZE) and one type of numbers (BFLOAT16 or not). */
 
+#pragma once
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
