@@ -20,7 +20,7 @@ from typing import TypeVar
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
-from turnwise.errors import InfrastructureError
+from turnwise.errors import InfrastructureError, located
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
@@ -261,7 +261,7 @@ class Episode:
             trajectory.outcome = Outcome.GRADER_TIMEOUT
         except Exception as error:  # noqa: BLE001 - a user's verifier may raise anything
             trajectory.outcome = Outcome.GRADER_ERROR
-            trajectory.problem = f"{type(error).__name__}: {error}"
+            trajectory.problem = located(error)
         else:
             trajectory.verdict = verdict
             if trajectory.outcome == Outcome.FAILURE and verdict.success:
@@ -280,7 +280,7 @@ class Episode:
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except Exception as error:
-            raise EpisodeEnded(failure, f"{type(error).__name__}: {error}") from error
+            raise EpisodeEnded(failure, located(error)) from error
         finally:
             self._seconds_used += time.monotonic() - start
         return result
@@ -292,7 +292,7 @@ class Episode:
             async with asyncio.timeout(self.limits.max_seconds):
                 await self._environment.close()
         except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
-            self.trajectory.problem += f" close: {type(error).__name__}: {error}"
+            self.trajectory.problem += f" close: {located(error)}"
 
 
 def _length(segments: Sequence[Segment]) -> int:
