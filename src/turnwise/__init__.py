@@ -7,7 +7,17 @@ needs is here; everything else is imported from where it lives.
 from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
+from turnwise.types import (
+    Action,
+    Observation,
+    Outcome,
+    Source,
+    Step,
+    Task,
+    ToolCall,
+    Trajectory,
+    Verdict,
+)
 
 __version__ = "0.1.0"
 __all__ = [
@@ -18,6 +28,7 @@ __all__ = [
     "Source",
     "Step",
     "Task",
+    "ToolCall",
     "ToolError",
     "Trajectory",
     "Verdict",
