@@ -6,6 +6,7 @@ here and nowhere else. Not here: what is done with the tensors.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from turnwise.kernels.training import Layout
 from turnwise.learning.selection import kept_members
 from turnwise.types import Group, Picture, Source, Tokens, Trajectory, Verdict
 
+Member = TypeVar("Member")
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
 
@@ -275,6 +277,12 @@ def by_group(examples: Iterable[Example]) -> list[list[Example]]:
     for example in examples:
         grouped.setdefault(example.group, []).append(example)
     return list(grouped.values())
+
+
+def shares(members: Sequence[Member], count: int) -> list[list[Member]]:
+    """The members of `count` optimizer updates: parts of nearly equal size, in order."""
+    places = np.array_split(np.arange(len(members)), count)
+    return [[members[place] for place in part] for part in places]
 
 
 def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[list[Example]]:
