@@ -104,7 +104,7 @@ class Critic(nn.Module):
             moved = self.optimizer.apply()
         else:
             self.optimizer.clear()
-            moved = Moved(math.nan, 0.0)
+            moved = Moved(math.nan, 0.0, None)
         return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:

@@ -47,8 +47,10 @@ class Moved:
     gradient_norm: float
     """Before clipping."""
     weights_changed: float
-    """Share of the trained weights that have another value than before, in the model's own type,
-    estimated from up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
+    """Share of the trained weights, in float32, that have another value than before, estimated from
+    up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
+    weights_changed_rounded: float | None
+    """The same in the model's own type; None for one in float32, which rounds nothing."""
 
     @property
     def skipped(self) -> bool:
@@ -57,11 +59,13 @@ class Moved:
 
     def metrics(self, learner: str) -> dict[str, float]:
         """Under a learner's name, `sft/gradient_norm` for example."""
-        return {
-            f"{learner}/gradient_norm": self.gradient_norm,
-            f"{learner}/weights_changed": self.weights_changed,
-            f"{learner}/skipped_updates": float(self.skipped),
+        told = {
+            "gradient_norm": self.gradient_norm,
+            "weights_changed": self.weights_changed,
+            "weights_changed_rounded": self.weights_changed_rounded,
+            "skipped_updates": float(self.skipped),
         }
+        return {f"{learner}/{name}": value for name, value in told.items() if value is not None}
 
 
 class Optimizer:
@@ -109,9 +113,12 @@ class Optimizer:
         When the gradient's norm is not finite, weights and state stay exactly as they were.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm))
-        changed = self._step() if math.isfinite(norm) else 0.0
+        before = self._samples()
+        if math.isfinite(norm):
+            self._step()
         self.clear()
-        return Moved(norm, changed)
+        changed, rounded = map(self._share_changed, before, self._samples())
+        return Moved(norm, changed, rounded if self._apart() else None)
 
     def clear(self) -> None:
         """Forget the accumulated gradient."""
@@ -137,11 +144,10 @@ class Optimizer:
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
 
-    def _step(self) -> float:
-        """Move the weights by their gradients; returns the share that changed."""
+    def _step(self) -> None:
+        """Move the weights by their gradients."""
         for group in self._adamw.param_groups:
             group["lr"] = self.present_learning_rate
-        before = [_sample(parameter).clone() for parameter in self.parameters]
         for parameter, master in self._apart():
             master.grad = parameter.grad
         self._adamw.step()
@@ -149,7 +155,20 @@ class Optimizer:
             for parameter, master in self._apart():
                 parameter.copy_(master)
         self.updates += 1
-        return _share_changed(self.parameters, before)
+
+    def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Some of the masters, and of the model's own weights."""
+        masters = [_sample(master) for master in self._masters]
+        return masters, [_sample(parameter) for parameter in self.parameters]
+
+    def _share_changed(self, before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
+        device = before[0].device
+        changed = [
+            (new != old).sum().to(device) * (parameter.numel() / max(1, len(old)))
+            for new, old, parameter in zip(after, before, self.parameters, strict=True)
+        ]
+        total = sum(parameter.numel() for parameter in self.parameters)
+        return float(torch.stack(changed).sum()) / max(1, total)
 
     def _apart(self) -> list[tuple[Tensor, Tensor]]:
         """The parameters that have a master beside them, and these."""
@@ -168,17 +187,7 @@ def _master(parameter: nn.Parameter) -> Tensor:
 
 def _sample(parameter: Tensor) -> Tensor:
     """Up to SAMPLE weights at equal distances: an odd number, or all would be of few columns."""
-    return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1]
-
-
-def _share_changed(parameters: Sequence[Tensor], before: Sequence[Tensor]) -> float:
-    device = parameters[0].device
-    changed = [
-        (_sample(now) != old).sum().to(device) * (now.numel() / max(1, len(old)))
-        for now, old in zip(parameters, before, strict=True)
-    ]
-    total = sum(parameter.numel() for parameter in parameters)
-    return float(torch.stack(changed).sum()) / max(1, total)
+    return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1].clone()
 
 
 def prepare_for_training(model: nn.Module) -> None:

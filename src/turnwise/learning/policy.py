@@ -274,6 +274,7 @@ class PolicyLearner:
         moved = self.optimizer.apply()
         tally.gradient_norm = norm = moved.gradient_norm
         tally.weights_changed = moved.weights_changed
+        tally.weights_changed_rounded = moved.weights_changed_rounded
         if moved.skipped:
             everything = [*examples, *(example for term in terms for example in term.examples)]
             names = f"; from {everything[0].name} to {everything[-1].name}" if everything else ""
