@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
-from turnwise.learning.batch import shares, shifted
+from turnwise.learning.batch import shifted
 from turnwise.learning.hidden import base_model, inputs_of
 from turnwise.learning.optimizer import Moved, Optimizer, prepare_for_training, warm_up
+from turnwise.learning.selection import shares
 from turnwise.types import Group, Trajectory
 
 

@@ -28,10 +28,8 @@ from turnwise.learning.batch import (
     MicroBatch,
     by_group,
     collate,
-    kept_groups,
     pack,
     policy_examples,
-    shares,
     treat,
 )
 from turnwise.learning.gradient_spread import GradientSpread
@@ -46,6 +44,7 @@ from turnwise.learning.prefix_tree import (
     plant,
 )
 from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.selection import kept_groups, shares
 from turnwise.learning.tally import Tally
 from turnwise.types import Group, Trajectory
 
