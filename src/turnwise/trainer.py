@@ -26,7 +26,7 @@ from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
-from turnwise.learning.batch import Example, assign_advantages, kept_groups
+from turnwise.learning.batch import Example, assign_advantages
 from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
@@ -38,7 +38,7 @@ from turnwise.learning.preferences import (
     saved_pairs,
 )
 from turnwise.learning.scoring import assess_score_norms
-from turnwise.learning.selection import assign_penalties, selection_metrics
+from turnwise.learning.selection import assign_penalties, kept_groups, selection_metrics
 from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.teacher import Teacher, load_teacher
@@ -443,7 +443,7 @@ class Trainer:
         if teacher is not None:
             measured |= teacher.assess(groups)
         learner.assess(groups)
-        assign_advantages(groups, self.algorithm)
+        assign_advantages(groups, learner.algorithm)
         alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
         companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
         update = UpdateReport({}, [])
