@@ -69,10 +69,12 @@ class Episode:
     """Where to begin; None is the beginning."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, by which the environment's time is counted against the episode's budget."""
 
     async def run(self) -> Trajectory:
         """Play the episode and have it judged. Raises only for bugs and for cancellation."""
-        start = time.monotonic()
+        start = self.clock()
         self._environment: Environment | None = None
         self._seconds_used = 0.0
         self._written: Sequence[int] = ()
@@ -98,7 +100,7 @@ class Episode:
             await self._judge()
         finally:
             await self._close()
-            self.trajectory.seconds = time.monotonic() - start
+            self.trajectory.seconds = self.clock() - start
         return self.trajectory
 
     async def _begin(self) -> None:
@@ -273,7 +275,7 @@ class Episode:
         Its time counts against the episode's; waiting for the engine does not, because how long
         that takes depends on the other episodes.
         """
-        start = time.monotonic()
+        start = self.clock()
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 result = await work
@@ -282,7 +284,7 @@ class Episode:
         except Exception as error:
             raise EpisodeEnded(failure, located(error)) from error
         finally:
-            self._seconds_used += time.monotonic() - start
+            self._seconds_used += self.clock() - start
         return result
 
     async def _close(self) -> None:
