@@ -1,8 +1,9 @@
 """The shop environment, in WebShop's style (arXiv 2207.01206), as text: search, look, choose, buy.
 
 Two tools, `search` and `click`. Buying ends the episode. Success is a purchase of what was asked
-for, to the letter; WebShop's formula, which is looser, can be the reward. Products, words and pages are made up: the
-catalogue is not WebShop's, and a page is a few lines. Not here: web pages (`web.py`).
+for, to the letter; WebShop's formula, which is looser, can be the reward. Products, words and pages
+are made up: the catalogue is not WebShop's, and a page is a few lines. Not here: web pages
+(`web.py`).
 """
 
 import json
