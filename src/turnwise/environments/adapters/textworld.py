@@ -10,6 +10,7 @@ Success is to win. A game takes a second or two to make, so made ones are kept i
 import hashlib
 import json
 import random
+import re
 import tempfile
 import threading
 import warnings
@@ -31,6 +32,15 @@ PROMPT = "Play a text adventure. Give one command at a time, such as: look."
 SEEDS = 2**31
 MOST_CHARACTERS = 200
 """Of a command."""
+KNOWN = 9
+"""Characters of a word that the interpreter reads."""
+OUTSIDE = (
+    *("save", "restore", "script", "transcript", "unscript", "noscript", "recording", "replay"),
+    *("quit", "q", "restart", "verify", "random", "actions", "rules", "showme", "test", "trace"),
+    *("purloin", "abstract", "gonear", "scope", "showheap", "showverb", "tree"),
+)
+"""Words to the interpreter, not to the game, at the beginning of a command: files and dialogues."""
+_PARTS = re.compile(r"[.,;]|\bthen\b")
 _LOADING = threading.Lock()
 """TextWorld's parser, which reads a game, is not made for several threads."""
 
@@ -133,8 +143,12 @@ class TextWorld(Replayed):
 
     def _do(self, action: str) -> Reply:
         command = " ".join(action.split())
-        if not command or len(command) > MOST_CHARACTERS:
-            raise ToolError(f"a command has 1 to {MOST_CHARACTERS} characters")
+        if not command or len(command) > MOST_CHARACTERS or not command.isprintable():
+            raise ToolError(f"a command has 1 to {MOST_CHARACTERS} characters that can be read")
+        for part in _PARTS.split(command.lower()):
+            word = part.split()[:1]
+            if word and word[0][:KNOWN] in {outside[:KNOWN] for outside in OUTSIDE}:
+                raise ToolError(f"{word[0]!r} is no command of the game")
         state, score, done = self._game.step(command)
         self._steps += 1
         gained, self._score = float(score) - self._score, float(score)
