@@ -258,9 +258,16 @@ def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         checks = " ".join(f"{words[row[key]]:<3}" for key in CHECKS)
         speed = f"{row['steps_per_second']:.0f}"
         table.add_row(row["name"], str(row["tasks"]), *rates, checks, speed)
-    notes = [f"{row['name']}: {row['note']}" for row in rows if row["note"]]
+    notes = [f"{row['name']}: {note}" for row in rows for note in _notes(row)]
     table.caption = "\n".join(notes) or None
     return table
+
+
+def _notes(row: Mapping[str, Any]) -> list[str]:
+    """What there is to say of an environment beside its numbers."""
+    floors = [f"floor {name} {share:.1%}" for name, share in row["floors"].items()]
+    weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
+    return [*([row["note"]] if row["note"] else []), *floors, *weak]
 
 
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
