@@ -19,6 +19,11 @@ LAYERS = 2
 WINDOW = 24
 POSITIONS = 512
 
+SPREAD = 0.3
+"""Standard deviation of all weights but those of norms and biases: what a model says of the next
+token then depends on what it has seen."""
+
+ENDS = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 SIZES: dict[str, Any] = {
     **dict.fromkeys(
         ("hidden_size", "d_model", "n_embd", "dim_model", "embedding_size", "emb_dim"), WIDTH
@@ -108,11 +113,10 @@ SIZES: dict[str, Any] = {
     **dict.fromkeys(("index_n_heads", "index_topk", "index_head_dim"), 8),
     **dict.fromkeys(("hidden_size_per_layer_input", "laurel_rank", "altup_active_idx"), 8),
     "altup_active_idx": 0,
-    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), None),
     **dict.fromkeys(("chunk_size", "mamba_chunk_size", "block_size", "index_block_size"), 16),
     **dict.fromkeys(("local_attn_chunk_length", "lsh_attn_chunk_length"), 16),
     **dict.fromkeys(("max_seq_len", "model_max_length", "n_ctx", "context_length"), POSITIONS),
-    **dict.fromkeys(("keep_window_size", "sliding_window_size", "rel_extent"), WINDOW),
+    **dict.fromkeys(("sliding_window_size", "rel_extent"), WINDOW),
     **dict.fromkeys(("rotary_dim", "d_head", "attention_head_size", "linear_head_dim"), HEAD),
     **dict.fromkeys(("attention_heads", "linear_num_heads"), HEADS),
     **dict.fromkeys(("attention_hidden_size", "word_embed_proj_dim", "mamba_d_ssm"), WIDTH),
@@ -125,14 +129,39 @@ SIZES: dict[str, Any] = {
     "type_vocab_size": 2,
     "num_nextn_predict_layers": 0,
     "num_mtp_layers": 0,
-    "is_decoder": True,
-    "use_cache": True,
     **dict.fromkeys(("dropout", "attention_dropout", "hidden_dropout"), 0.0),
 }
 """What sizes are called, and what they are here; only what a configuration has is set."""
 
 
-EXCEPTIONS: dict[str, dict[str, Any]] = {}
+_LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}
+_MUSIC = "its class reads the codes of music, not of words"
+_CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
+EXCEPTIONS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(
+        ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "dots3_note"), _LATENT
+    ),
+    **dict.fromkeys(("kimi_linear", "longcat_flash", "minicpm3", "youtu", "axk1"), _LATENT),
+    **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
+    "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4},
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), {"head_dim": HEAD}),
+    "nemotron": {"num_key_value_heads": 2, "head_dim": HEAD},
+    "bamba": {"attn_layer_indices": [1], "mamba_d_head": 16},
+    "falcon_h1": {"mamba_d_ssm": WIDTH, "mamba_n_heads": 4, "mamba_n_groups": 1},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4}},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "granitemoehybrid": {"mamba_d_head": 16, "layer_types": ["mamba", "attention"]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2": _CONV,
+    "lfm2_moe": _CONV,
+    "mamba2": {"num_heads": 8, "n_groups": 2},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [16, 32]},
+    "xmod": {"default_language": "en_XX"},
+    "zamba2": {"mamba_headdim": 8, "n_mamba_heads": 8},
+    "zaya": {"num_experts_per_tok": 1},
+}
 """Settings by `model_type` that no rule makes."""
 
 
@@ -157,7 +186,12 @@ def tiny_model(kind: str, seed: int = 0) -> PreTrainedModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: PreTrainedModel = AutoModelForCausalLM.from_config(tiny_config(kind))
-    return model.float().eval()
+        model.float()
+        with torch.no_grad():
+            for weights in model.parameters():
+                if weights.ndim > 1:
+                    weights.normal_(0, SPREAD)
+    return model.eval()
 
 
 def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,8 +199,7 @@ def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     known = {**default.to_dict(), **{name: getattr(default, name) for name in default.attribute_map
                                      if hasattr(default, name)}}
     changes = {name: size for name, size in SIZES.items() if _has_number(known.get(name))}
-    changes |= {name: None for name in ("pad_token_id", "bos_token_id", "eos_token_id")
-                if name in known}
+    changes |= {name: token for name, token in ENDS.items() if known.get(name) is not None}
     changes |= {name: True for name in ("is_decoder",) if name in known}
     for name, part in vars(default).items():
         if hasattr(part, "to_dict") and hasattr(part, "attribute_map"):
@@ -175,10 +208,15 @@ def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     if layers:
         count = len(known["layer_types"])
         for name, value in known.items():
-            if isinstance(value, list) and len(value) == count:
+            if isinstance(value, list) and len(value) == count and not _derived(default, name):
                 changes[name] = [value[index] for index in layers]
         changes |= {name: len(layers) for name in ("num_hidden_layers",) if name in known}
     return {**changes, **exceptions}
+
+
+def _derived(default: Any, name: str) -> bool:
+    """Whether the configuration makes it of others."""
+    return isinstance(getattr(type(default), default.attribute_map.get(name, name), None), property)
 
 
 def _has_number(value: Any) -> bool:

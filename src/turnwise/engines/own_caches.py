@@ -10,7 +10,7 @@ Not here: models whose keys and values the pool holds, which batch all rows (`ru
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,13 +73,17 @@ class OwnCaches:
 
 
 class OwnRunner:
-    """As `Runner`, of a model whose caches are its own; with `together` rows with the same
-    positions are computed at once. Raises NotSupportedError for a model without any cache."""
+    """As `Runner`, of a model whose caches are its own.
+
+    With `together` rows with the same positions are computed at once, with `at_once` all tokens
+    that come after a state; not every model can do the one and the other. Raises NotSupportedError
+    for a model without any cache.
+    """
 
     fused = compiled = tiled = False
 
-    def __init__(self, model: Any, together: bool = True) -> None:
-        self.model, self._together = model, together
+    def __init__(self, model: Any, together: bool = True, at_once: bool = True) -> None:
+        self.model, self.together, self.at_once = model, together, at_once
         self.cache = OwnCaches()
         self._modules = list(model.modules())
         parameters = inspect.signature(model.forward).parameters
@@ -112,14 +116,21 @@ class OwnRunner:
         """The same over other caches than its own."""
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
-            for rows in _alike(positions) if self._together else [[n] for n in range(len(runs))]:
+            for rows in self._rows(positions):
                 known = positions[rows[0]] != PADDING
                 inputs = torch.from_numpy(ids[rows][:, known]).to(self.model.device)
                 first = int(positions[rows[0], known][0])
-                found = self._advance(caches, [runs[row] for row in rows], inputs, first)
+                own = [runs[row] for row in rows]
+                pieces = inputs.split(1 if first and not self.at_once else inputs.shape[1], 1)
+                for place, piece in enumerate(pieces):
+                    found = self._advance(caches, own, piece, first + place)
                 for row, each in zip(rows, found, strict=True):
                     logits[row] = each
         return torch.stack([row for row in logits if row is not None]).float()
+
+    def _rows(self, positions: NDArray[np.int64]) -> list[list[int]]:
+        """Which are computed together."""
+        return _alike(positions) if self.together else [[row] for row in range(len(positions))]
 
     def _advance(
         self, caches: OwnCaches, runs: Sequence[Run], inputs: torch.Tensor, first: int
@@ -148,12 +159,12 @@ def _remembered(caches: OwnCaches, run: Run, length: int) -> Any:
     return found.cache
 
 
-def _alike(positions: NDArray[np.int64]) -> Iterator[list[int]]:
+def _alike(positions: NDArray[np.int64]) -> list[list[int]]:
     """Rows with the same positions."""
     rows: dict[bytes, list[int]] = {}
     for row, places in enumerate(positions):
         rows.setdefault(places.tobytes(), []).append(row)
-    yield from rows.values()
+    return list(rows.values())
 
 
 def joined(caches: Sequence[Any]) -> Any:

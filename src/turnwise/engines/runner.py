@@ -49,13 +49,19 @@ class Runner:
 
     A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
     give the same; every other one through its own forward. With `autocast` it goes through those in
-    bfloat16, whatever the model's own weights are. Raises NotSupportedError for a model whose
+    bfloat16, whatever the model's own weights are. `spans` is whether its attention may read the
+    pool where it is. Raises NotSupportedError for a model whose
     attention is not masked here, ConfigError for one that is not written out though `autocast`
     needs it.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokens: int, longest: int, autocast: bool = False
+        self,
+        model: PreTrainedModel,
+        tokens: int,
+        longest: int,
+        autocast: bool = False,
+        spans: bool = True,
     ) -> None:
         self.model = model
         self._dtype = torch.bfloat16 if autocast else model.dtype
@@ -72,9 +78,14 @@ class Runner:
                 f"small models of the shapes of Llama and Qwen3 alone, not of this "
                 f"{type(model).__name__}: set it to false, or model.dtype to bfloat16"
             )
-        by_spans = self._fused is None and self._equal_by_spans()
+        by_spans = spans and self._fused is None and self._equal_by_spans()
         self._own = self._by_spans if by_spans else self._general
         self.cache = PoolCache(self._layers, tokens, by_spans)
+
+    @property
+    def by_spans(self) -> bool:
+        """Whether the model's own attention reads the pool where it is."""
+        return self.cache.layers[0].by_spans
 
     @property
     def fused(self) -> bool:
@@ -117,7 +128,7 @@ class Runner:
 
     def empty_cache(self, tokens: int) -> PoolCache:
         """Another cache of that many tokens."""
-        return PoolCache(self._layers, tokens, self.cache.layers[0].by_spans)
+        return PoolCache(self._layers, tokens, self.by_spans)
 
     def _written_out(
         self,

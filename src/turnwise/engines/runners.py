@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -30,7 +31,6 @@ def make_runner(
     """For a cache of `tokens` tokens and histories of at most `longest`; see `Runner` for
     `autocast`. Raises NotSupportedError for a model that no pass of the engine is right for, and
     says by how much."""
-    pictured = reader_of(model) is not None
     name = type(model).__name__
     bound = tolerance(torch.bfloat16 if autocast else model.dtype)
     reasons = []
@@ -44,12 +44,10 @@ def make_runner(
                 logger.info("%s is sampled from over its own caches: %s", name, "; ".join(reasons))
             return runner
         reasons.append(f"{reason} {_in_nats(found)}")
-        if pictured or autocast:
-            break
-    length = past_boundaries(model, longest)
+    length, why = past_boundaries(model, longest), "; ".join(dict.fromkeys(reasons))
     raise NotSupportedError(
         f"the embedded engine cannot sample from {name}: over histories of up to {length} tokens "
-        f"it is not within {bound:.1g} nats of the model's own forward pass ({'; '.join(reasons)}). "
+        f"it is not within {bound:.1g} nats of the model's own forward pass ({why}). "
         "Set engine.name=vllm, or choose another model"
     )
 
@@ -60,11 +58,15 @@ def _candidates(
     """Each with how to begin the sentence on its disagreement; None where there is none, with the
     reason."""
     reader = reader_of(model)
+    words = "a pool of keys is off by"
     try:
         if reader is not None:
-            yield PicturedRunner(model, tokens, longest, reader, autocast), "a pool of keys is off by"
-        else:
-            yield Runner(model, tokens, longest, autocast), "a pool of keys is off by"
+            yield PicturedRunner(model, tokens, longest, reader, autocast), words
+            return
+        pooled = Runner(model, tokens, longest, autocast)
+        yield pooled, words
+        if pooled.by_spans:
+            yield Runner(model, tokens, longest, autocast, spans=False), words
     except NotSupportedError as error:
         if autocast:
             raise ConfigError(
@@ -72,12 +74,14 @@ def _candidates(
                 "set it to false, or model.dtype to bfloat16"
             ) from error
         yield None, str(error)
-    for together in (True, False):
+    if autocast:
+        return
+    for at_once, together in product((True, False), (True, False)):
         try:
-            rows = "rows together" if together else "each row alone"
-            yield OwnRunner(model, together), f"its own caches, {rows}, are off by"
+            yield OwnRunner(model, together, at_once), "its own caches are off by"
         except NotSupportedError as error:
             yield None, str(error)
+            return
 
 
 def _disagreement(runner: Runner | OwnRunner, model: Any, longest: int) -> float:
