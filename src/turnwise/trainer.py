@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.checks import check_parts, check_recipe_and_algorithm
@@ -31,6 +32,7 @@ from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
 from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.information_gain import measure_information_gain
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.preferences import (
     PreferenceLearner,
@@ -111,7 +113,8 @@ class Trainer:
 
     async def run(self) -> dict[str, Any]:
         """Everything a recipe asks for; returns the report. Cancelled, it saves and ends."""
-        for warning in self.parts.environment.warnings:
+        of_algorithm = warnings_of(self.recipe, self.algorithm)
+        for warning in (*self.parts.environment.warnings, *of_algorithm):
             self.display.say(f"warning: {warning}")
         if len(self.heldout) < self.recipe.evaluation.tasks:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
@@ -448,6 +451,15 @@ class Trainer:
                 groups,
                 self.parts.model,
                 self.parts.scaffold,
+                learner.temperature,
+                self.recipe.learning,
+            )
+        if "information_gain" in self.algorithm.needs:
+            measured |= measure_information_gain(
+                groups,
+                self.parts.model,
+                self.parts.scaffold,
+                self.parts.environment.oracle,
                 learner.temperature,
                 self.recipe.learning,
             )
