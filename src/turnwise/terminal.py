@@ -290,13 +290,15 @@ def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
 
 def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("", title=title)
-    for column in ("success", "95% interval", "n", "ungraded", "tool calls"):
+    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
         table.add_column(column, justify="right")
     for name, row in rows.items():
         interval = f"{row['low']:.1%} – {row['high']:.1%}"
         ungraded = str(row.get("ungraded", ""))
         calls = f"{row['tool_calls']:.2f}"
-        table.add_row(name, f"{row['success']:.1%}", interval, str(row["n"]), ungraded, calls)
+        reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
+        rate = f"{row['success']:.1%}"
+        table.add_row(name, rate, interval, str(row["n"]), ungraded, reward, calls)
     return table
 
 

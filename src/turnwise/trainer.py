@@ -48,10 +48,11 @@ from turnwise.learning.value_head import ValueHead, make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
-from turnwise.monitor.metrics import rollout_metrics
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.monitor.signal import offline_reason, reason, summary
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.collect import ROLLOUTS, with_spares
 from turnwise.rollout.curriculum import Curriculum
@@ -106,6 +107,8 @@ class Trainer:
         self._skipped = 0
         self._history: list[Mapping[str, float]] = []
         self._demonstrations: list[Tokens] = []
+        self._told: set[tuple[str, str]] = set()
+        """Reasons of steps that taught nothing, by phase, that have been said."""
         self._quiet_until = 0
         """No Echo Trap is looked for before that step."""
         if self.resumed:
@@ -160,7 +163,7 @@ class Trainer:
         if train.steps and self.algorithm.demonstration_coefficient and not self._demonstrations:
             await self._demonstrate()
         roller = self.parts.roller(recipe.rollout)
-        for name in ("metrics.jsonl", "timing.jsonl"):
+        for name in ("metrics.jsonl", "timing.jsonl", "no_signal.jsonl"):
             self.folder.rewind(name, self.steps_done)
         self._history = list(self.folder.lines("metrics.jsonl"))
         self.folder.forget_trajectories(self.steps_done)
@@ -268,8 +271,9 @@ class Trainer:
         found = {name: self.folder.evaluation(name) for name in names}
         evaluations = {name: summary for name, summary in found.items() if summary is not None}
         seconds = time.monotonic() - self._start
+        signal = summary(self.folder.lines("metrics.jsonl"))
         report = build_report(
-            self.recipe, self.parts.environment, self.heldout, evaluations, seconds
+            self.recipe, self.parts.environment, self.heldout, evaluations, signal, seconds
         )
         self.folder.write_text("report.json", report_json(report))
         self.folder.write_text("report.md", report_markdown(report))
@@ -324,7 +328,8 @@ class Trainer:
         try:
             while not learner.finished:
                 metrics = learner.step()
-                self.folder.append(file, {"step": learner.steps_done, **metrics})
+                self.folder.append(file, {"step": learner.steps_done, **finite(metrics)})
+                self._tell_signal(phase, learner.steps_done, offline_reason(metrics, phase))
                 skipped = metrics[f"{phase}/skipped_updates"]
                 self._count_skipped("a loss or gradient" if skipped else "")
                 self.display.advance(f"loss {metrics[f'{phase}/loss']:.3f}")
@@ -526,7 +531,7 @@ class Trainer:
             **selection_metrics(groups, self.algorithm),
             **(self.curriculum.metrics() if self.curriculum is not None else {}),
             **self._staleness(groups),
-            **update.metrics,
+            **finite(update.metrics),
         }
         tokens = metrics["rollout/tokens"]
         sampled = metrics["rollout/tokens_sampled"] + sum(
@@ -545,10 +550,18 @@ class Trainer:
         self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
         trackers.log({**metrics, **timing}, self.steps_done)
-        self.display.advance(
-            f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
-        )
+        self.display.advance(step_text(metrics))
+        why = reason(metrics)
+        if why is not None:
+            self.folder.append("no_signal.jsonl", {"step": self.steps_done, "reason": why})
+        self._tell_signal("RL", self.steps_done, why)
         self._count_skipped("; ".join(update.problems))
+
+    def _tell_signal(self, phase: str, step: int, why: str | None) -> None:
+        """Say why a step has taught nothing, each reason once."""
+        if why is not None and (phase, why) not in self._told:
+            self._told.add((phase, why))
+            self.display.say(f"warning: no learning signal in {phase} step {step}: {why}")
 
     async def _work(self, work: Callable[[], Result]) -> Result:
         """Do what takes long: here, or beside the sampling where that goes on meanwhile."""

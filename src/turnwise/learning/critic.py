@@ -19,7 +19,13 @@ from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
 from turnwise.learning.hidden import base_model, inputs_of
-from turnwise.learning.optimizer import Moved, Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import (
+    Moved,
+    Optimizer,
+    add_gradient,
+    prepare_for_training,
+    warm_up,
+)
 from turnwise.learning.selection import shares
 from turnwise.types import Group, Trajectory
 
@@ -119,7 +125,7 @@ class Critic(nn.Module):
 
     def _backward(self, members: Sequence[Trajectory], count: int) -> float:
         loss = self._losses(self._values(members), members).sum() / count
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach())
 
     def _losses(self, values: Tensor, members: Sequence[Trajectory]) -> Tensor:
