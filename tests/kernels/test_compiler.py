@@ -12,7 +12,8 @@ from tests.compiled import needs_kernels
 from turnwise.errors import ConfigError
 from turnwise.kernels.compiler import library, switched_on
 
-MACROS = ["-DHEADS=2", "-DKEY_HEADS=1", "-DSIZE=32"]
+MACROS = ["-DHEADS=2", "-DKEY_HEADS=1", "-DSIZE=32", "-O0"]
+"""Not optimised, since only the cache is looked at."""
 PROGRAM = f"""
 import torch
 from turnwise.kernels.compiler import library
