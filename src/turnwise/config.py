@@ -33,6 +33,9 @@ class ModelConfig(Section):
     lora_rank: int = Field(0, ge=0)
     """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
     gradient_checkpointing: bool = False
+    kernels: Literal["auto", "off"] = "auto"
+    """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
+    machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
 
 
 class EnvironmentConfig(Section):
