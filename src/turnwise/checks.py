@@ -79,7 +79,7 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     check_vocabulary(recipe, parts.tokenizer)
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
-        check_sharing(parts.model)
+        check_sharing(parts.model, recipe.rollout.max_tokens)
     context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)

@@ -122,6 +122,7 @@ class Trainer:
         if len(self.heldout) < self.recipe.evaluation.tasks:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
+            await self._check_parity()
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
             with settled():
@@ -215,6 +216,7 @@ class Trainer:
         seconds = sampled - start, time.monotonic() - sampled
         await self._work(partial(self._record, played, update, seconds, trackers))
         self._watch(learner, critic)
+        self._check_gap(update.metrics)
 
     async def prefer(self) -> None:
         """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
@@ -366,7 +368,8 @@ class Trainer:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
             if cold is not None:
                 checkpoint.check(cold)
-            reference, _ = load_model(self.recipe.model, cold)
+            longest = self.recipe.rollout.max_tokens
+            reference, _ = load_model(self.recipe.model, cold, longest=longest)
         learner = PolicyLearner(
             self.parts.model,
             reference,
@@ -595,6 +598,26 @@ class Trainer:
         if self.recipe.monitor.echo_trap != "roll_back":
             return None
         return best_step(history, self.recipe.train.checkpoint_every)
+
+    async def _check_parity(self) -> None:
+        """See that what will be sampled is what is trained, where anything is sampled at all."""
+        if self.recipe.train.steps or self.recipe.preferences.steps or self.heldout:
+            await self.parts.check()
+            await self.parts.engine.rest()
+
+    def _check_gap(self, metrics: Mapping[str, float]) -> None:
+        """Stop the run where learner and engine disagree on what was sampled, unless they have to:
+        in steps sampled ahead by older weights, and where some tokens were left out."""
+        limits, bound = self.recipe.rollout, self.recipe.parity_bound
+        left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
+        gap = metrics.get("policy/logprob_gap", 0.0)
+        if gap > bound and not left_out and not self.recipe.train.max_staleness:
+            raise RunStoppedError(
+                f"policy/logprob_gap is {gap:.2g} in step {self.steps_done}, and "
+                f"engine.parity_bound is {bound:.2g}: the learner does not give tokens the "
+                "log-probabilities that the engine sampled them with, so updates go astray. Choose "
+                "another engine.name or model, or raise the bound for a coarser dtype"
+            )
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""
