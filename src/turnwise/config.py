@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, unknown_name, wrong_value
 
 
 class Section(BaseModel):
@@ -369,7 +369,7 @@ def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{source}: {where}: {first['msg']}") from None
+        raise wrong_value(f"{source}: {where}", first) from None
 
 
 def dump_recipe(recipe: Recipe) -> str:

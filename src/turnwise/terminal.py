@@ -37,14 +37,14 @@ CHECKS = ("deterministic", "snapshot", "concurrent")
 def choose_rows(
     run: Path, name: str | None, outcome: str | None, count: int
 ) -> tuple[list[dict[str, Any]], str]:
-    """Trajectories of a run and the name of their file: the newest file unless `name` says which.
+    """Trajectories of a run and the name of their file: `default_file` unless `name` says which.
 
     Raises DataError when the run has none that fit.
     """
     files = {file.stem: file for file in RunFolder.open(run).trajectory_files()}
     if not files:
         raise DataError(f"{run} has no trajectories yet")
-    chosen = list(files)[-1] if name is None else name
+    chosen = default_file(list(files)) if name is None else name
     if chosen.isdigit():
         chosen = f"step-{int(chosen):06d}"
     if chosen not in files:
@@ -55,18 +55,49 @@ def choose_rows(
     return rows[:count], chosen
 
 
+def default_file(names: Sequence[str]) -> str:
+    """Which of a run's trajectory files, oldest first, says most: the trained agent's evaluation,
+    else its newest step of RL, else what there was before. Floors and sabotaged variants never
+    stand for the agent unless there is nothing else."""
+    steps = [name for name in names if name.startswith("step-")]
+    before = ("evaluation-cold_start", "preferences", "demonstrations")
+    preferred = ["evaluation-trained", *steps[-1:], *before]
+    return next((name for name in preferred if name in names), names[-1])
+
+
+def others_line(run: Path, chosen: str) -> str:
+    """Which other files `--step` may name: steps by number, the first and the last of them."""
+    names = [file.stem for file in RunFolder.open(run).trajectory_files() if file.stem != chosen]
+    steps = sorted(int(name[5:]) for name in names if name.startswith("step-"))
+    found = [name for name in names if not name.startswith("step-")]
+    if steps:
+        found.append(f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else str(steps[0]))
+    return f"others to be shown with --step: {', '.join(found)}" if found else ""
+
+
 def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print trajectories with a legend."""
-    file = run / "tokenizer" / "tokenizer.json"
-    if not file.is_file():
-        raise DataError(f"{file} is missing: the run cannot be decoded")
-    tokenizer = Tokenizer.from_file(str(file))
+    """Print trajectories with a legend, and what else there is to be shown."""
+    tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
     legend = _legend(name, RunFolder.open(run).recipe())
     console.print(legend)
     for row in rows:
         console.rule(style="dim")
         console.print(_headline(row))
         console.print(trajectory_text(row, tokenizer))
+    if others := others_line(run, name):
+        console.rule(style="dim")
+        console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
+
+
+def _tokenizer(file: Path) -> Tokenizer:
+    if not file.is_file():
+        raise DataError(f"{file} is missing: the run cannot be decoded")
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:
+        line = str(error).partition("\n")[0]
+        advice = "going on with the run writes it again"
+        raise DataError(f"{file} is damaged ({line}): {advice}") from error
 
 
 def _legend(name: str, recipe: Recipe) -> Text:

@@ -26,7 +26,7 @@ from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
-from turnwise.learning.batch import Example, assign_advantages, kept_groups
+from turnwise.learning.batch import Example, assign_advantages
 from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
@@ -38,7 +38,7 @@ from turnwise.learning.preferences import (
     saved_pairs,
 )
 from turnwise.learning.scoring import assess_score_norms
-from turnwise.learning.selection import assign_penalties, selection_metrics
+from turnwise.learning.selection import assign_penalties, kept_groups, selection_metrics
 from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.teacher import Teacher, load_teacher
@@ -73,7 +73,8 @@ policy."""
 
 
 class Trainer:
-    """One run. Example: `asyncio.run(Trainer(recipe, folder, display).run())`."""
+    """One run. Example: `with folder.locked(): asyncio.run(Trainer(recipe, folder,
+    display).run())`."""
 
     def __init__(self, recipe: Recipe, folder: RunFolder, display: Display) -> None:
         """Builds the parts; goes on from the folder's newest checkpoint when there is one.
@@ -84,9 +85,9 @@ class Trainer:
         self.recipe, self.folder, self.display = recipe, folder, display
         self.algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
         check_recipe_and_algorithm(recipe, self.algorithm)
-        newest = None if folder.fresh else checkpoint.newest(folder.checkpoints)
-        self.resumed = checkpoint.load(newest) if newest else None
-        self.parts: Assembly = assemble(recipe, newest, folder.path / "vllm")
+        self.resumed = None if folder.fresh else self._newest_checkpoint()
+        weights = self.resumed.folder if self.resumed else None
+        self.parts: Assembly = assemble(recipe, weights, folder.path / "vllm")
         stages = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
         self.tasks = self._tasks("train", stages)
         check_parts(self.parts, self.algorithm, self.tasks)
@@ -97,7 +98,7 @@ class Trainer:
         )
         self.curriculum = self._curriculum()
         folder.begin(recipe)
-        self.parts.tokenizer.save_pretrained(str(folder.tokenizer))
+        folder.write_tokenizer(self.parts.tokenizer)
         self.steps_done = 0
         self._unsaved = False
         self._skipped = 0
@@ -245,7 +246,7 @@ class Trainer:
     async def evaluate(self, name: str, environment: Environment) -> None:
         """One episode on each held-out task; a finished evaluation is not repeated."""
         done = self.folder.evaluation(name)
-        if not self.heldout or (done is not None and done["step"] == self.steps_done):
+        if not self.heldout or (done is not None and done.get("step") == self.steps_done):
             return
         config = self.recipe.evaluation
         limits = self.recipe.rollout.model_copy(update={"temperature": config.temperature})
@@ -331,6 +332,16 @@ class Trainer:
             self._save(phase, learner.steps_done, learner.state())
             raise
 
+    def _newest_checkpoint(self) -> checkpoint.Checkpoint | None:
+        """Where to go on; damaged ones after it are told of and set aside."""
+        found, damaged = checkpoint.newest(self.folder.checkpoints)
+        for folder, problem in damaged.items():
+            kept = checkpoint.set_aside(folder)
+            self.display.say(f"warning: {problem}; it is kept as {kept.name}")
+        if found is not None and damaged:
+            self.display.say(f"warning: the run goes on from {found.folder}, the one before")
+        return found
+
     def _tasks(self, split: Any, wanted: int) -> Sequence[Task]:
         tasks = self.parts.environment.tasks(split) if wanted else []
         if wanted and not tasks:
@@ -345,6 +356,8 @@ class Trainer:
         reference = None
         if self.algorithm.has_reference and not self.recipe.model.lora_rank:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
+            if cold is not None:
+                checkpoint.check(cold)
             reference, _ = load_model(self.recipe.model, cold)
         learner = PolicyLearner(
             self.parts.model,
@@ -443,7 +456,7 @@ class Trainer:
         if teacher is not None:
             measured |= teacher.assess(groups)
         learner.assess(groups)
-        assign_advantages(groups, self.algorithm)
+        assign_advantages(groups, learner.algorithm)
         alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
         companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
         update = UpdateReport({}, [])

@@ -147,6 +147,16 @@ class PoolCache(Cache):  # type: ignore[misc]
             layer.placement = placement
         return placement
 
+    def usable(self, run: Run, length: int) -> int:
+        """How many of the first `length` tokens of a run need not be computed again: all."""
+        del run
+        return length
+
+    def shares(self, run: Run, length: int) -> bool:
+        """Whether the first `length` tokens of a run can be copied: always."""
+        del run, length
+        return True
+
     @torch.inference_mode()
     def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
         """Give other runs what one has in these columns."""

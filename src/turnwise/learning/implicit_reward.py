@@ -7,7 +7,6 @@ rewards (`algorithms/process.py`).
 """
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -87,13 +86,12 @@ class ImplicitReward:
         loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))
         chances = 1 / (1 + np.exp(-sums))
         self._backward(members, self.config.beta * (chances - successes) / len(members))
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "implicit_reward/loss": loss,
-            "implicit_reward/gradient_norm": norm,
             "implicit_reward/accuracy": float(np.mean((sums > 0) == (successes > 0))),
             "implicit_reward/mean": float(sums.mean()),
-            "implicit_reward/skipped_updates": float(not math.isfinite(norm)),
+            **moved.metrics("implicit_reward"),
         }
 
     def state(self) -> dict[str, Any]:

@@ -121,13 +121,12 @@ class PreferenceLearner:
         batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
         parts = [self._backward(members, size) for members in self._micro_batches(batch)]
         margins = np.concatenate([margins for _, margins in parts])
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "preferences/loss": sum(loss for loss, _ in parts),
             "preferences/accuracy": float((margins > 0).mean()),
             "preferences/margin": float(margins.mean()),
-            "preferences/gradient_norm": norm,
-            "preferences/skipped_updates": float(not np.isfinite(norm)),
+            **moved.metrics("preferences"),
         }
 
     def state(self) -> dict[str, Any]:

@@ -79,12 +79,11 @@ class SupervisedLearner:
         self.steps_done += 1
         loss = sum(self._backward(members) for members in self._pack(examples))
         tokens = sum(int(example.trained.sum()) for example in examples)
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "sft/loss": loss,
-            "sft/gradient_norm": norm,
             "sft/trained_tokens": float(tokens),
-            "sft/skipped_updates": float(not np.isfinite(norm)),
+            **moved.metrics("sft"),
         }
 
     def state(self) -> dict[str, Any]:
