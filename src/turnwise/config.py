@@ -418,7 +418,7 @@ def _read(source: str) -> dict[str, Any]:
         raise unknown_name("recipe", source, shipped)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
 
 
@@ -433,6 +433,8 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    except RecursionError:
+        raise ConfigError(f"override {key}: its value is nested too deeply") from None
     if key in NAMED:
         key += ".name"
     *tables, leaf = key.split(".")
