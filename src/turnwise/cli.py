@@ -1,7 +1,8 @@
 """The command line. Each command reads its arguments, calls one thing, and prints.
 
 Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
-machine failed · 130 interrupted. `--debug` anywhere shows tracebacks.
+machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
+by SIGUSR1, to be run again. The last three save first. `--debug` anywhere shows tracebacks.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,6 +20,10 @@ from rich.table import Table
 
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
+from turnwise.signals import Stopped, stoppable
+
+if TYPE_CHECKING:
+    from turnwise.monitor.run_folder import RunFolder
 
 app = typer.Typer(
     help="Train language-model agents by reinforcement learning over whole trajectories.",
@@ -27,7 +32,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     epilog="Add --debug to any command to see tracebacks. Exit codes: 2 a mistake in what you "
-    "gave, 3 the run stopped itself, 130 interrupted.",
+    "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
+    "75 ended by SIGUSR1. After 130, 143 and 75 the run is saved and goes on with --resume.",
 )
 console = Console()
 
@@ -86,14 +92,7 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    _configure(loaded)
-    from turnwise.trainer import Trainer
-
-    trainer = Trainer(loaded, folder, _display())
-    try:
-        report = asyncio.run(trainer.run())
-    except KeyboardInterrupt:
-        _fail(f"interrupted; go on with: turnwise train --resume {folder.path}", 130)
+    report = _run(loaded, folder)
     if as_json:
         _print_json(report)
     else:
@@ -321,6 +320,22 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(f"{located(error)}; --debug shows the traceback", 2)
 
 
+def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
+    """The report of a run that nobody else writes meanwhile, and that a signal may end."""
+    try:
+        with stoppable() as stopper, folder.locked():
+            _configure(recipe)
+            from turnwise.trainer import Trainer
+
+            trainer = Trainer(recipe, folder, _display())
+            return stopper.run(trainer.run())
+    except KeyboardInterrupt as ended:
+        how = f"go on with: turnwise train --resume {folder.path}"
+        if not (folder.path / "config.toml").is_file():
+            how = "the run had not begun"
+        _fail(f"{str(ended) or 'interrupted'}; {how}", _exit_code(ended))
+
+
 def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     _configure(recipe)
     from turnwise.assembly import assemble
@@ -338,7 +353,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
-            await parts.load(0)
+            await parts.check()
             _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
         finally:
             await parts.engine.stop()
@@ -355,10 +370,12 @@ def _trained(run: str, overrides: list[str]) -> tuple[Recipe, Path | None]:
         return load_recipe(run, overrides), None
     from turnwise.learning import checkpoint
 
-    weights = checkpoint.newest(Path(run) / "checkpoints")
-    if weights is None:
+    found, damaged = checkpoint.newest(Path(run) / "checkpoints")
+    if found is None:
         raise DataError(f"{run} has no checkpoint yet")
-    return load_recipe(str(Path(run) / "config.toml"), overrides), weights
+    for problem in damaged.values():
+        _display().say(f"warning: {problem}; evaluated is {found.folder}")
+    return load_recipe(str(Path(run) / "config.toml"), overrides), found.folder
 
 
 def _configure(recipe: Recipe) -> None:
@@ -384,6 +401,8 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _exit_code(error: BaseException) -> int:
+    if isinstance(error, Stopped):
+        return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 2 if isinstance(error, UserError) else 3
