@@ -20,10 +20,11 @@ from turnwise.engines.decode import Decode
 from turnwise.engines.fused import FULL, SLIDING, FusedForward
 from turnwise.engines.spans import attention_in_spans
 from turnwise.engines.tiled import TiledForward
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, NotSupportedError, unknown_name
 from turnwise.kernels.decode import decode_kernels
 from turnwise.kernels.tiles import tile_kernels
 from turnwise.models.plain import is_plain, may_compile
+from turnwise.models.probing import FOREIGN_ERRORS
 from turnwise.models.rounding import sensitivities
 from turnwise.models.twin import is_rounding, longest_sum, twin_of
 
@@ -48,13 +49,18 @@ class Runner:
 
     A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
     give what its twin gives in float64; every other one through its own forward. With `autocast`
-    it goes through those in bfloat16, whatever the model's own weights are. Raises ConfigError for
-    a model whose attention this engine does not know how to mask, or that is not written out though
-    `autocast` needs it.
+    it goes through those in bfloat16, whatever the model's own weights are. `spans` is whether its
+    attention may read the pool where it is. Raises NotSupportedError for a model whose attention is
+    not masked here, ConfigError for one that is not written out though `autocast` needs it.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokens: int, longest: int, autocast: bool = False
+        self,
+        model: PreTrainedModel,
+        tokens: int,
+        longest: int,
+        autocast: bool = False,
+        spans: bool = True,
     ) -> None:
         self.model = model
         self._dtype = torch.bfloat16 if autocast else model.dtype
@@ -74,9 +80,14 @@ class Runner:
                 f"small models of the shapes of Llama and Qwen3 alone, not of this "
                 f"{type(model).__name__}: set it to false, or model.dtype to bfloat16"
             )
-        by_spans = self._fused is None and self._equal_by_spans()
+        by_spans = spans and self._fused is None and self._equal_by_spans()
         self._own = self._by_spans if by_spans else self._general
         self.cache = PoolCache(self._layers, tokens, by_spans)
+
+    @property
+    def by_spans(self) -> bool:
+        """Whether the model's own attention reads the pool where it is."""
+        return self.cache.by_spans
 
     @property
     def fused(self) -> bool:
@@ -106,10 +117,20 @@ class Runner:
         `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
         on their left. Keys and values of the inputs are kept in the cache.
         """
+        return self.forward_on(self.cache, runs, ids, positions)
+
+    def forward_on(
+        self, cache: PoolCache, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray
+    ) -> torch.Tensor:
+        """The same over another cache than its own."""
         if self._fused is None:
-            return self._forward(self._own, self.cache, runs, ids, positions)
+            return self._forward(self._own, cache, runs, ids, positions)
         parts = self._fused, self._decode, self._tiled
-        return self._written_out(*parts, self.cache, runs, ids, positions)
+        return self._written_out(*parts, cache, runs, ids, positions)
+
+    def empty_cache(self, tokens: int) -> PoolCache:
+        """Another cache of that many tokens."""
+        return PoolCache(self._layers, tokens, self.by_spans)
 
     def _written_out(
         self,
@@ -227,8 +248,11 @@ class Runner:
         passes_on = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
         if self.model.config._attn_implementation != "sdpa" or not passes_on:
             return False
-        by_spans = self._probe(partial(self._forward, self._by_spans), by_spans=True)
-        return torch.allclose(self._own_probe(), by_spans, rtol=0, atol=TOLERANCE)
+        try:
+            by_spans = self._probe(partial(self._forward, self._by_spans), by_spans=True)
+            return torch.allclose(self._own_probe(), by_spans, rtol=0, atol=TOLERANCE)
+        except FOREIGN_ERRORS:
+            return False
 
     def _own_probe(self) -> torch.Tensor:
         return self._probe(partial(self._forward, self._general))
@@ -293,18 +317,17 @@ def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:
     name = type(model).__name__
     implementation = model.config._attn_implementation
     if implementation not in ("sdpa", "eager"):
-        raise ConfigError(
-            f"the embedded engine cannot run {name} with {implementation!r} attention: "
-            "load it with attn_implementation='sdpa' or 'eager'"
+        raise NotSupportedError(
+            f"{name} has {implementation!r} attention, which is not masked here"
         )
     if "position_ids" not in inspect.signature(model.forward).parameters:
-        raise ConfigError(f"the embedded engine cannot run {name}: it takes no position_ids")
+        raise NotSupportedError(f"{name} takes no position_ids")
     types = getattr(settings, "layer_types", None)
     if types is None:
         types = [FULL if getattr(settings, "sliding_window", None) is None else SLIDING]
     unknown = sorted(set(types) - {FULL, SLIDING})
     if unknown:
-        raise ConfigError(f"the embedded engine cannot run {name}: it has {unknown[0]} layers")
+        raise NotSupportedError(f"{name} has {unknown[0]} layers, which are not masked here")
     return tuple(sorted(set(types)))
 
 
