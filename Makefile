@@ -2,18 +2,26 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
+INSTALL := $(BIN)/pip install --quiet --editable
 EXTRAS := games,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 
-.PHONY: demo test test-vllm chromium check format setup
+.PHONY: demo test test-plain test-bounds test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
 
 test: .venv/developing
 	$(BIN)/pytest -n 2
+
+# What has compiled kernels, without them.
+test-plain: .venv/developing
+	TURNWISE_KERNELS=off $(BIN)/pytest -n 2 tests/engines tests/kernels tests/learning tests/models
+
+# With the lowest and the highest torch that pyproject.toml allows.
+test-bounds: .venv/developing
+	.ci/bounds
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/developing
@@ -36,10 +44,11 @@ format: .venv/developing
 
 setup: .venv/developing
 
-# torch is pinned in constraints.txt: other builds of it bring several GB that a CPU has no use for.
-.venv/ready: pyproject.toml constraints.txt
+# torch comes first, by itself: the build for GPUs brings several GB that a CPU has no use for.
+.venv/ready: pyproject.toml constraints.txt scripts/install_torch.py
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1" "uv>=0.9,<1"
+	PATH="$(abspath $(BIN)):$$PATH" python scripts/install_torch.py
 	$(INSTALL) ".[$(EXTRAS)]"
 	touch $@
 

@@ -1,0 +1,127 @@
+"""Which torch is installed where, seen by fakes of nvidia-smi, uv and pip that note their calls."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "install_torch.py"
+INDEX = "dns error"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pip's build is small")
+
+
+class Machine:
+    """A folder of programs, all that is in PATH, and what they were called with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        self.has("pip", "exit 0")
+
+    def has(self, name: str, script: str) -> None:
+        """A program of this name."""
+        program = self.folder / "bin" / name
+        notes = self.folder / "notes"
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {notes}\n{script}\n')
+        program.chmod(0o755)
+
+    def has_torch(self, version: str) -> None:
+        """Installed, as far as its metadata say."""
+        info = self.folder / "packages" / f"torch-{version}.dist-info"
+        info.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        (info / "METADATA").write_text(text)
+
+    def install(self) -> tuple[int, str, list[str]]:
+        """Exit status, what is said, and the calls. The interpreter sees no packages but these."""
+        ended = subprocess.run(
+            [sys.executable, "-S", str(SCRIPT)],
+            env={
+                "PATH": str(self.folder / "bin"),
+                "PYTHONPATH": str(self.folder / "packages"),
+                "HOME": os.environ.get("HOME", "/"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        notes = self.folder / "notes"
+        calls = notes.read_text().splitlines() if notes.exists() else []
+        return ended.returncode, ended.stdout + ended.stderr, calls
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_a_gpu_it_is_the_cpu_build(machine: Machine) -> None:
+    machine.has("uv", "exit 0")
+    status, said, calls = machine.install()
+    assert status == 0
+    assert "no GPU, the CPU build" in said
+    (call,) = calls
+    assert "--torch-backend cpu" in call
+    assert "constraints.txt torch>=" in call
+
+
+def test_with_a_gpu_it_is_the_build_for_it(machine: Machine) -> None:
+    machine.has("nvidia-smi", "echo 'GPU 0: something'")
+    machine.has("uv", "exit 0")
+    status, said, calls = machine.install()
+    assert status == 0
+    assert "a GPU is there" in said
+    assert calls[0] == "nvidia-smi -L"
+    assert "--torch-backend auto" in calls[1]
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("script", ["exit 9", "echo No devices were found"])
+def test_a_driver_without_a_gpu_is_none(machine: Machine, script: str) -> None:
+    machine.has("nvidia-smi", script)
+    machine.has("uv", "exit 0")
+    _, said, calls = machine.install()
+    assert "no GPU" in said
+    assert "--torch-backend cpu" in calls[1]
+
+
+def test_an_index_that_cannot_be_reached_is_told_of_and_pip_asked(machine: Machine) -> None:
+    machine.has("uv", f"echo 'error: something' >&2; echo '  cause: {INDEX}' >&2; exit 2")
+    status, said, calls = machine.install()
+    assert status == 0
+    assert f"does not give it (cause: {INDEX}): by pip" in said
+    assert "2.5 GB" in said
+    assert calls[1].startswith("pip install --quiet --constraint ")
+    assert calls[1].split()[-1].startswith("torch>=")
+
+
+def test_without_uv_it_is_pip(machine: Machine) -> None:
+    status, said, calls = machine.install()
+    assert status == 0
+    assert "uv is not there" in said
+    assert [call.split()[0] for call in calls] == ["pip"]
+
+
+def test_a_pip_that_fails_fails(machine: Machine) -> None:
+    machine.has("pip", "exit 3")
+    assert machine.install()[0] == 3
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.15.1+cpu"])
+def test_a_torch_that_fits_is_left_alone(machine: Machine, version: str) -> None:
+    machine.has("uv", "exit 0")
+    machine.has_torch(version)
+    assert machine.install() == (0, f"torch {version} is there already: left alone\n", [])
+
+
+@pytest.mark.parametrize("version", ["2.10.0", "2.16.0", "3.11.0"])
+def test_a_torch_that_does_not_fit_is_replaced(machine: Machine, version: str) -> None:
+    machine.has("uv", "exit 0")
+    machine.has_torch(version)
+    _, said, calls = machine.install()
+    assert "left alone" not in said
+    assert len(calls) == 1
