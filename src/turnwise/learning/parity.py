@@ -6,8 +6,8 @@ chunks, and where rotary positions switch), two turns in one session, and one mo
 is lost. Their log-probabilities, and the learner's of all histories in one padded batch, are
 compared with the model's own forward pass over each history alone. No history is longer than a
 trajectory may be, so it costs about as much as a few forward passes of episodes. Not here: which
-pass the engine has
-(`engines/runners.py`); what `policy/logprob_gap` says while a run goes on (`trainer.py`).
+pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while a run goes on
+(`trainer.py`).
 """
 
 import asyncio
@@ -66,6 +66,13 @@ async def measure_parity(
     model's own code fails."""
     histories = await _play(engine, model, longest)
     return _compare(model, histories, autocast)
+
+
+async def engine_parity(engine: Engine, model: nn.Module, longest: int) -> float:
+    """The part of `measure_parity` that is the engine's, for models that are not trained."""
+    histories = await _play(engine, model, longest)
+    own = [_own(model, each) for each in histories]
+    return _furthest([torch.tensor(each.logprobs) for each in histories], own)
 
 
 async def check_parity(
