@@ -19,6 +19,7 @@ from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.critic import Critic, graded, target_count
 from turnwise.learning.hidden import base_model, decoder_of
+from turnwise.learning.optimizer import add_gradient
 from turnwise.types import Group, Trajectory
 
 
@@ -50,7 +51,7 @@ class ValueHead(Critic):
             loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
             if not math.isfinite(loss.item()):
                 return f"the value loss is {loss.item()}"
-            torch.autograd.backward(loss)
+            add_gradient(loss)
         return ""
 
     def _hidden(self, members: Sequence[Trajectory]) -> Tensor:

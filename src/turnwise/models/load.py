@@ -47,6 +47,7 @@ def load_model(
         model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
+    model.kernels = config.kernels
     model.to(_device(config.device))
     if longest is not None:
         fix_rotations(model, longest)
