@@ -7,13 +7,17 @@ EXTRAS := games,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 
-.PHONY: demo test test-vllm chromium check format setup
+.PHONY: demo test test-slow test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
 
 test: .venv/developing
 	$(BIN)/pytest -n 2
+
+# What takes many minutes: every architecture of transformers.
+test-slow: .venv/developing
+	$(BIN)/pytest -m slow -n 2
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/developing

@@ -29,6 +29,8 @@ BOUND = 2**8 * 2.0**-23
 """How far log-probabilities may be from the model's own, in nats, on average over a history: 256
 units of float32's rounding, 3e-5."""
 
+TABLE = "## Every class"
+"""Heading of the part of the page that is made here."""
 MARK = "%% "
 """Before each row on standard output: models print as well."""
 
@@ -47,7 +49,9 @@ class Row:
     @property
     def sound(self) -> bool:
         """Whether nothing is wrong, and nothing ended in an error that is not a refusal."""
-        return not any(word in ("wrong", "error") for word in (self.engine, self.learner, self.shared))
+        return not any(
+            word in ("wrong", "error") for word in (self.engine, self.learner, self.shared)
+        )
 
 
 class Dice:
@@ -62,7 +66,9 @@ class Dice:
     def close(self, session: str) -> None:
         """Nothing is kept."""
 
-    async def generate(self, prompt: Any, sampling: Any, *, session: str, pictures: Any = ()) -> Any:
+    async def generate(
+        self, prompt: Any, sampling: Any, *, session: str, pictures: Any = ()
+    ) -> Any:
         """Tokens without meaning."""
         from turnwise.engines.base import Completion, StopReason
         from turnwise.models.probing import ordinary_tokens
@@ -189,7 +195,9 @@ def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
             output = done.stdout
         except subprocess.TimeoutExpired as expired:
             output = (expired.stdout or b"").decode()
-        rows = [json.loads(line[len(MARK) :]) for line in output.splitlines() if line.startswith(MARK)]
+        rows = [
+            json.loads(line[len(MARK) :]) for line in output.splitlines() if line.startswith(MARK)
+        ]
         for row in rows:
             yield Row(**row)
         missing = several[len(rows) :]
@@ -197,46 +205,40 @@ def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
             for kind in missing:
                 yield from examine_all([kind])
         elif missing:
-            yield Row(missing[0], missing[0], "error", "error", "error", "ended its process, or hung")
-
-
-HEAD = """# Models
-
-Any causal language model of transformers can be named in `model.name`. Whether it is computed rightly is not looked up but seen: before a run begins, its engine and its learner are compared with the model's own forward pass over each text alone, without cache, mask or padding.
-
-- **The engine** has up to three ways to compute a model: written-out layers for small models of Llama's and Qwen3's shapes, the model's own layers over one pool of keys and values, and the model's own layers over the model's own caches, which is slower for rows that do not go in step, but right for recurrent states, convolutions, attention in chunks and biases by distance. It takes the first that agrees, for a few histories in one ragged batch that go past every boundary the configuration names (windows, chunks, the positions trained on), as far as `rollout.max_tokens` reaches; where none does it refuses the model and says by how much.
-- **The whole of it**, sessions and all, is then compared once more, the learner's padded batch too: three histories, two turns each, and one after the cache was lost. Beyond `engine.parity_bound` (mean difference in nats over a history; by default 0.001 in float32, 0.05 with bfloat16 or servers) the run does not begin. Servers of vLLM are compared in the same way, and again after every loading of weights ([vllm.md](vllm.md)). While a run trains, `policy/logprob_gap` beyond the bound stops it, except where it has to be large: in steps sampled ahead, and with `top_k`, `top_p` or `min_p`.
-- **Rotary positions that switch** with a text's length (LongRoPE of Phi-3 and Phi-4, dynamic NTK) are fixed for a run by its `rollout.max_tokens`, as vLLM does by its `--max-model-len`: else what a row says would depend on the rows beside it.
-- **A scale of logits** (Granite, Cohere, MiniCPM3, HyperCLOVA X) is taken from the configuration in the sense that gives the model's own logits.
-
-"""
+            yield Row(
+                missing[0], missing[0], "error", "error", "error", "ended its process, or hung"
+            )
 
 
 def page(rows: Sequence[Row]) -> str:
-    """docs/models.md."""
+    """docs/models.md: what it says above the table, and the table."""
     import transformers
 
     made = [row for row in rows if row.engine != "-"]
-    counts = {
+    right = {
         part: sum(getattr(row, part).startswith("right") for row in made)
         for part in ("engine", "learner", "shared")
     }
+    text = (
+        f"A tiny random model (2 to 4 layers of width 32, windows of 24 tokens) of each of the "
+        f"{len(rows)} entries that transformers {transformers.__version__} has for causal LMs. "
+        f"Right means within {BOUND:.1g} nats on average over each of three histories, 256 units "
+        f"of float32's rounding. Of the {len(made)} that could be made, the embedded engine is "
+        f"right for {right['engine']}, the learner for {right['learner']}, and "
+        f"`learning.share_prefixes` for {right['shared']}; the others are refused in one line "
+        "before a run begins. Made by `python -m benchmarks.architectures --write`."
+    )
     lines = [
-        f"Below, a tiny random model (2 to 4 layers of width 32, windows of 24 tokens) of each of the "
-        f"{len(rows)} entries that transformers {transformers.__version__} has for causal LMs. Right "
-        f"means within {BOUND:.1g} nats, 256 units of float32's rounding. Of {len(made)} that could be "
-        f"made without other packages, the embedded engine is right for {counts['engine']}, the learner "
-        f"for {counts['learner']}, and `learning.share_prefixes` for {counts['shared']}; the others are "
-        "refused in one line before a run begins. Made by `python -m benchmarks.architectures --write`.",
+        text,
         "",
         "| `model_type` | class | engine | learner | shared prefixes | why not |",
         "|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {row.kind} | {row.name} | {row.engine} | {row.learner} | {row.shared} | {row.why} |"
-        for row in rows
-    ]
-    return HEAD + "\n".join(lines) + "\n"
+    for row in rows:
+        cells = row.kind, row.name, row.engine, row.learner, row.shared, row.why.replace("|", "/")
+        lines.append(f"| {' | '.join(cells)} |")
+    before = PAGE.read_text(encoding="utf-8").partition(TABLE)[0]
+    return before + TABLE + "\n\n" + "\n".join(lines) + "\n"
 
 
 def main() -> int:

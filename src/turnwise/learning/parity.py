@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from turnwise.engines.agreement import own_logprobs
 from turnwise.engines.base import Engine, Sampling
 from turnwise.engines.runner import evaluating
-from turnwise.errors import NotSupportedError
+from turnwise.errors import NotSupportedError, RunStoppedError
 from turnwise.learning.hidden import base_model
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
@@ -94,6 +94,17 @@ async def check_parity(
             f"the engine does not sample from {name} as it is trained: {over}, log-probabilities "
             f"differ by {found.engine:.2g} nats on average from the model's own, {rule}. Choose "
             "another engine.name or model, or raise the bound for a coarser dtype"
+        )
+
+
+def check_gap(gap: float, bound: float, step: int) -> None:
+    """Raise RunStoppedError where `policy/logprob_gap` of a step is beyond the bound."""
+    if gap > bound:
+        raise RunStoppedError(
+            f"policy/logprob_gap is {gap:.2g} in step {step}, and engine.parity_bound is "
+            f"{bound:.2g}: the learner does not give tokens the log-probabilities that the engine "
+            "sampled them with, so updates go astray. Choose another engine.name or model, or "
+            "raise the bound for a coarser dtype"
         )
 
 
