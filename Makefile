@@ -7,7 +7,7 @@ EXTRAS := games,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 
-.PHONY: demo test test-plain test-bounds test-vllm chromium check format setup
+.PHONY: demo test test-plain test-bounds test-slow test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
@@ -22,6 +22,10 @@ test-plain: .venv/developing
 # With the lowest and the highest torch that pyproject.toml allows.
 test-bounds: .venv/developing
 	.ci/bounds
+
+# What takes many minutes: every architecture of transformers.
+test-slow: .venv/developing
+	$(BIN)/pytest -m slow -n 2
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/developing

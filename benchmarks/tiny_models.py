@@ -135,12 +135,19 @@ SIZES: dict[str, Any] = {
 _LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}
 _MUSIC = "its class reads the codes of music, not of words"
 _HEAD: dict[str, Any] = {"head_dim": HEAD}
+_SWITCHING: dict[str, Any] = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0, 1.1, 1.2, 1.3],
+    "long_factor": [2.0, 4.0, 6.0, 8.0],
+    "original_max_position_embeddings": 32,
+}
 _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "dots3_note"), _LATENT
     ),
-    **dict.fromkeys(("kimi_linear", "longcat_flash", "minicpm3", "youtu", "axk1"), _LATENT),
+    **dict.fromkeys(("kimi_linear", "longcat_flash", "youtu", "axk1"), _LATENT),
     **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
     "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4},
@@ -156,6 +163,11 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "lfm2_moe": _CONV,
     "mamba2": {"num_heads": 8, "n_groups": 2},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "blt": {"encoder_hash_byte_group_vocab": 64},
+    "granitemoe": {"logits_scaling": 6.0},
+    "granite": {"logits_scaling": 6.0},
+    "minicpm3": {**_LATENT, "dim_model_base": 16},
+    "phi3": {"original_max_position_embeddings": 32, "rope_parameters": _SWITCHING},
     "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [16, 32]},
     "xmod": {"default_language": "en_XX"},
     "zamba2": {"mamba_headdim": 8, "n_mamba_heads": 8},

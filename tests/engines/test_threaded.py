@@ -194,7 +194,7 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
         )
         await begun(engine)
         with monkeypatch.context() as patch:
-            patch.setattr(engine.engine._runner, "refresh", refused)
+            patch.setattr(engine.engine.runner, "refresh", refused)
             with pytest.raises(RuntimeError, match="not these"):
                 await asyncio.wait_for(engine.load({}, 1), 10)
         await engine.load({}, 2)

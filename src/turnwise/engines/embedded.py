@@ -102,11 +102,11 @@ class EmbeddedEngine:
                 f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
-        self._runner = make_runner(model, tokens, self._limit, autocast)
+        self.runner = make_runner(model, tokens, self._limit, autocast)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._slots = slots
-        move = self._runner.cache.move
+        move = self.runner.cache.move
         self._budget = Budget(tokens, slots, self._limit, move, whole_turns=deterministic)
         self._deterministic = deterministic
         self._sessions: dict[str, Session] = {}
@@ -189,7 +189,7 @@ class EmbeddedEngine:
             return
         holder.begin(prompt if sight is None else sight.history)
         if holder.length:
-            holder.length = self._runner.cache.usable(run_of(holder), holder.length)
+            holder.length = self.runner.cache.usable(run_of(holder), holder.length)
         holder.sight = sight
         sampling, draws, matcher = wanted.sampling, wanted.draws, wanted.matcher
         holder.request = Request(holder, len(prompt), sampling, draws, matcher, future)
@@ -266,9 +266,9 @@ class EmbeddedEngine:
     def _sight(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> Sight | None:
         if not pictures:
             return None
-        if not isinstance(self._runner, PicturedRunner):
+        if not isinstance(self.runner, PicturedRunner):
             raise ConfigError(f"the engine's {type(self._model).__name__} takes no pictures")
-        return Sight.of(self._runner.reader, prompt, pictures)
+        return Sight.of(self.runner.reader, prompt, pictures)
 
     def _check_session(self, name: str) -> Session:
         if self._stopped:
@@ -293,7 +293,7 @@ class EmbeddedEngine:
                 with torch.no_grad():
                     for target, source in swap.changes:
                         target.copy_(source)
-                self._runner.refresh()
+                self.runner.refresh()
             except RuntimeError as error:  # PyTorch's, out of memory among them
                 fail(swap.done, error)
                 continue
@@ -358,7 +358,7 @@ class EmbeddedEngine:
         seated = self._budget.seat(self._waiting, self._slots - len(self._running))
         self._waiting = self._waiting[len(seated) :]
         self._running += seated
-        if not self._runner.compiled:  # whose kernels read runs wherever they are
+        if not self.runner.compiled:  # whose kernels read runs wherever they are
             self._budget.tidy(self._running)
 
     def _step(self) -> None:
@@ -380,19 +380,19 @@ class EmbeddedEngine:
         for request in self._running:
             if request.missing > 1 and (found := find_donor(request, donors)):
                 donor, length = found
-                if self._runner.cache.shares(run_of(donor), length):
+                if self.runner.cache.shares(run_of(donor), length):
                     new = slice(request.session.length, length)
-                    self._runner.cache.copy(run_of(donor), [request.run], new)
+                    self.runner.cache.copy(run_of(donor), [request.run], new)
                     request.session.length = length
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        if isinstance(self._runner, PicturedRunner):
-            batch, shown = shown_in(batch, self._runner.reader)
-            logits = self._runner.forward_shown(batch.runs, batch.ids, batch.positions, shown)
+        if isinstance(self.runner, PicturedRunner):
+            batch, shown = shown_in(batch, self.runner.reader)
+            logits = self.runner.forward_shown(batch.runs, batch.ids, batch.positions, shown)
         else:
-            logits = self._runner.forward(batch.runs, batch.ids, batch.positions)
+            logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:
-            self._runner.cache.copy(run, others, columns)
+            self.runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else ([], [])
 
     def _sample(self, batch: Batch, logits: torch.Tensor) -> tuple[list[int], list[float]]:

@@ -317,8 +317,9 @@ def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:
     name = type(model).__name__
     implementation = model.config._attn_implementation
     if implementation not in ("sdpa", "eager"):
-        raise NotSupportedError(
-            f"{name} has {implementation!r} attention, which is not masked here"
+        raise ConfigError(
+            f"the embedded engine cannot run {name} with {implementation!r} attention: "
+            "load it with attn_implementation='sdpa' or 'eager'"
         )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise NotSupportedError(f"{name} takes no position_ids")

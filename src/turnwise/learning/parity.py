@@ -6,8 +6,8 @@ chunks, and where rotary positions switch), two turns in one session, and one mo
 is lost. Their log-probabilities, and the learner's of all histories in one padded batch, are
 compared with the model's own forward pass over each history alone. No history is longer than a
 trajectory may be, so it costs about as much as a few forward passes of episodes. Not here: which
-pass the engine has
-(`engines/runners.py`); what `policy/logprob_gap` says while a run goes on (`trainer.py`).
+pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while a run goes on
+(`trainer.py`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from turnwise.engines.agreement import own_logprobs
 from turnwise.engines.base import Engine, Sampling
 from turnwise.engines.runner import evaluating
-from turnwise.errors import NotSupportedError
+from turnwise.errors import NotSupportedError, RunStoppedError
 from turnwise.learning.hidden import base_model
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
@@ -68,6 +68,13 @@ async def measure_parity(
     return _compare(model, histories, autocast)
 
 
+async def engine_parity(engine: Engine, model: nn.Module, longest: int) -> float:
+    """The part of `measure_parity` that is the engine's, for models that are not trained."""
+    histories = await _play(engine, model, longest)
+    own = [_own(model, each) for each in histories]
+    return _furthest([torch.tensor(each.logprobs) for each in histories], own)
+
+
 async def check_parity(
     engine: Engine, model: nn.Module, longest: int, bound: float, autocast: bool = False
 ) -> None:
@@ -87,6 +94,17 @@ async def check_parity(
             f"the engine does not sample from {name} as it is trained: {over}, log-probabilities "
             f"differ by {found.engine:.2g} nats on average from the model's own, {rule}. Choose "
             "another engine.name or model, or raise the bound for a coarser dtype"
+        )
+
+
+def check_gap(gap: float, bound: float, step: int) -> None:
+    """Raise RunStoppedError where `policy/logprob_gap` of a step is beyond the bound."""
+    if gap > bound:
+        raise RunStoppedError(
+            f"policy/logprob_gap is {gap:.2g} in step {step}, and engine.parity_bound is "
+            f"{bound:.2g}: the learner does not give tokens the log-probabilities that the engine "
+            "sampled them with, so updates go astray. Choose another engine.name or model, or "
+            "raise the bound for a coarser dtype"
         )
 
 

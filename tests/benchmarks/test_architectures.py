@@ -1,0 +1,51 @@
+"""Every causal-LM class of transformers ends as right or as a refusal in one line."""
+
+import pytest
+
+from benchmarks.architectures import Row, examine, examine_all
+from benchmarks.tiny_models import kinds
+
+OWN = "right, own caches"
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "shared"),
+    [
+        ("falcon", "right", "refused"),
+        ("deepseek_v3", "right", "refused"),
+        ("granite", "right", "right"),
+        ("minicpm3", "right", "refused"),
+        ("stablelm", "right", "refused"),
+        ("phi3", "right", "right"),  # past the switch of its rotary positions
+        ("gpt_neo", OWN, "refused"),  # past its window
+        ("qwen3_5_text", OWN, "refused"),
+        ("lfm2", OWN, "refused"),
+        ("mamba", OWN, "refused"),
+        ("llama4_text", OWN, "refused"),
+    ],
+)
+def test_classes_that_are_right(kind: str, engine: str, shared: str) -> None:
+    found = examine(kind)
+    assert (found.engine, found.learner, found.shared) == (engine, "right", shared), found.why
+
+
+@pytest.mark.parametrize(("kind", "learner"), [("cpmant", "refused"), ("bert", "refused")])
+def test_classes_that_are_refused(kind: str, learner: str) -> None:
+    found = examine(kind)
+    assert found.sound
+    assert found.learner == learner
+    assert found.why
+
+
+def test_a_row_that_is_wrong_is_not_sound() -> None:
+    assert not Row("a", "A", "right", "wrong", "right").sound
+    assert not Row("a", "A", "error", "right", "right").sound
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_class_of_transformers() -> None:
+    rows = list(examine_all(kinds()))
+    assert [row.kind for row in rows] == kinds()
+    assert [row for row in rows if not row.sound] == []
+    assert sum(row.engine.startswith("right") for row in rows) > len(rows) / 2
