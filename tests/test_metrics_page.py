@@ -47,6 +47,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "greedy episodes": {
         "algorithm": {"name": "remax"},
+        "sft": {"steps": 0},
         "rollout": {"max_turns": 4, "max_turn_tokens": 8, "max_tokens": 200, "context": "drop"},
         "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
     },
@@ -62,6 +63,8 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
 }
 """What is measured together; what cannot be has a run of its own."""
+ROUNDED = ("critic", "process rewards")
+"""In bfloat16, where weights are rounded."""
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +80,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             "model": {"name": model, "device": "cpu"},
             "environment": {"name": f"{FAKES}:Letters"},
             "scaffold": {"options": {"instructions": ""}},
-            "rollout": {"max_turns": 2, "max_turn_tokens": 8, "max_tokens": 200},
+            "rollout": {"max_turns": 2, "max_turn_tokens": 24, "max_tokens": 200},
             "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": FAITHFUL},
             "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
             "evaluation": {"tasks": 0},
         }
+        if name in ROUNDED:
+            values["model"]["dtype"] = "bfloat16"
         if name == "teacher":
             values["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
