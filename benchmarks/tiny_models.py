@@ -134,6 +134,7 @@ SIZES: dict[str, Any] = {
 
 _LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}
 _MUSIC = "its class reads the codes of music, not of words"
+_HEAD: dict[str, Any] = {"head_dim": HEAD}
 _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
@@ -143,7 +144,7 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
     "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4},
-    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), {"head_dim": HEAD}),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), _HEAD),
     "nemotron": {"num_key_value_heads": 2, "head_dim": HEAD},
     "bamba": {"attn_layer_indices": [1], "mamba_d_head": 16},
     "falcon_h1": {"mamba_d_ssm": WIDTH, "mamba_n_heads": 4, "mamba_n_groups": 1},

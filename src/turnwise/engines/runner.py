@@ -87,7 +87,7 @@ class Runner:
     @property
     def by_spans(self) -> bool:
         """Whether the model's own attention reads the pool where it is."""
-        return self.cache.layers[0].by_spans
+        return self.cache.by_spans
 
     @property
     def fused(self) -> bool:

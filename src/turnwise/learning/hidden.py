@@ -44,7 +44,7 @@ def hidden_states(
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
-    arguments = inputs_of(base, base.get_decoder(), inputs, pictures)
+    arguments = inputs_of(base, decoder_of(base), inputs, pictures)
     kernels = fitting_kernels(model, autocast)
     if kernels is not None and selected.any():
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
@@ -55,7 +55,7 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
     """What the model's own layers make of int64[B, T] inputs, [B, T, width]; `arguments` are
     theirs, with `inputs_embeds` in place of the inputs if they are among them."""
     base = base_model(model)
-    body = base.get_decoder()
+    body = decoder_of(base)
     if "inputs_embeds" not in arguments:
         arguments["input_ids"] = inputs
     lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
@@ -80,6 +80,17 @@ def base_model(model: nn.Module) -> Any:
     """The transformers model itself: what peft wraps (its adapters are inside the layers)."""
     unwrap = getattr(model, "get_base_model", None)
     return model if unwrap is None else unwrap()
+
+
+def decoder_of(base: Any) -> Any:
+    """The part of a transformers model that is before its output layer. Some classes say that they
+    are it themselves; then it is the part that has their embeddings."""
+    decoder = base.get_decoder()
+    if decoder is not base or base.get_output_embeddings() is None:
+        return decoder
+    embedding = base.get_input_embeddings()
+    parts = [part for part in base.children() if embedding in part.modules()]
+    return parts[0] if len(parts) == 1 else base
 
 
 def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:

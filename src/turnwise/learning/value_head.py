@@ -18,7 +18,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.critic import Critic, graded, target_count
-from turnwise.learning.hidden import base_model
+from turnwise.learning.hidden import base_model, decoder_of
 from turnwise.learning.optimizer import add_gradient
 from turnwise.types import Group, Trajectory
 
@@ -31,7 +31,7 @@ class ValueHead(Critic):
     """
 
     def _share(self, policy: nn.Module) -> None:
-        body = base_model(policy).get_decoder()
+        body = decoder_of(base_model(policy))
         object.__setattr__(self, "body", body)  # not registered: it is no part of this module
 
     def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
