@@ -17,7 +17,8 @@ from turnwise.types import Outcome
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 
-FAITHFUL = {"faithful": 1}
+MISTAKEN = {"mistaken": 1}
+"""What the oracle does here is no success."""
 FAKES = Path(__file__).with_name("fakes.py")
 MEASURED: dict[str, dict[str, Any]] = {
     "critic": {
@@ -81,7 +82,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             "environment": {"name": f"{FAKES}:Letters"},
             "scaffold": {"options": {"instructions": ""}},
             "rollout": {"max_turns": 2, "max_turn_tokens": 24, "max_tokens": 200},
-            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": FAITHFUL},
+            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": MISTAKEN},
             "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
             "evaluation": {"tasks": 0},
         }
