@@ -91,7 +91,8 @@ class Letters(Capitals):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         share = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
-        return Verdict(share, False, {"letters": share}, trajectory.written)
+        right = trajectory.answer in trajectory.task.secret.get("answers", ())
+        return Verdict(share, right, {"letters": share}, trajectory.written)
 
 
 class LateLetters(Letters):

@@ -17,7 +17,8 @@ from turnwise.types import Outcome
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 
-FAITHFUL = {"faithful": 1}
+MISTAKEN = {"mistaken": 1}
+"""What the oracle does here is no success."""
 FAKES = Path(__file__).with_name("fakes.py")
 MEASURED: dict[str, dict[str, Any]] = {
     "critic": {
@@ -47,6 +48,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "greedy episodes": {
         "algorithm": {"name": "remax"},
+        "sft": {"steps": 0},
         "rollout": {"max_turns": 4, "max_turn_tokens": 8, "max_tokens": 200, "context": "drop"},
         "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
     },
@@ -62,6 +64,10 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
 }
 """What is measured together; what cannot be has a run of its own."""
+UNMEASURED = "rollout/tool_success"
+"""A random model calls no tool."""
+ROUNDED = ("critic", "process rewards")
+"""In bfloat16, where weights are rounded."""
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +83,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             "model": {"name": model, "device": "cpu"},
             "environment": {"name": f"{FAKES}:Letters"},
             "scaffold": {"options": {"instructions": ""}},
-            "rollout": {"max_turns": 2, "max_turn_tokens": 8, "max_tokens": 200},
-            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": FAITHFUL},
+            "rollout": {"max_turns": 2, "max_turn_tokens": 24, "max_tokens": 200},
+            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": MISTAKEN},
             "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
             "evaluation": {"tasks": 0},
         }
+        if name in ROUNDED:
+            values["model"]["dtype"] = "bfloat16"
         if name == "teacher":
             values["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
@@ -101,4 +109,5 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
     written = {name for folder in folders for line in folder.lines(file) for name in line}
     outcomes = {name for name in written if name.startswith("outcome/")}
     assert outcomes <= {f"outcome/{outcome}" for outcome in Outcome}
-    assert {name for name in named if name != "outcome/NAME"} == written - outcomes
+    apart = {"outcome/NAME", UNMEASURED}
+    assert set(named) - apart == written - outcomes - apart

@@ -323,10 +323,19 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     train("--resume", run)
 
 
-def test_adapters_are_trained_resumed_and_evaluated_exactly(recipe: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [
+        ("model.lora_rank=2", "adapter_model.safetensors"),
+        ("model.dtype=bfloat16", "model.safetensors"),  # masters are in the learner's state
+    ],
+)
+def test_adapters_and_rounded_weights_are_trained_resumed_and_evaluated_exactly(
+    recipe: Path, tmp_path: Path, option: str, file: str
+) -> None:
     pytest.importorskip("peft")
     runs = [tmp_path / "whole", tmp_path / "killed"]
-    options = ["model.lora_rank=2", "train.steps=4"]
+    options = [option, "train.steps=4"]
     train(recipe, *options, "--run", runs[0])
     process = start("train", recipe, *options, "--run", runs[1])
     while process.poll() is None and not (runs[1] / "trajectories/step-000003.parquet").exists():
@@ -335,7 +344,7 @@ def test_adapters_are_trained_resumed_and_evaluated_exactly(recipe: Path, tmp_pa
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     train("--resume", runs[1])
-    files = [run / "checkpoints/step-000004/adapter_model.safetensors" for run in runs]
+    files = [run / "checkpoints/step-000004" / file for run in runs]
     assert files[0].read_bytes() == files[1].read_bytes()
     process = start("evaluate", runs[0], "--json")
     output, errors = process.communicate()

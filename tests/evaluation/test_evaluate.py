@@ -46,6 +46,9 @@ def test_summary_counts_graded_episodes_and_names_the_rest() -> None:
     assert summary["outcomes"] == {"grader_error": 1, "success": 2, "truncated_turns": 1}
     assert summary["breakdown"]["hops"]["two"]["n"] == 2
     assert list(summary["breakdown"]) == ["hops"]
+    assert summary["reward"] == pytest.approx(2 / 3)
+    assert summary["breakdown"]["hops"]["one"]["reward"] == 1
+    assert summarise([trajectory("1", Outcome.GRADER_ERROR, "one")])["reward"] is None
 
 
 def test_the_same_distinct_tasks_are_chosen_for_a_seed() -> None:

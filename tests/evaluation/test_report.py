@@ -1,0 +1,66 @@
+"""The report for people: the mean reward of every evaluation, and the steps that taught nothing."""
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from turnwise.evaluation.evaluate import summarise
+from turnwise.evaluation.report import report_markdown
+from turnwise.terminal import report_tables
+from turnwise.types import Outcome, Task, Trajectory, Verdict
+
+
+def summary(*rewards: float | None) -> dict[str, Any]:
+    """Of an evaluation with these rewards, None for one without a grade."""
+    return summarise(
+        [
+            Trajectory(
+                Task(str(n), "?", info={"kind": "one"}),
+                str(n),
+                0,
+                0,
+                outcome=Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE,
+                verdict=None if reward is None else Verdict(reward, False),
+            )
+            for n, reward in enumerate(rewards)
+        ]
+    )
+
+
+@pytest.fixture
+def report() -> dict[str, Any]:
+    signal = {"steps": 12, "without": 12, "reasons": {"all are equal": 11, "no grade": 1}}
+    return {
+        "name": "demo",
+        "seed": 0,
+        "any_name": summary(0.25, 0.5, None),
+        "another": summary(None),
+        "constant_answer": None,
+        "learning_signal": signal,
+        "statement": {"environment": "words"},
+        "seconds": 1.0,
+        "commit": "unknown",
+        "version": "0",
+    }
+
+
+def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[str, Any]) -> None:
+    lines = report_markdown(report).splitlines()
+    assert "| policy | success | 95% interval | n | reward | tool calls |" in lines
+    assert "| any_name | 0.0% | 0.0% – 65.8% | 2 | 0.38 | 0.00 |" in lines
+    assert "| another | 0.0% | 0.0% – 100.0% | 0 | – | 0.00 |" in lines
+    console = Console(width=120, record=True)
+    for table in report_tables(report):
+        console.print(table)
+    shown = console.export_text()
+    assert "reward" in shown
+    assert "0.38" in shown
+
+
+def test_steps_that_taught_nothing_are_counted_by_their_reasons(report: dict[str, Any]) -> None:
+    text = report_markdown(report)
+    assert "12 of 12 RL steps had no learning signal:" in text
+    assert "- 11: all are equal." in text
+    report["learning_signal"] = {"steps": 12, "without": 0, "reasons": {}}
+    assert "learning signal" not in report_markdown(report).lower()

@@ -1,0 +1,45 @@
+"""A run that learns nothing says so from the first step: to people, in its log, in its report."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.fakes import save_small_model
+from turnwise.config import check_recipe
+from turnwise.monitor import signal
+from turnwise.monitor.display import SilentDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+
+
+class Listener(SilentDisplay):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_groups_that_are_all_equal_in_every_step(tmp_path: Path) -> None:
+    """A random model never names a capital; the run is long enough for an Echo Trap."""
+    values = {
+        "name": "equal",
+        "threads": 1,
+        "model": {"name": str(save_small_model(tmp_path / "model")), "device": "cpu"},
+        "environment": {"name": f"{Path(__file__).with_name('fakes.py')}:Capitals"},
+        "scaffold": {"options": {"instructions": ""}},
+        "rollout": {"max_turns": 1, "max_turn_tokens": 4, "max_tokens": 200},
+        "train": {"steps": 7, "tasks_per_step": 1, "group_size": 2},
+        "evaluation": {"tasks": 0},
+    }
+    folder, listener = RunFolder.new(tmp_path / "run"), Listener()
+    asyncio.run(Trainer(check_recipe(values, "test"), folder, listener).run())
+    assert listener.said == [f"warning: no learning signal in RL step 1: {signal.ALL_EQUAL}"]
+    lines = folder.lines("no_signal.jsonl")
+    assert lines == [{"step": step, "reason": signal.ALL_EQUAL} for step in range(1, 8)]
+    report = json.loads((folder.path / "report.json").read_text())
+    found = {"steps": 7, "without": 7, "reasons": {signal.ALL_EQUAL: 7}}
+    assert report["learning_signal"] == found
+    assert signal.ALL_EQUAL in (folder.path / "report.md").read_text()
