@@ -1,31 +1,44 @@
 """The command line. Each command reads its arguments, calls one thing, and prints.
 
 Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
-machine failed · 130 interrupted. `--debug` anywhere shows tracebacks.
+machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
+by SIGUSR1, to be run again. The last three save first. `--debug` anywhere shows tracebacks.
 """
 
 import asyncio
+import codecs
+import io
 import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from turnwise.config import Recipe, load_recipe
-from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError
+from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
+from turnwise.signals import Stopped, stoppable
+
+if TYPE_CHECKING:
+    from turnwise.monitor.run_folder import RunFolder
 
 app = typer.Typer(
     help="Train language-model agents by reinforcement learning over whole trajectories.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     epilog="Add --debug to any command to see tracebacks. Exit codes: 2 a mistake in what you "
-    "gave, 3 the run stopped itself, 130 interrupted.",
+    "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
+    "75 ended by SIGUSR1. After 130, 143 and 75 the run is saved and goes on with --resume.",
 )
 console = Console()
+
+NARROWEST = 80
+"""Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -33,6 +46,24 @@ Overrides = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"turnwise {version('turnwise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def turnwise(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train language-model agents by reinforcement learning over whole trajectories."""
 
 
 @app.command()
@@ -61,21 +92,14 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    _configure(loaded)
-    from turnwise.trainer import Trainer
-
-    trainer = Trainer(loaded, folder, _display())
-    try:
-        report = asyncio.run(trainer.run())
-    except KeyboardInterrupt:
-        _fail(f"interrupted; go on with: turnwise train --resume {folder.path}", 130)
+    report = _run(loaded, folder)
     if as_json:
         _print_json(report)
     else:
         from turnwise.terminal import report_tables
 
         for table in report_tables(report):
-            console.print(table)
+            _print_table(table)
         hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
         console.print(hint, markup=False, highlight=False, soft_wrap=True)
 
@@ -94,7 +118,7 @@ def evaluate(
     if as_json:
         _print_json(summary)
     else:
-        console.print(summary_table(run, summary))
+        _print_table(summary_table(run, summary))
 
 
 @app.command()
@@ -141,7 +165,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         _print_json(names)
     else:
-        console.print(names_table(names))
+        _print_table(names_table(names))
 
 
 @app.command()
@@ -158,13 +182,13 @@ def algorithms(
         if as_json:
             _print_json(rows)
         else:
-            console.print(algorithms_table(rows))
+            _print_table(algorithms_table(rows))
     else:
         parts = describe(name)
         if as_json:
             _print_json(parts)
         else:
-            console.print(algorithm_table(parts))
+            _print_table(algorithm_table(parts))
 
 
 @app.command()
@@ -227,7 +251,7 @@ def environments(
     else:
         from turnwise.terminal import environments_table
 
-        console.print(environments_table(rows))
+        _print_table(environments_table(rows))
 
 
 @app.command()
@@ -253,7 +277,7 @@ def compare(
     else:
         from turnwise.terminal import comparison_table
 
-        console.print(comparison_table(rows, target))
+        _print_table(comparison_table(rows, target))
         console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
 
 
@@ -277,15 +301,39 @@ def main(arguments: list[str] | None = None) -> None:
 
     `arguments` are those of the command line if not given. Always raises SystemExit.
     """
+    codecs.register_error("plainer", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="plainer")
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
         app([argument for argument in given if argument != "--debug"])
-    except (TurnwiseError, KeyboardInterrupt, BaseExceptionGroup) as raised:
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
         error = _first(raised)
-        if debug or not isinstance(error, TurnwiseError | KeyboardInterrupt):
+        if debug:
             raise
-        _fail(str(error) or "interrupted", _exit_code(error))
+        if isinstance(error, TurnwiseError | KeyboardInterrupt):
+            _fail(str(error) or "interrupted", _exit_code(error))
+        if not own_place(error):
+            raise  # a bug in turnwise
+        _fail(f"{located(error)}; --debug shows the traceback", 2)
+
+
+def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
+    """The report of a run that nobody else writes meanwhile, and that a signal may end."""
+    try:
+        with stoppable() as stopper, folder.locked():
+            _configure(recipe)
+            from turnwise.trainer import Trainer
+
+            trainer = Trainer(recipe, folder, _display())
+            return stopper.run(trainer.run())
+    except KeyboardInterrupt as ended:
+        how = f"go on with: turnwise train --resume {folder.path}"
+        if not (folder.path / "config.toml").is_file():
+            how = "the run had not begun"
+        _fail(f"{str(ended) or 'interrupted'}; {how}", _exit_code(ended))
 
 
 def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
@@ -305,7 +353,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
-            await parts.load(0)
+            await parts.check()
             _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
         finally:
             await parts.engine.stop()
@@ -322,15 +370,20 @@ def _trained(run: str, overrides: list[str]) -> tuple[Recipe, Path | None]:
         return load_recipe(run, overrides), None
     from turnwise.learning import checkpoint
 
-    weights = checkpoint.newest(Path(run) / "checkpoints")
-    if weights is None:
+    found, damaged = checkpoint.newest(Path(run) / "checkpoints")
+    if found is None:
         raise DataError(f"{run} has no checkpoint yet")
-    return load_recipe(str(Path(run) / "config.toml"), overrides), weights
+    for problem in damaged.values():
+        _display().say(f"warning: {problem}; evaluated is {found.folder}")
+    return load_recipe(str(Path(run) / "config.toml"), overrides), found.folder
 
 
 def _configure(recipe: Recipe) -> None:
+    """Refuse unknown names, before anything heavy is imported; then set the threads."""
+    from turnwise.catalogue import check_names
     from turnwise.threads import configure_threads
 
+    check_names(recipe)
     configure_threads(recipe.threads)
 
 
@@ -348,9 +401,28 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _exit_code(error: BaseException) -> int:
+    if isinstance(error, Stopped):
+        return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 2 if isinstance(error, UserError) else 3
+
+
+PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
+"""What stands for characters that a terminal without Unicode cannot show; "?" for all others."""
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """Handle what an output's encoding lacks; see `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in missing), error.end
+
+
+def _print_table(table: Table) -> None:
+    """Print a table at the terminal's width, but no narrower than what its words need."""
+    Console(width=max(console.width, NARROWEST)).print(table)
 
 
 def _print_json(value: Any) -> None:

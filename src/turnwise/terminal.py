@@ -37,14 +37,14 @@ CHECKS = ("deterministic", "snapshot", "concurrent")
 def choose_rows(
     run: Path, name: str | None, outcome: str | None, count: int
 ) -> tuple[list[dict[str, Any]], str]:
-    """Trajectories of a run and the name of their file: the newest file unless `name` says which.
+    """Trajectories of a run and the name of their file: `default_file` unless `name` says which.
 
     Raises DataError when the run has none that fit.
     """
     files = {file.stem: file for file in RunFolder.open(run).trajectory_files()}
     if not files:
         raise DataError(f"{run} has no trajectories yet")
-    chosen = list(files)[-1] if name is None else name
+    chosen = default_file(list(files)) if name is None else name
     if chosen.isdigit():
         chosen = f"step-{int(chosen):06d}"
     if chosen not in files:
@@ -55,18 +55,49 @@ def choose_rows(
     return rows[:count], chosen
 
 
+def default_file(names: Sequence[str]) -> str:
+    """Which of a run's trajectory files, oldest first, says most: the trained agent's evaluation,
+    else its newest step of RL, else what there was before. Floors and sabotaged variants never
+    stand for the agent unless there is nothing else."""
+    steps = [name for name in names if name.startswith("step-")]
+    before = ("evaluation-cold_start", "preferences", "demonstrations")
+    preferred = ["evaluation-trained", *steps[-1:], *before]
+    return next((name for name in preferred if name in names), names[-1])
+
+
+def others_line(run: Path, chosen: str) -> str:
+    """Which other files `--step` may name: steps by number, the first and the last of them."""
+    names = [file.stem for file in RunFolder.open(run).trajectory_files() if file.stem != chosen]
+    steps = sorted(int(name[5:]) for name in names if name.startswith("step-"))
+    found = [name for name in names if not name.startswith("step-")]
+    if steps:
+        found.append(f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else str(steps[0]))
+    return f"others to be shown with --step: {', '.join(found)}" if found else ""
+
+
 def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print trajectories with a legend."""
-    file = run / "tokenizer" / "tokenizer.json"
-    if not file.is_file():
-        raise DataError(f"{file} is missing: the run cannot be decoded")
-    tokenizer = Tokenizer.from_file(str(file))
+    """Print trajectories with a legend, and what else there is to be shown."""
+    tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
     legend = _legend(name, RunFolder.open(run).recipe())
     console.print(legend)
     for row in rows:
         console.rule(style="dim")
         console.print(_headline(row))
         console.print(trajectory_text(row, tokenizer))
+    if others := others_line(run, name):
+        console.rule(style="dim")
+        console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
+
+
+def _tokenizer(file: Path) -> Tokenizer:
+    if not file.is_file():
+        raise DataError(f"{file} is missing: the run cannot be decoded")
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:
+        line = str(error).partition("\n")[0]
+        advice = "going on with the run writes it again"
+        raise DataError(f"{file} is damaged ({line}): {advice}") from error
 
 
 def _legend(name: str, recipe: Recipe) -> Text:
@@ -235,9 +266,16 @@ def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         checks = " ".join(f"{words[row[key]]:<3}" for key in CHECKS)
         speed = f"{row['steps_per_second']:.0f}"
         table.add_row(row["name"], str(row["tasks"]), *rates, checks, speed)
-    notes = [f"{row['name']}: {row['note']}" for row in rows if row["note"]]
+    notes = [f"{row['name']}: {note}" for row in rows for note in _notes(row)]
     table.caption = "\n".join(notes) or None
     return table
+
+
+def _notes(row: Mapping[str, Any]) -> list[str]:
+    """What there is to say of an environment beside its numbers."""
+    floors = [f"floor {name} {share:.1%}" for name, share in row["floors"].items()]
+    weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
+    return [*([row["note"]] if row["note"] else []), *floors, *weak]
 
 
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
@@ -252,13 +290,15 @@ def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
 
 def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("", title=title)
-    for column in ("success", "95% interval", "n", "ungraded", "tool calls"):
+    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
         table.add_column(column, justify="right")
     for name, row in rows.items():
         interval = f"{row['low']:.1%} – {row['high']:.1%}"
         ungraded = str(row.get("ungraded", ""))
         calls = f"{row['tool_calls']:.2f}"
-        table.add_row(name, f"{row['success']:.1%}", interval, str(row["n"]), ungraded, calls)
+        reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
+        rate = f"{row['success']:.1%}"
+        table.add_row(name, rate, interval, str(row["n"]), ungraded, reward, calls)
     return table
 
 

@@ -16,7 +16,10 @@ def run(folder: Path, success: float, curve: list[float]) -> Path:
     cold = {"success": 0.2, "low": 0.1, "high": 0.3}
     report = {"cold_start": cold, "trained": part, "seconds": 30.0}
     (folder / "report.json").write_text(json.dumps(report))
-    lines = [{"rollout/success": value, "rollout/tokens_sampled": 100.0} for value in curve]
+    lines = [
+        {"step": step, "rollout/success": value, "rollout/tokens_sampled": 100.0}
+        for step, value in enumerate(curve, 1)
+    ]
     lines[4] |= {"policy/gradient_variance": 3.0, "policy/gradient_signal": 2.0}
     lines[9] |= {"policy/gradient_variance": 1.0, "policy/gradient_signal": success - 1.4}
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

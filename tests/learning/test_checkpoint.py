@@ -25,6 +25,20 @@ STATE = {"cursor": 17, "seen": ["a", "b"]}
 LEARNER = {"moments": torch.arange(3.0), "updates": 4}
 
 
+class Files:
+    """Stands for a model: two small files, one of them in a folder, written as they are."""
+
+    def __init__(self, text: str = "weights") -> None:
+        self.text = text
+
+    def save_pretrained(self, save_directory: str) -> None:
+        """Write them."""
+        folder = Path(save_directory)
+        (folder / "parts").mkdir(exist_ok=True)
+        (folder / "model.safetensors").write_text(self.text)
+        (folder / "parts" / "adapter.json").write_text("{}")
+
+
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
     """The kernel refuses to write more into one file, as it does when a disk is full."""
@@ -132,8 +146,8 @@ def test_a_kill_leaves_the_last_good_checkpoint(
     assert (tmp_path / left[0] / "model.safetensors").is_file()
     assert checkpoint.latest(tmp_path) == good
     assert checkpoint.load(good).state == STATE
-    checkpoint.prune(tmp_path, keep=2)
-    assert names(tmp_path) == [good.name]
+    again = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, LEARNER)
+    assert names(tmp_path) == [again.name]
 
 
 def test_saving_a_step_again_replaces_it(
@@ -176,12 +190,15 @@ def test_a_run_goes_on_from_its_latest_stage(
     )
     for root, step in stages:
         saved = checkpoint.save(root, step, load_model(), tokenizer, {}, {})
-        assert checkpoint.newest(tmp_path) == saved
+        found, damaged = checkpoint.newest(tmp_path)
+        assert found is not None
+        assert (found.folder, damaged) == (saved, {})
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) is None
     assert checkpoint.latest(tmp_path / "nowhere") is None
+    assert checkpoint.newest(tmp_path) == (None, {})
 
 
 @pytest.mark.parametrize(
@@ -230,3 +247,107 @@ def test_loading_runs_no_code_from_the_checkpoint(
         checkpoint.load(
             checkpoint.save(tmp_path, 1, load_model(), tokenizer, {}, {"run": subprocess.run})
         )
+
+
+def test_a_flipped_bit_anywhere_is_found(tmp_path: Path) -> None:
+    """Each byte of each file, its checksums among them."""
+    model = Files()
+    folder = checkpoint.save(tmp_path, 1, model, model, {}, {})
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    assert {path.name for path in files} == {
+        *("SHA256SUMS", "state.json", "learner.pt", "model.safetensors", "adapter.json"),
+    }
+    for path in files:
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 1 if len(whole) < 600 else 97):
+            bit = 1 << place % 8
+            path.write_bytes(
+                whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :],
+            )
+            with pytest.raises(DataError, match="step-000001") as caught:
+                checkpoint.load(folder)
+            assert "\n" not in str(caught.value)
+        path.write_bytes(whole)
+    assert checkpoint.load(folder).step == 1
+
+
+def test_checksums_are_those_of_the_systems_program(tmp_path: Path) -> None:
+    folder = checkpoint.save(tmp_path, 1, Files(), Files(), {}, {})
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert told.stdout.count(": OK\n") == 4
+
+
+def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    """Across stages as well, and never in silence."""
+    cold = checkpoint.save(tmp_path / checkpoint.COLD_START, 0, Files(), Files(), {}, {})
+    first, second = (checkpoint.save(tmp_path, n, Files(), Files(), {}, {}) for n in (5, 10))
+    (second / "model.safetensors").write_text("Weights")
+    found, damaged = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert found.folder == first
+    assert list(damaged) == [second]
+    assert "step-000010: model.safetensors is damaged" in damaged[second]
+    (first / "learner.pt").write_bytes(b"")
+    found, damaged = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert (found.folder, list(damaged)) == (cold, [second, first])
+    assert checkpoint.set_aside(second).name == "step-000010.damaged"
+    checkpoint.prune(tmp_path, keep=1)
+    assert names(tmp_path) == ["cold_start", "step-000005", "step-000010.damaged"]
+
+
+def test_a_run_without_a_whole_checkpoint_does_not_begin_again_in_silence(tmp_path: Path) -> None:
+    folder = checkpoint.save(tmp_path, 5, Files(), Files(), {}, {})
+    (folder / "state.json").unlink()
+    with pytest.raises(DataError, match=r"state\.json is missing, and no earlier one is whole"):
+        checkpoint.newest(tmp_path)
+    assert names(tmp_path) == ["step-000005"]
+
+
+def test_what_is_left_of_interrupted_saves_is_no_checkpoint_and_goes(tmp_path: Path) -> None:
+    """Before the next save, which may need the space."""
+    (tmp_path / ".step-000004.123").mkdir()
+    (tmp_path / ".step-000004.123" / "model.safetensors").write_text("half of i")
+    (tmp_path / "step-000009").write_text("a file")
+    assert checkpoint.newest(tmp_path) == (None, {})
+
+    class Seen(Files):
+        def save_pretrained(self, save_directory: str) -> None:
+            super().save_pretrained(save_directory)
+            assert [name for name in names(tmp_path) if "123" in name] == []
+
+    checkpoint.save(tmp_path, 5, Seen(), Files(), {}, {})
+    assert names(tmp_path) == ["step-000005", "step-000009"]
+
+
+def test_a_disk_that_is_full_or_read_only_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    """A small file system of its own, in a namespace of its own; filled, then closed to writing."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine gives no namespaces")
+    code = "import sys, tests.learning.test_checkpoint as t; t.on_a_small_disk(sys.argv[1])"
+    script = 'mount -t tmpfs -o size=2m none "$1" && exec "$0" -c "$2" "$1"'
+    command = ["unshare", "-rm", "sh", "-c", script, sys.executable, str(tmp_path), code]
+    repository = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    full, closed = done.stdout.splitlines()
+    assert "No space left on device; the last good checkpoint is" in full
+    assert "Read-only file system" in closed
+    assert "the last good checkpoint is" in closed
+
+
+def on_a_small_disk(place: str) -> None:
+    """Prints what is said of a save on a full and on a read-only disk."""
+    root = Path(place)
+    small = Files("w" * 900_000)
+    good = checkpoint.save(root, 1, small, small, STATE, LEARNER)
+    for options in ("remount,size=2m", "remount,ro"):
+        subprocess.run(["mount", "-o", options, str(root)], check=True)
+        model = Files("w" * (3_000_000 if "size" in options else 1))
+        try:
+            checkpoint.save(root, 2, model, model, STATE, LEARNER)
+        except InfrastructureError as error:
+            print(error)
+        assert names(root) == [good.name]
+        assert checkpoint.load(good).state == STATE

@@ -11,11 +11,12 @@ import torch
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import TurnFacts
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages, kept_groups, policy_examples
+from turnwise.learning.batch import assign_advantages, policy_examples
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import (
     assign_penalties,
     facts,
+    kept_groups,
     kept_members,
     selection_metrics,
 )
@@ -214,3 +215,22 @@ def test_an_algorithm_that_does_neither_reports_nothing(make_groups: MakeGroups)
     assert [member.penalty for member in groups[0].trajectories] == [0.0, 0.0]
     assert selection_metrics(groups, GRPO) == {}
     assert selection_metrics(make_groups([[None]]), SHAPED) == {}
+
+
+@pytest.mark.parametrize("dropped", ["group_filter", "trajectory_filter"])
+def test_whitening_counts_what_is_trained_alone(make_groups: MakeGroups, dropped: str) -> None:
+    """With a group, or with trajectories, that a filter drops: as without them."""
+    part = {"group_filter": "all_equal", "trajectory_filter": "overlong"}[dropped]
+    algorithm = make_algorithm("reinforce_pp", {dropped: part})
+    rewards = [[1.0, 0.0, 0.3], [5.0, 5.0]] if dropped == "group_filter" else [[1.0, 0.0, 0.3, 5.0]]
+    groups = make_groups(rewards)
+    if dropped == "trajectory_filter":
+        groups[0].trajectories[3].outcome = Outcome.TRUNCATED_TOKENS
+    assign_advantages(groups, algorithm)
+    kept = make_groups([[1.0, 0.0, 0.3]])
+    assign_advantages(kept, make_algorithm("reinforce_pp", {}))
+    for member, other in zip(groups[0].trajectories[:3], kept[0].trajectories, strict=True):
+        np.testing.assert_array_equal(member.advantage, other.advantage)
+    sampled = [m.advantage[m.tokens.mask] for m in groups[0].trajectories[:3]]
+    assert np.concatenate(sampled).mean() == pytest.approx(0, abs=1e-6)
+    assert np.concatenate(sampled).std() == pytest.approx(1, abs=1e-6)

@@ -100,6 +100,101 @@ def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:
     RunFolder.open(tmp_path / "run").begin(RECIPE)
 
 
+def test_a_run_that_goes_on_has_its_folders_again(tmp_path: Path) -> None:
+    """Copies and archives often leave empty folders out."""
+    RunFolder.new(tmp_path / "run").begin(RECIPE)
+    (tmp_path / "run" / "trajectories").rmdir()
+    config = (tmp_path / "run" / "config.toml").read_bytes()
+    folder = RunFolder.open(tmp_path / "run")
+    folder.begin(RECIPE.model_copy(update={"seed": 9}))
+    folder.write_trajectories("step-000001", [])
+    assert (tmp_path / "run" / "config.toml").read_bytes() == config
+
+
+def test_a_run_that_never_began_is_no_run(tmp_path: Path) -> None:
+    """Killed while it was loading its model, it leaves its lock."""
+    (tmp_path / "lock").write_text("{}")
+    RunFolder.new(tmp_path).begin(RECIPE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "", "[1]", '"step"', "null", '{"stfp": 1}', "\0\0", "\udcff", "[" * 100_000],
+    ids=lambda line: ascii(line[:8]),
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    file = folder.path / "metrics.jsonl"
+    text = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    for read in (folder.lines, lambda name: folder.rewind(name, 2)):
+        with pytest.raises(DataError, match=r"metrics\.jsonl, line 2 is damaged: delete") as caught:
+            read("metrics.jsonl")
+        assert "\n" not in str(caught.value)
+    assert file.stat().st_size == len(text.encode(errors="surrogateescape"))
+
+
+@pytest.mark.parametrize("torn", [b'{"step": 2, "cut', b"\0" * 40, b"\xff\xfe", b'{"step": 2}'])
+def test_a_torn_last_line_is_left_out(tmp_path: Path, torn: bytes) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\n' + torn)
+    assert folder.lines("metrics.jsonl") == [{"step": 1}]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", "[" * 100_000])
+def test_damaged_small_files_are_one_line_that_says_what_to_do(tmp_path: Path, text: str) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    for name in ("evaluations/trained.json", "report.json", "config.toml"):
+        (folder.path / name).write_text(text)
+    reads = [
+        (lambda: folder.evaluation("trained"), r"trained\.json is damaged: delete it"),
+        (folder.report, r"report\.json is damaged: go on"),
+        (folder.recipe, r"config\.toml is damaged: "),
+    ]
+    for read, message in reads:
+        with pytest.raises(DataError, match=message) as caught:
+            read()
+        assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """This process's memory, whose first page nobody may read, stands for a disk that fails."""
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    (folder.path / "metrics.jsonl").symlink_to("/proc/self/mem")
+    with pytest.raises(DataError, match=r"metrics\.jsonl cannot be read: "):
+        folder.lines("metrics.jsonl")
+
+
+def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "own.py").write_text("")
+    kept = {
+        "models/mine": str(tmp_path / "models" / "mine"),
+        "Qwen/Qwen3-0.6B": "Qwen/Qwen3-0.6B",
+        "tiny": "tiny",
+    }
+    for number, (given, expected) in enumerate(kept.items()):
+        values = {
+            "name": "x",
+            "model": {"name": given},
+            "teacher": {"model": given if number == 0 else ""},
+            "environment": {"name": "own.py:Own" if number == 0 else "search"},
+        }
+        folder = RunFolder.new(tmp_path / f"run{number}")
+        folder.begin(check_recipe(values, "test"))
+        recipe = folder.recipe()
+        assert recipe.model.name == expected
+        assert recipe.teacher.model == (expected if number == 0 else "")
+        own = f"{tmp_path}/own.py:Own" if number == 0 else "search"
+        assert recipe.environment.name == own
+
+
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     for overwrite in (False, True):
@@ -108,11 +203,39 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_is_named(tmp_path: Path) -> None:
+    """/dev/full is full; what was there before stays, and nothing half-written is left."""
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)
-    (tmp_path / "run" / "trajectories").rmdir()
-    with pytest.raises(InfrastructureError, match=r"step-000001\.parquet cannot be written"):
-        folder.write_trajectories("step-000001", [])
+    folder.write_evaluation("trained", {"step": 1})
+    for name in ("metrics.jsonl", "trajectories/step-000001.parquet.partial"):
+        (folder.path / name).symlink_to("/dev/full")
+    (folder.path / "evaluations" / "trained.json.partial").symlink_to("/dev/full")
+    writes = {
+        "metrics.jsonl": lambda: folder.append("metrics.jsonl", {"step": 1}),
+        "step-000001.parquet": lambda: folder.write_trajectories("step-000001", []),
+        "trained.json": lambda: folder.write_evaluation("trained", {"step": 2}),
+    }
+    for name, write in writes.items():
+        with pytest.raises(InfrastructureError, match="No space left on device; the last") as full:
+            write()
+        assert f"{name} cannot be written" in str(full.value)
+    assert folder.evaluation("trained") == {"step": 1}
+    assert not list(folder.path.rglob("*.partial"))
+
+
+def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         RunFolder(tmp_path / "file" / "run", fresh=True).begin(RECIPE)
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    (folder.path / "trajectories").rmdir()
+    with pytest.raises(InfrastructureError, match=r"step-000001\.parquet cannot be written"):
+        folder.write_trajectories("step-000001", [])
+
+    class Unwritable:
+        def save_pretrained(self, save_directory: str) -> None:
+            raise Exception("No space left on device (os error 28)")  # as tokenizers does
+
+    with pytest.raises(InfrastructureError, match="tokenizer cannot be written: No space"):
+        folder.write_tokenizer(Unwritable())

@@ -66,6 +66,9 @@ class Environment:
     pictures: bool = False
     """Whether its observations have images, which the policy's model has to take."""
 
+    weaknesses: Sequence[str] = ()
+    """What is known to deceive its verifier, in sentences; told by `turnwise environments`."""
+
     warnings: Sequence[str] = ()
     """What is odd about the data, in sentences; told when a run begins."""
 

@@ -129,7 +129,8 @@ def _noise(folder: RunFolder) -> float | None:
 
 
 def _successes(folder: RunFolder) -> list[float]:
-    return [line["rollout/success"] for line in folder.lines("metrics.jsonl")]
+    """Of each step; one without a grade has none."""
+    return [line.get("rollout/success", 0.0) for line in folder.lines("metrics.jsonl")]
 
 
 def _intervals(row: Row) -> str:

@@ -6,20 +6,20 @@ here and nowhere else. Not here: what is done with the tensors.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.algorithms.advantages import ESTIMATORS, whiten
+from turnwise.algorithms.advantages import ESTIMATORS, Credit, whiten
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
 from turnwise.algorithms.episodes import Episode
-from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.kernels.training import Layout
-from turnwise.learning.selection import kept_members
+from turnwise.learning.selection import kept_groups, kept_members
 from turnwise.types import Group, Picture, Source, Tokens, Trajectory
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
@@ -112,7 +112,8 @@ class MicroBatch:
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory, from
-    its reward less its penalty; those of an ungraded one become None.
+    its reward less its penalty; those of an ungraded one become None. Where they are whitened, it
+    is by those of the trajectories that the algorithm's filters keep; the others stay as they were.
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
@@ -122,12 +123,36 @@ def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     batch = [_episodes(group.graded) for group in groups]
     credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
     if algorithm.whitening:
-        credits = whiten(credits, batch)
+        credits = _whitened(credits, batch, groups, algorithm)
     for group, row in zip(groups, credits, strict=True):
         for member, credit in zip(group.graded, row, strict=True):
             member.advantage = credit.advantages.astype(np.float32)
             if credit.targets is not None:
                 member.value_targets = credit.targets.astype(np.float32)
+
+
+def _whitened(
+    credits: list[list[Credit]],
+    batch: Sequence[Sequence[Episode]],
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+) -> list[list[Credit]]:
+    """Those of what the filters keep, by these alone: nothing else is in the loss."""
+    kept = {
+        id(member)
+        for group in kept_groups(groups, algorithm)
+        for member in kept_members(group, algorithm)
+    }
+    wanted = [[id(member) in kept for member in group.graded] for group in groups]
+    chosen = whiten(
+        [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
+        [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],
+    )
+    remaining = iter(credit for row in chosen for credit in row)
+    return [
+        [next(remaining) if keep else credit for credit, keep in zip(row, own, strict=True)]
+        for row, own in zip(credits, wanted, strict=True)
+    ]
 
 
 def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
@@ -200,19 +225,6 @@ def policy_examples(
     ]
     numbers = algorithm.numbers_of("aggregation")
     return _weigh(examples, algorithm.aggregation, **numbers)
-
-
-def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
-    """Those that the algorithm's filter on groups keeps by their rewards, penalties not counted,
-    and of which its filter on trajectories leaves something."""
-    rewards = [np.array([member.reward for member in group.graded]) for group in groups]
-    numbers = algorithm.numbers_of("group_filter")
-    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
-    return [
-        group
-        for group, keep in zip(groups, kept, strict=True)
-        if keep and kept_members(group, algorithm)
-    ]
 
 
 def supervised_examples(

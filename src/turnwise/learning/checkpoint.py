@@ -2,9 +2,12 @@
 
 A checkpoint is written beside its place, flushed to disk, and renamed into place, so that a kill or
 a full disk at any moment leaves the last good one. It is an ordinary model folder, which
-`AutoModelForCausalLM.from_pretrained` loads, plus `state.json` and `learner.pt`.
+`AutoModelForCausalLM.from_pretrained` loads, plus `state.json` and `learner.pt`. What a disk does
+to it afterwards is found by `SHA256SUMS`, which has a line for every other file and can be checked
+by hand: `sha256sum --check SHA256SUMS`.
 """
 
+import hashlib
 import json
 import os
 import pickle
@@ -24,11 +27,15 @@ from turnwise.models.vision import reader_of
 
 STATE = "state.json"
 LEARNER = "learner.pt"
+SUMS = "SHA256SUMS"
+SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
 SFT, COLD_START, RL, PREFERENCES = "sft", "cold_start", "rl", "preferences"
-"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs."""
+IMITATION = "imitation"
+"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs.
+Imitation is what RL is compared with: no run goes on from it to another phase."""
 
 
 class Saveable(Protocol):
@@ -61,14 +68,16 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step and return its folder, `root/step-000012`.
 
-    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises
+    What interrupted saves left behind is deleted first: nobody else may be saving there. `state`
+    must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises
     InfrastructureError when the disk fails; then nothing new is left behind.
     """
     target = root / f"step-{step:06d}"
     temporary = root / f".{target.name}.{os.getpid()}"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
+        for leftover in root.glob(".step-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         model.save_pretrained(str(temporary))
         _save_tokenizer(tokenizer, temporary)
@@ -76,7 +85,9 @@ def save(
         if reader is not None:
             reader.save(temporary)
         _write_learner(temporary / LEARNER, learner)
-        _write_state(temporary, step, state)
+        text = json.dumps({"step": step, "state": dict(state)}, indent=1)
+        (temporary / STATE).write_text(text, encoding="utf-8")
+        _write_sums(temporary)
         for path in [*temporary.rglob("*"), temporary]:
             _flush(path)
         _move(temporary, target)
@@ -89,19 +100,33 @@ def save(
 
 
 def load(folder: Path) -> Checkpoint:
-    """Open a checkpoint. Raises DataError, in one line, when any of its files is damaged."""
+    """Open a checkpoint. Raises DataError, in one line, when a byte of any of its files is not what
+    was written."""
+    check(folder)
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        for name, size in state["files"].items():
-            if (folder / name).stat().st_size != size:
-                raise DataError(f"checkpoint {folder}: {name} is damaged; delete the folder")
         learner = torch.load(folder / LEARNER, map_location="cpu", weights_only=True)
+        return Checkpoint(folder, state["step"], state["state"], learner)
+    except (OSError, ValueError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
+        line = str(error).splitlines()[0]
+        raise DataError(f"checkpoint {folder} is damaged: {line}") from None
+
+
+def check(folder: Path) -> None:
+    """Compare every file of a checkpoint with its checksum. Raises DataError for the first that
+    differs, is missing or cannot be read."""
+    try:
+        text = (folder / SUMS).read_text(encoding="utf-8")
+        sums = {match[2]: match[1] for match in map(SUM.fullmatch, text.splitlines()) if match}
+        if len(sums) != text.count("\n") or not {STATE, LEARNER} <= sums.keys():
+            raise DataError(f"checkpoint {folder}: {SUMS} is damaged")
+        for name, expected in sums.items():
+            if _sum(folder / name) != expected:
+                raise DataError(f"checkpoint {folder}: {name} is damaged")
     except FileNotFoundError as error:
         raise DataError(f"checkpoint {folder}: {error.filename} is missing") from None
-    except (ValueError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
-        line = str(error).splitlines()[0]
-        raise DataError(f"checkpoint {folder} is damaged: {line}; delete the folder") from None
-    return Checkpoint(folder, state["step"], state["state"], learner)
+    except (OSError, ValueError) as error:
+        raise DataError(f"checkpoint {folder} cannot be read: {error}") from None
 
 
 def latest(root: Path) -> Path | None:
@@ -116,21 +141,42 @@ def at(root: Path, step: int) -> Path | None:
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and that of step `best`, and what interrupted
-    saves left behind."""
+    """Delete all but the newest `keep` checkpoints and that of step `best`. What cannot be deleted
+    stays."""
     for folder in _all(root)[:-keep]:
         if _step(folder) != best:
-            shutil.rmtree(folder)
-    for folder in root.glob(".step-*"):
-        shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def newest(root: Path) -> Path | None:
+def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
     """Where a run is to go on: in or after the preference stage, after an RL step, after the cold
-    start, or within it."""
-    folders = (root / PREFERENCES, root, root / COLD_START, root / SFT)
-    found = (latest(folder) for folder in folders)
-    return next((folder for folder in found if folder is not None), None)
+    start, or within it. None where nothing was saved.
+
+    One that is damaged is passed over for the one before it; those are returned as well, each with
+    what is wrong with it. Raises DataError where there are some and none is whole.
+    """
+    damaged: dict[Path, str] = {}
+    for stage in (root / PREFERENCES, root, root / COLD_START, root / SFT):
+        for folder in reversed(_all(stage)):
+            try:
+                return load(folder), damaged
+            except DataError as error:
+                damaged[folder] = str(error)
+    if damaged:
+        first = next(iter(damaged.values()))
+        raise DataError(f"{first}, and no earlier one is whole: begin again with --overwrite")
+    return None, {}
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a damaged checkpoint, so that it is not taken for one again; return its new place."""
+    target = folder.with_name(f"{folder.name}.damaged")
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        folder.rename(target)
+    except OSError as error:
+        raise InfrastructureError(f"{folder} cannot be renamed: {error.strerror}") from error
+    return target
 
 
 def _save_tokenizer(tokenizer: Saveable, folder: Path) -> None:
@@ -142,7 +188,8 @@ def _save_tokenizer(tokenizer: Saveable, folder: Path) -> None:
 
 def _all(root: Path) -> list[Path]:
     """Oldest first; of two of the same step, the one being replaced is the older."""
-    matches = ((NAME.fullmatch(path.name), path) for path in root.glob("step-*"))
+    folders = (path for path in root.glob("step-*") if path.is_dir())
+    matches = ((NAME.fullmatch(path.name), path) for path in folders)
     found = [(int(match[1]), match[2] is None, path) for match, path in matches if match]
     return [path for *_, path in sorted(found)]
 
@@ -159,10 +206,16 @@ def _write_learner(path: Path, learner: Mapping[str, Any]) -> None:
         raise OSError(f"{path.name} could not be written whole ({reason})") from error
 
 
-def _write_state(folder: Path, step: int, state: Mapping[str, Any]) -> None:
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-    text = json.dumps({"step": step, "state": dict(state), "files": sizes}, indent=1)
-    (folder / STATE).write_text(text, encoding="utf-8")
+def _write_sums(folder: Path) -> None:
+    """One line for each file that is there, as the program sha256sum writes it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

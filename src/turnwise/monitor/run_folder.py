@@ -12,6 +12,7 @@
     vllm/                logs of servers, and the newest weights while they run
     checkpoints/         see learning/checkpoint.py
     report.json, report.md
+    lock                 while a process writes: see run_lock.py
 
 Files that other programs may read while a run writes them are replaced whole, never half-written.
 """
@@ -20,7 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
-from turnwise.errors import DataError, InfrastructureError
+from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.models.tiny import TINY
+from turnwise.monitor.run_lock import LOCK, locked
 from turnwise.types import Group, Picture, Trajectory
 
 SCHEMA = pa.schema(
@@ -95,7 +98,7 @@ class RunFolder:
         """A folder for a run that is to begin. Raises DataError when it already holds one that is
         not to be overwritten. Nothing is written or deleted before `begin`."""
         taken = (path / "config.toml").exists()
-        if not taken and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if not taken and path.exists() and not _holds_nothing(path):
             raise DataError(f"{path} is not empty and holds no run: choose another with --run")
         if taken and not overwrite:
             raise DataError(
@@ -111,34 +114,42 @@ class RunFolder:
             raise DataError(f"{path} is not a run folder: it has no config.toml")
         return cls(path)
 
-    def begin(self, recipe: Recipe) -> None:
-        """Write the recipe and make the folders of a new run, in place of an earlier one.
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Inside, nobody else writes this run; who only reads it needs no lock. Raises DataError
+        where another process writes, or may on another machine; see `run_lock.py`."""
+        with locked(self.path):
+            yield
 
-        Does nothing for a run that goes on.
-        """
-        if not self.fresh:
-            return
+    def begin(self, recipe: Recipe) -> None:
+        """Make the folders of a run. A new one takes the place of an earlier one, and its recipe is
+        written. Raises DataError when that cannot be done."""
         try:
+            if self.fresh:
+                for part in PARTS:
+                    shutil.rmtree(self.path / part, ignore_errors=True)
+                for file in FILES:
+                    (self.path / file).unlink(missing_ok=True)
             for part in PARTS:
-                shutil.rmtree(self.path / part, ignore_errors=True)
-                (self.path / part).mkdir(parents=True)
-            for file in FILES:
-                (self.path / file).unlink(missing_ok=True)
+                (self.path / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"the run cannot be written: {error}") from error
-        self.write_text("config.toml", dump_recipe(recipe))
+        if self.fresh:
+            self.write_text("config.toml", dump_recipe(with_whole_paths(recipe)))
 
     def recipe(self) -> Recipe:
-        """The recipe the run was started with."""
-        return load_recipe(str(self.path / "config.toml"))
+        """The recipe the run was started with. Raises DataError for a damaged file."""
+        try:
+            return load_recipe(str(self.path / "config.toml"))
+        except (ConfigError, OSError) as error:
+            raise DataError(f"{self.path}/config.toml is damaged: {error}") from error
 
     def report(self) -> dict[str, Any]:
         """The report of a finished run. Raises DataError when it is not finished."""
         file = self.path / "report.json"
         if not file.is_file():
             raise DataError(f"{self.path} has no report yet: the run is not finished")
-        report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return report
+        return _object(file, "go on with the run, which writes it again")
 
     def append(self, name: str, values: Mapping[str, Any]) -> None:
         """Add a line to a .jsonl file of the run."""
@@ -146,12 +157,21 @@ class RunFolder:
             file.write(json.dumps(dict(values)) + "\n")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """All complete lines of a .jsonl file; one that a crash cut short is left out."""
+        """All complete lines of a .jsonl file; one that a crash cut short is left out. Raises
+        DataError, with file and line, for one that is damaged."""
         path = self.path / name
         if not path.is_file():
             return []
-        text = path.read_text(encoding="utf-8")
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        with _reading(path):
+            data = path.read_bytes()
+        found = []
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+            try:
+                found.append(json.loads(line))
+                found[-1]["step"]  # every line has one
+            except (ValueError, TypeError, KeyError, RecursionError):
+                raise DataError(f"{path}, line {number} is damaged: delete that line") from None
+        return found
 
     def rewind(self, name: str, step: int) -> None:
         """Forget the lines after `step`, before a resumed run writes them again."""
@@ -162,28 +182,31 @@ class RunFolder:
         """Delete the trajectories of the steps after `step`."""
         for file in (self.path / "trajectories").glob("step-*.parquet"):
             if int(file.stem.partition("-")[2]) > step:
-                file.unlink()
+                with _disk(file):
+                    file.unlink()
 
     def write_trajectories(self, name: str, groups: Sequence[Group]) -> None:
         """All trajectories of a step or an evaluation, one row each, and what they were shown."""
         self._write_pictures(groups)
         rows = [trajectory_row(member) for group in groups for member in group.trajectories]
-        target = self.path / "trajectories" / f"{name}.parquet"
-        partial = target.with_suffix(".partial")
-        with _disk(target):
-            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
-            os.replace(partial, target)
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        with _replaced(self.path / "trajectories" / f"{name}.parquet") as partial:
+            pq.write_table(table, partial, compression="zstd")
 
     def _write_pictures(self, groups: Sequence[Group]) -> None:
         for member in (member for group in groups for member in group.trajectories):
             for picture in member.tokens.pictures:
                 target = self.path / "pictures" / picture_name(picture)
                 if not target.exists():
-                    partial = target.with_suffix(".partial")
-                    with _disk(target):
-                        target.parent.mkdir(exist_ok=True)
+                    with _replaced(target) as partial:
                         partial.write_bytes(picture.png)
-                        os.replace(partial, target)
+
+    def write_tokenizer(self, tokenizer: Any) -> None:
+        """Keep what decodes the trajectories: a tokenizer of transformers."""
+        try:
+            tokenizer.save_pretrained(str(self.tokenizer))
+        except Exception as error:
+            raise InfrastructureError(f"{self.tokenizer} cannot be written: {error}") from error
 
     def trajectory_files(self) -> list[Path]:
         """Parquet files, oldest first."""
@@ -195,17 +218,43 @@ class RunFolder:
         self.write_text(f"evaluations/{name}.json", json.dumps(dict(summary), indent=2) + "\n")
 
     def evaluation(self, name: str) -> dict[str, Any] | None:
-        """A finished evaluation's summary, or None."""
+        """A finished evaluation's summary, or None. Raises DataError for a damaged file."""
         path = self.path / "evaluations" / f"{name}.json"
-        return json.loads(path.read_text()) if path.is_file() else None
+        return _object(path, "delete it, and it is made again") if path.is_file() else None
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the run as a whole."""
-        target = self.path / name
-        partial = target.with_name(target.name + ".partial")
-        with _disk(target):
+        with _replaced(self.path / name) as partial:
             partial.write_text(text, encoding="utf-8")
-            os.replace(partial, target)
+
+
+def with_whole_paths(recipe: Recipe) -> Recipe:
+    """The recipe with relative paths of models and of an environment's file made absolute, so that
+    it means the same wherever it is read."""
+    model, teacher, environment = recipe.model, recipe.teacher, recipe.environment
+    return recipe.model_copy(
+        update={
+            "model": model.model_copy(update={"name": _whole(model.name)}),
+            "teacher": teacher.model_copy(update={"model": _whole(teacher.model)}),
+            "environment": environment.model_copy(update={"name": _whole_file(environment.name)}),
+        }
+    )
+
+
+def _whole(model: str) -> str:
+    """What a recipe calls a model: absolute where it is a folder, and no name of ours or a hub."""
+    return str(Path(model).resolve()) if model not in ("", TINY) and Path(model).is_dir() else model
+
+
+def _whole_file(target: str) -> str:
+    """The same of `path/to/file.py:Class`."""
+    file, colon, name = target.rpartition(":")
+    return f"{Path(file).resolve()}:{name}" if colon and Path(file).is_file() else target
+
+
+def _holds_nothing(path: Path) -> bool:
+    """Whether a folder is empty, but for the lock of a run that never began."""
+    return path.is_dir() and all(inside.name == LOCK for inside in path.iterdir())
 
 
 def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
@@ -263,6 +312,41 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
             "it with that version"
         )
     return rows
+
+
+def _object(file: Path, advice: str) -> dict[str, Any]:
+    """What a JSON file holds. Raises DataError, with the advice, where that is no object."""
+    try:
+        with _reading(file):
+            value = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise DataError(f"{file} is damaged: {advice}")
+    return value
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[Path]:
+    """What is written into the file given takes the target's place at the end, as a whole; on a
+    disk that fails nothing of it is left."""
+    partial = target.with_name(target.name + ".partial")
+    with _disk(target):
+        try:
+            yield partial
+            os.replace(partial, target)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
-from turnwise.errors import InfrastructureError
+from turnwise.errors import InfrastructureError, located
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
@@ -71,10 +71,12 @@ class Episode:
     """Where to begin; None is the beginning."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, by which the environment's time is counted against the episode's budget."""
 
     async def run(self) -> Trajectory:
         """Play the episode and have it judged. Raises only for bugs and for cancellation."""
-        start = time.monotonic()
+        start = self.clock()
         self._environment: Environment | None = None
         self._seconds_used = 0.0
         self._written: Sequence[int] = ()
@@ -100,7 +102,7 @@ class Episode:
             await self._judge()
         finally:
             await self._close()
-            self.trajectory.seconds = time.monotonic() - start
+            self.trajectory.seconds = self.clock() - start
         return self.trajectory
 
     async def _begin(self) -> None:
@@ -262,7 +264,7 @@ class Episode:
             trajectory.outcome = Outcome.GRADER_TIMEOUT
         except Exception as error:  # noqa: BLE001 - a user's verifier may raise anything
             trajectory.outcome = Outcome.GRADER_ERROR
-            trajectory.problem = f"{type(error).__name__}: {error}"
+            trajectory.problem = located(error)
         else:
             trajectory.verdict = verdict
             if trajectory.outcome == Outcome.FAILURE and verdict.success:
@@ -274,16 +276,16 @@ class Episode:
         Its time counts against the episode's; waiting for the engine does not, because how long
         that takes depends on the other episodes.
         """
-        start = time.monotonic()
+        start = self.clock()
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except Exception as error:
-            raise EpisodeEnded(failure, f"{type(error).__name__}: {error}") from error
+            raise EpisodeEnded(failure, located(error)) from error
         finally:
-            self._seconds_used += time.monotonic() - start
+            self._seconds_used += self.clock() - start
         return result
 
     async def _close(self) -> None:
@@ -293,7 +295,7 @@ class Episode:
             async with asyncio.timeout(self.limits.max_seconds):
                 await self._environment.close()
         except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
-            self.trajectory.problem += f" close: {type(error).__name__}: {error}"
+            self.trajectory.problem += f" close: {located(error)}"
 
 
 def _check_finite(verdict: Verdict, turn_rewards: np.ndarray | None) -> None:

@@ -1,0 +1,240 @@
+"""Deadlines of an episode, its budget of time, and the seeds of its parts.
+
+Environments here wait for ever for an event that nobody sets. A test that would wait with them ends
+with TimeoutError; the time is counted by a clock that only the environment turns.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.fakes import Capitals, byte_tokenizer
+from turnwise.config import RolloutConfig
+from turnwise.engines.base import Completion, Sampling
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.base import Environment
+from turnwise.rollout.branching import branch_at, child_of
+from turnwise.rollout.episode import Episode
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Trajectory, Verdict
+
+TOKENIZER = byte_tokenizer()
+LIMITS = RolloutConfig(max_turns=6, max_turn_tokens=80, max_tokens=700)
+LOOKUP, ANSWER = "<lookup> France</lookup>", "<answer> Paris</answer>"
+A_HANG = 30.0
+"""Seconds after which a test says that something hangs; nothing waits so long if all is well."""
+
+
+def encode(text: str) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+class Recording(ScriptedEngine):
+    """Says the turns one after the other, the last again and again, and keeps the samplings."""
+
+    def __init__(self, turns: Sequence[str]) -> None:
+        said = iter(turns)
+        super().__init__(lambda session, prompt: encode(next(said, turns[-1])))
+        self.samplings: list[Sampling] = []
+
+    async def generate(
+        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+    ) -> Completion:
+        self.samplings.append(sampling)
+        return await super().generate(prompt, sampling, session=session)
+
+
+def episode(
+    environment: Environment,
+    engine: ScriptedEngine,
+    trajectory: Trajectory | None = None,
+    limits: RolloutConfig = LIMITS,
+    **options: Any,
+) -> Trajectory:
+    """Played by itself. Raises TimeoutError where it would never end."""
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    if trajectory is None:
+        trajectory = Trajectory(environment.tasks("train")[0], "test/0/France", 0, seed=77)
+
+    async def play() -> Trajectory:
+        engine.open("s")
+        played = Episode(trajectory, environment, scaffold, engine, limits, "s", **options)
+        async with asyncio.timeout(A_HANG):
+            return await played.run()
+
+    return asyncio.run(play())
+
+
+class Waiting(Capitals):
+    """Waits for ever in one of its methods."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        await self._wait("reset")
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        await self._wait("step")
+        return await super().step(action)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        await self._wait("verify")
+        return await super().verify(trajectory)
+
+    async def close(self) -> None:
+        await self._wait("close")
+
+    async def _wait(self, where: str) -> None:
+        if self.where == where:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("where", "outcome", "reward"),
+    [
+        ("reset", Outcome.INFRASTRUCTURE_RESET, None),
+        ("step", Outcome.INFRASTRUCTURE_STEP, None),
+        ("verify", Outcome.GRADER_TIMEOUT, None),
+        ("close", Outcome.SUCCESS, 1.0),
+        ("nowhere", Outcome.SUCCESS, 1.0),
+    ],
+)
+def test_an_environment_that_never_answers_is_left_at_the_deadline(
+    where: str, outcome: Outcome, reward: float | None
+) -> None:
+    """What was won before it hangs is kept."""
+    limits = LIMITS.model_copy(update={"max_seconds": 0.3})
+    played = episode(Waiting(where), Recording([ANSWER]), limits=limits)
+    assert (played.outcome, played.reward) == (outcome, reward)
+    assert ("TimeoutError" in played.problem) is (where in ("reset", "step", "close"))
+
+
+@dataclass
+class Clock:
+    """Stands still until it is turned."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Slow(Capitals):
+    """Each reset and step takes so many seconds of the clock, and none of anybody's time."""
+
+    clock: Clock
+    reset_takes: float
+    step_takes: float
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.clock.now += self.reset_takes
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        self.clock.now += self.step_takes
+        return await super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("reset_takes", "step_takes", "turns", "outcome"),
+    [
+        (0.0, 40.0, 3, Outcome.TRUNCATED_TIME),  # 40 + 40 + 40 >= 100
+        (30.0, 40.0, 2, Outcome.TRUNCATED_TIME),  # 30 + 40 + 40 >= 100
+        (100.0, 0.0, 0, Outcome.TRUNCATED_TIME),
+        (0.0, 16.5, 6, Outcome.TRUNCATED_TURNS),
+    ],
+)
+def test_the_time_of_all_turns_is_summed(
+    reset_takes: float, step_takes: float, turns: int, outcome: Outcome
+) -> None:
+    clock = Clock()
+    slow = Slow(clock, reset_takes, step_takes)
+    limits = LIMITS.model_copy(update={"max_seconds": 100.0})
+    played = episode(slow, Recording([LOOKUP]), limits=limits, clock=clock)
+    assert (played.outcome, len(played.turns)) == (outcome, turns)
+    assert played.seconds == reset_takes + turns * step_takes
+
+
+def test_the_engines_time_is_not_the_episodes() -> None:
+    """How long a turn takes to be sampled depends on the other episodes."""
+    clock = Clock()
+
+    class Busy(Recording):
+        async def generate(
+            self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        ) -> Completion:
+            clock.now += 1e6
+            return await super().generate(prompt, sampling, session=session)
+
+    played = episode(Slow(clock, 1.0, 1.0), Busy([LOOKUP, ANSWER]), clock=clock)
+    assert played.outcome == Outcome.SUCCESS
+
+
+def golden(*parts: str | int) -> int:
+    """The seed of a tuple of names, computed here and not by turnwise."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) // 2
+
+
+class Seeded(Capitals):
+    """Keeps the seeds that it is given; an episode has no state."""
+
+    seeds: list[tuple[str, int]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds = []
+
+    def fresh(self) -> "Seeded":
+        return self
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.seeds.append(("reset", seed))
+        return await super().reset(task, seed)
+
+    def reseed(self, seed: int) -> None:
+        self.seeds.append(("reseed", seed))
+
+    def snapshot(self) -> bytes:
+        return b""
+
+    def restore(self, state: bytes) -> None:
+        assert not state
+
+
+def test_an_environment_is_seeded_by_the_episode() -> None:
+    environment = Seeded()
+    episode(environment, Recording([ANSWER]))
+    assert environment.seeds == [("reset", golden(77, "environment"))]
+
+
+def test_every_turn_has_draws_of_its_own() -> None:
+    engine = Recording([LOOKUP, LOOKUP, "no tags", ANSWER])
+    episode(Capitals(), engine)
+    seeds = [sampling.seed for sampling in engine.samplings]
+    assert seeds == [golden(77, "sampling", turn) for turn in range(4)]
+    assert len(set(seeds)) == 4
+
+
+def test_a_branch_is_seeded_by_where_it_begins() -> None:
+    """Environment and draws are those of the child and not of its parent; turns are counted on."""
+    environment, engine = Seeded(), Recording([LOOKUP, ANSWER])
+    parent = episode(environment, engine, snapshots=True)
+    child = child_of(parent, 1, episode=3, seed=5, label="train/2")
+    assert child.seed == golden(5, "train/2", "test/0/France", 0, 1, 3)
+    environment.seeds.clear()
+    engine.samplings.clear()
+    start: Branch = branch_at(parent, 1)
+    episode(environment, Recording([ANSWER]), child, start=start)
+    assert environment.seeds[-1] == ("reseed", golden(child.seed, "environment"))
+    again = Recording([ANSWER])
+    episode(environment, again, child_of(parent, 1, 3, 5, "train/2"), start=start)
+    assert [sampling.seed for sampling in again.samplings] == [golden(child.seed, "sampling", 1)]
