@@ -31,7 +31,19 @@ from turnwise.learning.checkpoint import COLD_START, latest
 from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, look
 from turnwise.monitor.run_folder import RunFolder
 
-ALGORITHMS = ("starpo", "starpo_s")
+ENTROPY = "algorithm.overrides.entropy_coefficient=0.001"
+FORMS = {
+    "starpo": ("algorithm.name=grpo", ENTROPY),
+    "starpo_s": (
+        "algorithm.name=grpo",
+        ENTROPY,
+        "algorithm.overrides.group_filter=top_spread",
+        "algorithm.overrides.clip_high=0.28",
+    ),
+}
+"""Without a critic and without a KL penalty, so that they differ in the filter and the clip alone;
+the rows of these names have more (docs/algorithms.md)."""
+ALGORITHMS = tuple(FORMS)
 RECIPE = "frozen_lake"
 COMMON = ("monitor.echo_trap=off", "threads=1")
 LAKE = ("environment.options.move_reward=-0.05", *COMMON)
@@ -108,7 +120,7 @@ def supervised(folder: Path, chosen: Sequence[str]) -> Path:
 def run(trap: str, name: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
     """The run's folder, trained if it is not there."""
     weights = f"model.name={cold_start(trap, out)}"
-    chosen = [*RL, *TRAPS[trap], weights, *overrides, f"seed={seed}", f"algorithm.name={name}"]
+    chosen = [*RL, *TRAPS[trap], weights, *overrides, f"seed={seed}", *FORMS[name]]
     return finished_run(out / f"{trap}-{name}-{seed}", RECIPE, chosen)
 
 

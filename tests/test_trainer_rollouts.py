@@ -55,7 +55,7 @@ def train(recipe: Path, folder: RunFolder, *overrides: str) -> None:
     asyncio.run(Trainer(loaded, folder, SilentDisplay()).run())
 
 
-@pytest.mark.parametrize("algorithm", ["remax", "tree_grpo", "counterfactual", "hca"])
+@pytest.mark.parametrize("algorithm", ["remax", "tree_grpo", "counterfactual", "hca", "igpo"])
 def test_a_run_that_was_stopped_goes_on_exactly(
     recipe: Path, tmp_path: Path, algorithm: str
 ) -> None:
@@ -70,6 +70,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(
     assert [line["policy/updates"] for line in lines] == [1.0] * 2
     assert [line["rollout/episodes"] for line in lines] == [16.0] * 2
     assert lines == stopped.lines("metrics.jsonl")
+    assert all(("information/answer" in line) is (algorithm == "igpo") for line in lines)
     weights = [
         load_file(run.checkpoints / "step-000002" / "model.safetensors") for run in (whole, stopped)
     ]
@@ -102,9 +103,27 @@ def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     refused(recipe, run, "telling the outcome takes", *hint)
 
 
-def test_remax_is_content_with_groups_of_one(recipe: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["remax", "ppo", "reinforce", "reinforce_pp"])
+def test_groups_of_one_where_nothing_is_compared_in_them(
+    recipe: Path, tmp_path: Path, name: str
+) -> None:
     folder = RunFolder.new(tmp_path / "run")
-    train(recipe, folder, "algorithm.name=remax", "train.group_size=1", "train.steps=1")
+    train(recipe, folder, f"algorithm.name={name}", "train.group_size=1", "train.steps=1")
     (line,) = folder.lines("metrics.jsonl")
-    assert line["rollout/episodes"] == line["beside/episodes"] == 2.0
+    assert line["rollout/episodes"] == 2.0
+    assert ("beside/episodes" in line) is (name == "remax")
     assert line["policy/updates"] == 1.0
+
+
+def test_a_run_begins_with_what_is_to_be_known_of_its_algorithm(
+    recipe: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    class Noted(SilentDisplay):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    loaded = load_recipe(str(recipe), ["algorithm.name=sapo", "train.steps=1"])
+    asyncio.run(Trainer(loaded, RunFolder.new(tmp_path / "run"), Noted()).run())
+    assert any("algorithm sapo differs by what it does with importance" in line for line in said)

@@ -96,6 +96,20 @@ def test_reinforce_with_a_baseline_is_leave_one_out_over_the_batch() -> None:
     np.testing.assert_allclose(found, [1 - 0.25, -0.75, 0.5 - 0.5])
 
 
+def test_returns_are_discounted_per_sampled_token() -> None:
+    """REINFORCE++ (arXiv 2501.03262): an observation in between costs no discount; by hand."""
+    episode = Episode(
+        1.0,
+        turn=np.array([0, 0, 0, 0, 0, 1, 1], np.int32),
+        mask=np.array([False, True, True, False, False, True, True]),
+        turn_rewards=np.array([0.4, 0.0]),
+    )
+    (credit,) = ESTIMATORS["returns"]([[episode]], discount=0.5)[0]
+    last, third = 1.0, 0.5
+    second = 0.4 + 0.5 * third
+    assert credit.advantages == pytest.approx([0, 0.5 * second, second, 0, 0, third, last])
+
+
 def gdpo(
     batch: list[list[Mapping[str, float]]], reward_weights: Mapping[str, float]
 ) -> list[list[float]]:

@@ -13,7 +13,7 @@ from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import assign_advantages
 from turnwise.learning.information_gain import measure_information_gain, right_answer
-from turnwise.scaffolds.tags import TagScaffold
+from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Group, Segment, Source, Task, Tokens
 
 GOLD = [7, 9, 8]
@@ -107,7 +107,7 @@ def test_a_turn_without_a_token_gained_nothing(load_model: Any, make_groups: Any
 
 def test_what_is_the_answer_in_a_turn_is_found() -> None:
     """Whatever stands around it, and whatever it begins with."""
-    scaffold = TagScaffold(byte_tokenizer(), Capitals().tools())
+    scaffold = TagsScaffold(byte_tokenizer(), Capitals().tools())
     tokenizer = byte_tokenizer()
     for answer in ("Paris", "0", "x", "0x0", "00"):
         task = Task("t", "?")
@@ -123,5 +123,5 @@ def test_there_must_be_room_for_the_answer(load_model: Any, make_groups: Any) ->
     tokens.extend_segments([Segment([1] * (limit - 2), Source.USER)], 0)
     tokens.extend_sampled([6], [-0.1], 0, 0)
     groups[0].trajectories[0].tokens = tokens
-    with pytest.raises(ConfigError, match="lower rollout.max_tokens by 4"):
+    with pytest.raises(ConfigError, match=r"lower rollout\.max_tokens by 4"):
         measure(groups, model)

@@ -27,19 +27,24 @@ REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.7], [0.0, 1.0]]
 
 
 def learner(
-    model: Any, pairs: list[Pair], config: PreferencesConfig = CONFIG, **options: Any
+    model: Any,
+    pairs: list[Pair],
+    config: PreferencesConfig = CONFIG,
+    temperature: float = 1.0,
+    **options: Any,
 ) -> PreferenceLearner:
-    return PreferenceLearner(model, pairs, config, LearningConfig(**options), 1.0, seed=3)
+    learning = LearningConfig(**options)
+    return PreferenceLearner(model, pairs, config, learning, temperature, seed=3)
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
 
 
-def total(model: Any, tokens: Tokens) -> torch.Tensor:
+def total(model: Any, tokens: Tokens, temperature: float = 1.0) -> torch.Tensor:
     """Log-probability of all sampled tokens, from full logits in float64."""
     ids = torch.tensor(tokens.ids)
-    logprobs = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+    logprobs = torch.log_softmax(model(ids[None]).logits[0].double() / temperature, -1)
     places = [t for t in range(1, len(ids)) if tokens.source[t] == Source.MODEL]
     return torch.stack([logprobs[t - 1, ids[t]] for t in places]).sum()
 
@@ -59,14 +64,15 @@ def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: MakeGr
     assert worse is groups[0].trajectories[2].tokens
 
 
-@pytest.mark.parametrize("budget", [64, 100_000])
+@pytest.mark.parametrize(("budget", "temperature"), [(64, 1.0), (100_000, 1.0), (100_000, 0.5)])
 def test_loss_and_gradient_match_a_second_computation(
-    load_model: LoadModel, make_groups: MakeGroups, budget: int
+    load_model: LoadModel, make_groups: MakeGroups, budget: int, temperature: float
 ) -> None:
-    """The second step, when policy and reference differ; whatever the micro-batches."""
+    """The second step, when policy and reference differ; whatever the micro-batches, and at the
+    temperature of sampling in both models."""
     pairs = best_and_worst(make_groups(REWARDS))
     config = CONFIG.model_copy(update={"batch_size": 3})
-    trained = learner(load_model(), pairs, config, tokens_per_micro_batch=budget)
+    trained = learner(load_model(), pairs, config, temperature, tokens_per_micro_batch=budget)
     first = trained.step()
     assert first["preferences/loss"] == pytest.approx(np.log(2), abs=1e-5)
     policy, reference = copy.deepcopy(trained.model).double(), load_model().double()
@@ -74,8 +80,14 @@ def test_loss_and_gradient_match_a_second_computation(
         -torch.nn.functional.logsigmoid(
             0.2
             * (
-                (total(policy, better) - total(reference, better).detach())
-                - (total(policy, worse) - total(reference, worse).detach())
+                (
+                    total(policy, better, temperature)
+                    - total(reference, better, temperature).detach()
+                )
+                - (
+                    total(policy, worse, temperature)
+                    - total(reference, worse, temperature).detach()
+                )
             )
         )
         for better, worse in pairs

@@ -11,11 +11,11 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise.errors import NotSupportedError
-from turnwise.rollout.branching import branch_at, play_on, turn_values
+from turnwise.rollout.branching import branch_at, play_on, turn_values, values_of
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Source, Trajectory
+from turnwise.types import Outcome, Source, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 2
@@ -94,3 +94,17 @@ def test_branching_repeats_with_the_seed() -> None:
 def test_without_snapshots_there_is_no_branch() -> None:
     with pytest.raises(NotSupportedError, match="roll out with them"):
         branch_at(parents(roller(snapshots=False))[0], 0)
+
+
+def test_a_replay_without_a_grade_is_in_no_value() -> None:
+    """0.75 of two that are graded, and not 0.5 of three; nothing where none is."""
+
+    def judged(reward: float | None) -> Trajectory:
+        outcome = Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE
+        verdict = None if reward is None else Verdict(reward, False)
+        return Trajectory(Task("t", "?"), "g", 0, 0, outcome=outcome, verdict=verdict)
+
+    played = [[judged(1.0), judged(None), judged(0.5)], [judged(None)]]
+    found = values_of(judged(0.25), played)
+    np.testing.assert_allclose(found.values, [0.75, np.nan, 0.25])
+    assert found.counts.tolist() == [2, 0]

@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,23 @@ def test_a_verdict_that_is_not_a_number_is_the_graders_failure() -> None:
     trajectory = play([ANSWER], Undecided())
     assert trajectory.outcome == Outcome.GRADER_ERROR
     assert trajectory.reward is None
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_number_that_is_none_among_parts_or_turns_is_the_graders_failure(bad: float) -> None:
+    class Scored(Capitals):
+        async def step(self, action: Action) -> Step:
+            return replace(await super().step(action), reward=bad)
+
+    class Partial(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(1.0, True, {"right": 1.0, "style": bad})
+
+    for environment, told in ((Scored(), "reward of turn 0 "), (Partial(), "part style ")):
+        trajectory = play([LOOKUP, ANSWER], environment)
+        assert trajectory.outcome == Outcome.GRADER_ERROR
+        assert trajectory.reward is None
+        assert f"{told}{bad} is not a finite number" in trajectory.problem
 
 
 def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
