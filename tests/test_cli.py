@@ -1,6 +1,7 @@
 """The command line: what it prints, what it refuses, and with which exit code."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,62 @@ def test_environments(shell: Shell) -> None:
     assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
     assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
     assert "did you mean 'bandit'" in shell("environments", "bandid", code=2).err
+
+
+BROKEN = """from turnwise import Environment, Task, Verdict
+
+class Broken(Environment):
+    def tasks(self, split):
+        return [Task(f"{split}/{n}", f"{n}?", {"answer": "x"}) for n in range(3)]
+
+    async def verify(self, trajectory):
+        return Verdict(1 / 0, True)
+"""
+
+
+def test_an_error_in_a_users_own_environment_is_one_line_with_its_place(
+    shell: Shell, recipe: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    assert len(shell("environments", f"{file}:Broken", code=2).err.splitlines()) == 1
+    place = "ZeroDivisionError: division by zero (broken.py, line 8)"
+    said = shell("environments", f"{file}:Broken", code=2).err.replace(f"{tmp_path}/", "")
+    assert place in said
+    change = f"environment.name={file}:Broken"
+    refused = shell("train", recipe, change, "--run", tmp_path / "run", code=3).err
+    assert place in refused.replace(f"{tmp_path}/", "")
+    file.write_text(BROKEN + "def (")
+    said = shell("environments", f"{file}:Broken", code=2).err
+    assert "broken.py, line 9" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_version_and_short_help(shell: Shell) -> None:
+    assert shell("--version").out.startswith("turnwise 0.")
+    assert "Usage" in shell("-h").out
+    assert "Usage" in shell("train", "-h").out
+
+
+def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output() -> None:
+    environment = {**os.environ, "COLUMNS": "30", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "turnwise", "algorithms", "dapo"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "clip_high=0.28" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> None:
+    program = (
+        "import sys; from turnwise.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
+    for change in ("environment.name=serch", "scaffold.name=tag", "engine.name=x"):
+        command = [sys.executable, "-c", program, "train", str(recipe), change]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith("turnwise: unknown"), done.stderr
 
 
 def test_list(shell: Shell) -> None:

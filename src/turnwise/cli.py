@@ -6,6 +6,8 @@ by SIGUSR1, to be run again. The last three save first. `--debug` anywhere shows
 """
 
 import asyncio
+import codecs
+import io
 import json
 import math
 import sys
@@ -14,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from turnwise.config import Recipe, load_recipe
-from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError
+from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
 from turnwise.signals import Stopped, stoppable
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ app = typer.Typer(
     help="Train language-model agents by reinforcement learning over whole trajectories.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     epilog="Add --debug to any command to see tracebacks. Exit codes: 2 a mistake in what you "
     "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
@@ -33,12 +37,33 @@ app = typer.Typer(
 )
 console = Console()
 
+NARROWEST = 80
+"""Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"turnwise {version('turnwise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def turnwise(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train language-model agents by reinforcement learning over whole trajectories."""
 
 
 @app.command()
@@ -74,7 +99,7 @@ def train(
         from turnwise.terminal import report_tables
 
         for table in report_tables(report):
-            console.print(table)
+            _print_table(table)
         hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
         console.print(hint, markup=False, highlight=False, soft_wrap=True)
 
@@ -93,7 +118,7 @@ def evaluate(
     if as_json:
         _print_json(summary)
     else:
-        console.print(summary_table(run, summary))
+        _print_table(summary_table(run, summary))
 
 
 @app.command()
@@ -140,7 +165,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         _print_json(names)
     else:
-        console.print(names_table(names))
+        _print_table(names_table(names))
 
 
 @app.command()
@@ -157,13 +182,13 @@ def algorithms(
         if as_json:
             _print_json(rows)
         else:
-            console.print(algorithms_table(rows))
+            _print_table(algorithms_table(rows))
     else:
         parts = describe(name)
         if as_json:
             _print_json(parts)
         else:
-            console.print(algorithm_table(parts))
+            _print_table(algorithm_table(parts))
 
 
 @app.command()
@@ -226,7 +251,7 @@ def environments(
     else:
         from turnwise.terminal import environments_table
 
-        console.print(environments_table(rows))
+        _print_table(environments_table(rows))
 
 
 @app.command()
@@ -252,7 +277,7 @@ def compare(
     else:
         from turnwise.terminal import comparison_table
 
-        console.print(comparison_table(rows, target))
+        _print_table(comparison_table(rows, target))
         console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
 
 
@@ -276,15 +301,23 @@ def main(arguments: list[str] | None = None) -> None:
 
     `arguments` are those of the command line if not given. Always raises SystemExit.
     """
+    codecs.register_error("plainer", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="plainer")
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
         app([argument for argument in given if argument != "--debug"])
-    except (TurnwiseError, KeyboardInterrupt, BaseExceptionGroup) as raised:
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
         error = _first(raised)
-        if debug or not isinstance(error, TurnwiseError | KeyboardInterrupt):
+        if debug:
             raise
-        _fail(str(error) or "interrupted", _exit_code(error))
+        if isinstance(error, TurnwiseError | KeyboardInterrupt):
+            _fail(str(error) or "interrupted", _exit_code(error))
+        if not own_place(error):
+            raise  # a bug in turnwise
+        _fail(f"{located(error)}; --debug shows the traceback", 2)
 
 
 def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
@@ -320,7 +353,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
-            await parts.load(0)
+            await parts.check()
             _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
         finally:
             await parts.engine.stop()
@@ -346,8 +379,11 @@ def _trained(run: str, overrides: list[str]) -> tuple[Recipe, Path | None]:
 
 
 def _configure(recipe: Recipe) -> None:
+    """Refuse unknown names, before anything heavy is imported; then set the threads."""
+    from turnwise.catalogue import check_names
     from turnwise.threads import configure_threads
 
+    check_names(recipe)
     configure_threads(recipe.threads)
 
 
@@ -370,6 +406,23 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 2 if isinstance(error, UserError) else 3
+
+
+PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
+"""What stands for characters that a terminal without Unicode cannot show; "?" for all others."""
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """Handle what an output's encoding lacks; see `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in missing), error.end
+
+
+def _print_table(table: Table) -> None:
+    """Print a table at the terminal's width, but no narrower than what its words need."""
+    Console(width=max(console.width, NARROWEST)).print(table)
 
 
 def _print_json(value: Any) -> None:

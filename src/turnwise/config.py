@@ -13,7 +13,12 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, unknown_name, wrong_value
+
+EXACT_PARITY = 0.001
+"""Of `engine.parity_bound`, where all is computed in float32: 2^13 units of its rounding..."""
+ROUNDED_PARITY = 0.05
+"""...and where something is in bfloat16, which has made up to 0.03, or on servers."""
 
 
 class Section(BaseModel):
@@ -33,6 +38,9 @@ class ModelConfig(Section):
     lora_rank: int = Field(0, ge=0)
     """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
     gradient_checkpointing: bool = False
+    kernels: Literal["auto", "off"] = "auto"
+    """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
+    machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
 
 
 class EnvironmentConfig(Section):
@@ -73,6 +81,11 @@ class EngineConfig(Section):
     """Sample in bfloat16 with float32 weights: for small models of Llama's and Qwen3's shapes.
     Log-probabilities are those of what is sampled from, and differ from the learner's by its
     rounding."""
+    parity_bound: float = Field(0.0, ge=0)
+    """How far the engine's log-probabilities of sampled tokens may be from the model's own, on
+    average, in nats. A run does not begin beyond it (docs/models.md); it stops when
+    `policy/logprob_gap` is, or what a server says after it was given weights. 0 is 0.001 where all
+    is computed in float32, else 0.05."""
 
 
 class VllmConfig(Section):
@@ -93,9 +106,6 @@ class VllmConfig(Section):
     """What servers that are started compute in; `auto` is `model.dtype`."""
     colocated: bool = False
     """Servers share their GPU with the learner: they give its memory back while it learns."""
-    parity_bound: float = Field(0.05, gt=0)
-    """The run stops when, after weights are loaded, log-probabilities of sampled tokens differ from
-    the model's by more, on average."""
     max_restarts: int = Field(3, ge=0)
     """How often servers that crashed are brought up again, over the run."""
     start_seconds: float = Field(600.0, gt=0)
@@ -325,6 +335,13 @@ class Recipe(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     monitor: MonitorConfig = MonitorConfig()
 
+    @property
+    def parity_bound(self) -> float:
+        """`engine.parity_bound`, or what it is by default."""
+        lower = self.engine.autocast or self.learning.autocast or self.model.dtype != "float32"
+        rounded = lower or self.engine.name != "embedded"
+        return self.engine.parity_bound or (ROUNDED_PARITY if rounded else EXACT_PARITY)
+
 
 FREE_TABLES = (
     "environment.options",
@@ -369,7 +386,7 @@ def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{source}: {where}: {first['msg']}") from None
+        raise wrong_value(f"{source}: {where}", first) from None
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -401,7 +418,7 @@ def _read(source: str) -> dict[str, Any]:
         raise unknown_name("recipe", source, shipped)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
 
 
@@ -416,6 +433,8 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    except RecursionError:
+        raise ConfigError(f"override {key}: its value is nested too deeply") from None
     if key in NAMED:
         key += ".name"
     *tables, leaf = key.split(".")

@@ -10,12 +10,18 @@
     ├── InfrastructureError    a machine, server or file system failed: the episode is ungraded
     └── RunStoppedError        a declared limit ended the run (ungraded episodes, divergence)
 
-What is not here is a bug in turnwise and crashes with its traceback. An agent's failure is not an
-error at all but an `Outcome`.
+What is not here is a bug: turnwise's own crashes with its traceback, an error in a user's own file
+is one line that names file and line (`own_place`). An agent's failure is not an error at all but an
+`Outcome`.
 """
 
 import difflib
-from collections.abc import Iterable
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 
 class TurnwiseError(Exception):
@@ -63,3 +69,80 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
     return ConfigError(f"unknown {kind} {name!r}: {hint}")
+
+
+def wrong_value(key: str, problem: Mapping[str, Any]) -> ConfigError:
+    """Build the error for a value of the wrong type or range; says what to write instead.
+
+    `problem` is one of pydantic's error details. Example: "steps is 'x': give a whole number".
+    """
+    kind, context = str(problem["type"]), problem.get("ctx", {})
+    bounds = [f"{word} {context[name]:g}" for name, word in _BOUNDS.items() if name in context]
+    if kind == "missing":
+        return ConfigError(f"{key} is missing: give it a value")
+    if kind == "literal_error":
+        wanted = f"one of {context['expected']}"
+    elif bounds:
+        wanted = f"a value {bounds[0]}"
+    else:
+        wanted = _KINDS.get(kind.rpartition("_")[0]) or _KINDS.get(kind.partition("_")[0], "")
+    return ConfigError(
+        f"{key} is {problem['input']!r}: {f'give {wanted}' if wanted else problem['msg']}"
+    )
+
+
+_BOUNDS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+_KINDS = {
+    "bool": "true or false",
+    "dict": "a table",
+    "float": "a number",
+    "int": "a whole number",
+    "list": "a list",
+    "model": "a table",
+    "string": "a text",
+    "tuple": "a list",
+}
+
+
+def located(error: BaseException) -> str:
+    """Describe an error: its kind, its message, and the line of a user's own file that raised it.
+
+    Example: "ZeroDivisionError: division by zero (mine.py, line 12)". The place is left out where
+    no file of the user's is involved.
+    """
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    place = own_place(error)
+    return f"{said} ({place})" if place else said
+
+
+def own_place(error: BaseException) -> str:
+    """Find the deepest line of a user's own file in a traceback: "file.py, line 12", or "".
+
+    A user's own file belongs neither to turnwise, nor to Python, nor to an installed package.
+    """
+    lines = [
+        (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno or 0))
+    own = [(path, line) for path, line in lines if _is_own(path)]
+    return f"{_short(own[-1][0])}, line {own[-1][1]}" if own else ""
+
+
+_PACKAGE = Path(__file__).resolve().parent
+_LIBRARIES = [
+    _PACKAGE,
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib")),
+    Path(sys.prefix).resolve() / "bin",
+]
+
+
+def _is_own(name: str) -> bool:
+    path = Path(name).resolve()
+    return path.is_file() and not any(path.is_relative_to(folder) for folder in _LIBRARIES)
+
+
+def _short(name: str) -> str:
+    path = Path(name).resolve()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

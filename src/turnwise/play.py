@@ -1,6 +1,6 @@
 """The agent loop with a person in the policy's place: the same episode, another engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
@@ -11,8 +11,10 @@ from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.seats import Seats
+from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
-from turnwise.types import Trajectory
+from turnwise.tools.tool import Tool
+from turnwise.types import Action, ToolCall, Trajectory
 
 PATIENCE = 3600.0
 """Seconds a person has for an episode."""
@@ -37,6 +39,9 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")
     tokenizer = load_tokenizer(recipe.model)
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    console.print(
+        how_to_act(scaffold, environment.tools(), tokenizer.decode), style="dim", markup=False
+    )
     shown: list[int] = []
 
     def ask(session: str, prompt: list[int]) -> Sequence[int]:
@@ -64,3 +69,30 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         f"{trajectory.outcome}, reward {trajectory.reward}: {detail}", style="bold", markup=False
     )
     return trajectory
+
+
+def how_to_act(
+    scaffold: Scaffold, tools: Sequence[Tool], decode: Callable[[list[int]], str]
+) -> str:
+    """Describe the tools, and how a scaffold writes a call of the first one and an answer."""
+    lines = ["Tools:", *(f"  {_signature(tool)}" for tool in tools)] if tools else ["No tools."]
+    written = {"An answer": Action("", "a thought", answer="the answer")}
+    if tools:
+        call = ToolCall(tools[0].name, _example(tools[0]))
+        written = {"A call": Action("", "a thought", (call,)), **written}
+    for what, action in written.items():
+        lines += [f"{what} is written so:", f"  {decode(scaffold.render(action)).strip()}"]
+    return "\n".join(lines)
+
+
+def _signature(tool: Tool) -> str:
+    fields = tool.schema["parameters"].get("properties", {})
+    kinds = ", ".join(f"{name}: {field.get('type', 'any')}" for name, field in fields.items())
+    return f"{tool.name}({kinds}): {tool.schema['description']}"
+
+
+def _example(tool: Tool) -> dict[str, object]:
+    """Arguments of the types that the tool's parameters have, to show where they go."""
+    samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+    fields = tool.schema["parameters"].get("properties", {})
+    return {name: samples.get(field.get("type"), "…") for name, field in fields.items()}

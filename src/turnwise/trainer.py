@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.checks import check_parts, check_recipe_and_algorithm
@@ -26,11 +27,12 @@ from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
-from turnwise.learning.batch import Example, assign_advantages, kept_groups
+from turnwise.learning.batch import Example, assign_advantages
 from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
 from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.information_gain import measure_information_gain
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.preferences import (
     PreferenceLearner,
@@ -38,7 +40,7 @@ from turnwise.learning.preferences import (
     saved_pairs,
 )
 from turnwise.learning.scoring import assess_score_norms
-from turnwise.learning.selection import assign_penalties, selection_metrics
+from turnwise.learning.selection import assign_penalties, kept_groups, selection_metrics
 from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.teacher import Teacher, load_teacher
@@ -46,10 +48,11 @@ from turnwise.learning.value_head import ValueHead, make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
-from turnwise.monitor.metrics import rollout_metrics
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.monitor.signal import offline_reason, reason, summary
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.collect import ROLLOUTS, with_spares
 from turnwise.rollout.curriculum import Curriculum
@@ -104,6 +107,8 @@ class Trainer:
         self._skipped = 0
         self._history: list[Mapping[str, float]] = []
         self._demonstrations: list[Tokens] = []
+        self._told: set[tuple[str, str]] = set()
+        """Reasons of steps that taught nothing, by phase, that have been said."""
         self._quiet_until = 0
         """No Echo Trap is looked for before that step."""
         if self.resumed:
@@ -111,11 +116,13 @@ class Trainer:
 
     async def run(self) -> dict[str, Any]:
         """Everything a recipe asks for; returns the report. Cancelled, it saves and ends."""
-        for warning in self.parts.environment.warnings:
+        of_algorithm = warnings_of(self.recipe, self.algorithm)
+        for warning in (*self.parts.environment.warnings, *of_algorithm):
             self.display.say(f"warning: {warning}")
         if len(self.heldout) < self.recipe.evaluation.tasks:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
+            await self._check_parity()
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
             with settled():
@@ -157,7 +164,7 @@ class Trainer:
         if train.steps and self.algorithm.demonstration_coefficient and not self._demonstrations:
             await self._demonstrate()
         roller = self.parts.roller(recipe.rollout)
-        for name in ("metrics.jsonl", "timing.jsonl"):
+        for name in ("metrics.jsonl", "timing.jsonl", "no_signal.jsonl"):
             self.folder.rewind(name, self.steps_done)
         self._history = list(self.folder.lines("metrics.jsonl"))
         self.folder.forget_trajectories(self.steps_done)
@@ -209,6 +216,7 @@ class Trainer:
         seconds = sampled - start, time.monotonic() - sampled
         await self._work(partial(self._record, played, update, seconds, trackers))
         self._watch(learner, critic)
+        self._check_gap(update.metrics)
 
     async def prefer(self) -> None:
         """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
@@ -265,8 +273,9 @@ class Trainer:
         found = {name: self.folder.evaluation(name) for name in names}
         evaluations = {name: summary for name, summary in found.items() if summary is not None}
         seconds = time.monotonic() - self._start
+        signal = summary(self.folder.lines("metrics.jsonl"))
         report = build_report(
-            self.recipe, self.parts.environment, self.heldout, evaluations, seconds
+            self.recipe, self.parts.environment, self.heldout, evaluations, signal, seconds
         )
         self.folder.write_text("report.json", report_json(report))
         self.folder.write_text("report.md", report_markdown(report))
@@ -321,7 +330,8 @@ class Trainer:
         try:
             while not learner.finished:
                 metrics = learner.step()
-                self.folder.append(file, {"step": learner.steps_done, **metrics})
+                self.folder.append(file, {"step": learner.steps_done, **finite(metrics)})
+                self._tell_signal(phase, learner.steps_done, offline_reason(metrics, phase))
                 skipped = metrics[f"{phase}/skipped_updates"]
                 self._count_skipped("a loss or gradient" if skipped else "")
                 self.display.advance(f"loss {metrics[f'{phase}/loss']:.3f}")
@@ -358,7 +368,8 @@ class Trainer:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
             if cold is not None:
                 checkpoint.check(cold)
-            reference, _ = load_model(self.recipe.model, cold)
+            longest = self.recipe.rollout.max_tokens
+            reference, _ = load_model(self.recipe.model, cold, longest=longest)
         learner = PolicyLearner(
             self.parts.model,
             reference,
@@ -451,12 +462,21 @@ class Trainer:
                 learner.temperature,
                 self.recipe.learning,
             )
+        if "information_gain" in self.algorithm.needs:
+            measured |= measure_information_gain(
+                groups,
+                self.parts.model,
+                self.parts.scaffold,
+                self.parts.environment.oracle,
+                learner.temperature,
+                self.recipe.learning,
+            )
         if "score_norms" in self.algorithm.needs:
             assess_score_norms(groups, self.parts.model, self.recipe.learning, learner.temperature)
         if teacher is not None:
             measured |= teacher.assess(groups)
         learner.assess(groups)
-        assign_advantages(groups, self.algorithm)
+        assign_advantages(groups, learner.algorithm)
         alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
         companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
         update = UpdateReport({}, [])
@@ -514,7 +534,7 @@ class Trainer:
             **selection_metrics(groups, self.algorithm),
             **(self.curriculum.metrics() if self.curriculum is not None else {}),
             **self._staleness(groups),
-            **update.metrics,
+            **finite(update.metrics),
         }
         tokens = metrics["rollout/tokens"]
         sampled = metrics["rollout/tokens_sampled"] + sum(
@@ -533,10 +553,18 @@ class Trainer:
         self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
         trackers.log({**metrics, **timing}, self.steps_done)
-        self.display.advance(
-            f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
-        )
+        self.display.advance(step_text(metrics))
+        why = reason(metrics)
+        if why is not None:
+            self.folder.append("no_signal.jsonl", {"step": self.steps_done, "reason": why})
+        self._tell_signal("RL", self.steps_done, why)
         self._count_skipped("; ".join(update.problems))
+
+    def _tell_signal(self, phase: str, step: int, why: str | None) -> None:
+        """Say why a step has taught nothing, each reason once."""
+        if why is not None and (phase, why) not in self._told:
+            self._told.add((phase, why))
+            self.display.say(f"warning: no learning signal in {phase} step {step}: {why}")
 
     async def _work(self, work: Callable[[], Result]) -> Result:
         """Do what takes long: here, or beside the sampling where that goes on meanwhile."""
@@ -570,6 +598,26 @@ class Trainer:
         if self.recipe.monitor.echo_trap != "roll_back":
             return None
         return best_step(history, self.recipe.train.checkpoint_every)
+
+    async def _check_parity(self) -> None:
+        """See that what will be sampled is what is trained, where anything is sampled at all."""
+        if self.recipe.train.steps or self.recipe.preferences.steps or self.heldout:
+            await self.parts.check()
+            await self.parts.engine.rest()
+
+    def _check_gap(self, metrics: Mapping[str, float]) -> None:
+        """Stop the run where learner and engine disagree on what was sampled, unless they have to:
+        in steps sampled ahead by older weights, and where some tokens were left out."""
+        limits, bound = self.recipe.rollout, self.recipe.parity_bound
+        left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
+        gap = metrics.get("policy/logprob_gap", 0.0)
+        if gap > bound and not left_out and not self.recipe.train.max_staleness:
+            raise RunStoppedError(
+                f"policy/logprob_gap is {gap:.2g} in step {self.steps_done}, and "
+                f"engine.parity_bound is {bound:.2g}: the learner does not give tokens the "
+                "log-probabilities that the engine sampled them with, so updates go astray. Choose "
+                "another engine.name or model, or raise the bound for a coarser dtype"
+            )
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""

@@ -18,8 +18,9 @@ from turnwise.learning.auxiliary import (
     demonstrations_of_step,
     observed_tokens,
 )
-from turnwise.learning.batch import assign_advantages, kept_groups
+from turnwise.learning.batch import assign_advantages
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.selection import kept_groups
 from turnwise.types import Group, Segment, Source, Tokens
 
 LoadModel = Callable[..., Any]

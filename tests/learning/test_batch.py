@@ -15,13 +15,13 @@ from turnwise.learning.batch import (
     Example,
     assign_advantages,
     collate,
-    kept_groups,
     loss_mask,
     pack,
     policy_examples,
     supervised_examples,
     weigh,
 )
+from turnwise.learning.selection import kept_groups
 from turnwise.types import (
     Group,
     Outcome,

@@ -104,3 +104,45 @@ def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: Ma
     assign_advantages(groups, PPO)
     assert made.update(groups) == {}
     assert made.optimizer.updates == 0
+
+
+def moved(
+    load_model: LoadModel, make_groups: MakeGroups, clip: float, updates: int
+) -> tuple[torch.Tensor, dict[str, float], Critic]:
+    """The head after one step in which two groups of the same rewards are learned from."""
+    learning = LearningConfig(updates_per_step=updates)
+    made = Critic(load_model(), CriticConfig(learning_rate=0.1, clip=clip), learning)
+    groups = make_groups([[1.0, 1.0], [1.0, 1.0]])
+    made.assess(groups)
+    assign_advantages(groups, PPO)
+    metrics = made.update(groups)
+    return made.head.weight.detach().clone(), metrics, made
+
+
+def test_it_makes_as_many_updates_as_the_policy(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    for updates in (1, 2):
+        _, _, made = moved(load_model, make_groups, 0.5, updates)
+        assert made.optimizer.updates == updates
+
+
+def test_the_clip_acts_from_the_second_update_of_a_step_on(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """A first update finds the old values; by the second they have moved beyond a narrow clip."""
+    narrow, wide = (moved(load_model, make_groups, clip, 1)[0] for clip in (1e-6, 100.0))
+    assert torch.equal(narrow, wide)
+    narrow, wide = (moved(load_model, make_groups, clip, 2)[0] for clip in (1e-6, 100.0))
+    assert not torch.equal(narrow, wide)
+
+
+def test_a_share_without_a_target_makes_no_update(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    made = Critic(load_model(), CriticConfig(), LearningConfig(updates_per_step=2))
+    groups = make_groups([[None, None], [1.0, 0.0]])
+    made.assess(groups)
+    assign_advantages(groups, PPO)
+    assert made.update(groups)["critic/skipped_updates"] == 0
+    assert made.optimizer.updates == 1

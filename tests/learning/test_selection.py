@@ -11,11 +11,12 @@ import torch
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.filters import TurnFacts
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages, kept_groups, policy_examples
+from turnwise.learning.batch import assign_advantages, policy_examples
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import (
     assign_penalties,
     facts,
+    kept_groups,
     kept_members,
     selection_metrics,
 )
@@ -208,27 +209,28 @@ def test_groups_are_filtered_by_the_task_s_reward(make_groups: MakeGroups) -> No
     assert [group.id for group in kept_groups(groups, dapo)] == ["g1"]
 
 
-def test_gdpo_takes_the_penalty_for_one_more_part(make_groups: MakeGroups) -> None:
-    gdpo = make_algorithm(
-        "gdpo", {"reward_shaping": "overlong", "overlong_band": 1.0, "whitening": False}
-    )
-    groups = make_groups([[1.0, 0.0, 1.0, 0.0]])
-    members = groups[0].trajectories
-    for member in members:
-        assert member.verdict is not None
-        member.verdict = Verdict(member.verdict.reward, True, {"right": member.verdict.reward})
-    assign_penalties(groups, gdpo, BUDGET)
-    assign_advantages(groups, gdpo)
-    parts = np.array([[1.0, 0.0, 1.0, 0.0], [-member.penalty for member in members]])
-    scores = (parts - parts.mean(1, keepdims=True)) / (parts.std(1, ddof=1, keepdims=True) + 1e-6)
-    for member, expected in zip(members, scores.sum(0), strict=True):
-        assert member.advantage is not None
-        assert member.advantage[member.tokens.mask] == pytest.approx(expected, abs=1e-5)
-
-
 def test_an_algorithm_that_does_neither_reports_nothing(make_groups: MakeGroups) -> None:
     groups = make_groups([[1.0, 0.0]])
     assign_penalties(groups, GRPO, 1)
     assert [member.penalty for member in groups[0].trajectories] == [0.0, 0.0]
     assert selection_metrics(groups, GRPO) == {}
     assert selection_metrics(make_groups([[None]]), SHAPED) == {}
+
+
+@pytest.mark.parametrize("dropped", ["group_filter", "trajectory_filter"])
+def test_whitening_counts_what_is_trained_alone(make_groups: MakeGroups, dropped: str) -> None:
+    """With a group, or with trajectories, that a filter drops: as without them."""
+    part = {"group_filter": "all_equal", "trajectory_filter": "overlong"}[dropped]
+    algorithm = make_algorithm("reinforce_pp", {dropped: part})
+    rewards = [[1.0, 0.0, 0.3], [5.0, 5.0]] if dropped == "group_filter" else [[1.0, 0.0, 0.3, 5.0]]
+    groups = make_groups(rewards)
+    if dropped == "trajectory_filter":
+        groups[0].trajectories[3].outcome = Outcome.TRUNCATED_TOKENS
+    assign_advantages(groups, algorithm)
+    kept = make_groups([[1.0, 0.0, 0.3]])
+    assign_advantages(kept, make_algorithm("reinforce_pp", {}))
+    for member, other in zip(groups[0].trajectories[:3], kept[0].trajectories, strict=True):
+        np.testing.assert_array_equal(member.advantage, other.advantage)
+    sampled = [m.advantage[m.tokens.mask] for m in groups[0].trajectories[:3]]
+    assert np.concatenate(sampled).mean() == pytest.approx(0, abs=1e-6)
+    assert np.concatenate(sampled).std() == pytest.approx(1, abs=1e-6)

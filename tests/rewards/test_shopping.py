@@ -4,14 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.rewards.shopping import Bought, Wanted, token_set_ratio, type_score, webshop_reward
+from turnwise.rewards.shopping import (
+    Bought,
+    Wanted,
+    is_as_wanted,
+    token_set_ratio,
+    type_score,
+    webshop_reward,
+)
 
 WANTED = Wanted(
     query="rain jacket",
     category=("clothing", "outdoor", "rain jacket"),
     nouns=frozenset({"lumo", "rain", "jacket"}),
     attributes=("water proof", "slim fit"),
-    options=("navy", "x-large"),
+    options={"color": "navy", "size": "x-large"},
     highest_price=50.0,
 )
 BOUGHT = Bought(
@@ -46,6 +53,22 @@ def test_all_that_is_wanted_is_one() -> None:
 )
 def test_each_part(changes: dict[str, object], score: float) -> None:
     assert webshop_reward(replace(BOUGHT, **changes), WANTED)[0] == pytest.approx(score)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"price": 50.01},
+        {"query": "rain coat"},
+        {"attributes": ("water proof",), "texts": ("of slim fit",)},
+        {"options": {"color": "navy", "size": "xx-large"}},
+        {"options": {"size": "navy", "color": "x-large"}},
+        {"options": {"color": "navy"}},
+    ],
+)
+def test_success_is_to_the_letter(changes: dict[str, object]) -> None:
+    assert is_as_wanted(BOUGHT, WANTED)
+    assert not is_as_wanted(replace(BOUGHT, **changes), WANTED)  # type: ignore[arg-type]
 
 
 def test_kinds_of_things() -> None:

@@ -13,7 +13,7 @@ from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, TIERS, Limits, SandboxSettings
 
 LIMITS = Limits(
-    seconds=10.0,
+    seconds=60.0,  # where the machine is busy a second of processor time takes long
     cpu_seconds=1.0,
     memory=256 * MEBIBYTE,
     processes=24,

@@ -99,7 +99,7 @@ def test_groups_of_launchers_that_are_gone(tmp_path: Path) -> None:
 
 def test_never_silently(maker: Maker) -> None:
     with maker("namespaces", cgroups="off") as sandbox:
-        assert sandbox.run_python("").limited_by == "rlimits"
+        assert sandbox.run_python("").limited_by == "measured"
     if PLACE:
         with maker("namespaces", cgroups="required") as sandbox:
             assert sandbox.run_python("").limited_by == "cgroup"

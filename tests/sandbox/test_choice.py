@@ -37,8 +37,8 @@ def test_limits_change_only_what_they_name() -> None:
     ("table", "text"),
     [
         ({"kin": "docker"}, "unknown key 'sandbox.kin'.*'sandbox.kind'"),
-        ({"kind": "podman"}, "sandbox.kind: Input should be"),
-        ({"warm": "many"}, "sandbox.warm: Input should be a valid integer"),
+        ({"kind": "podman"}, "sandbox.kind is 'podman': give one of"),
+        ({"warm": "many"}, "sandbox.warm is 'many': give a whole number"),
         ({"limits": 3}, "sandbox.limits is a table"),
         ({"limits": {"second": 3}}, "'sandbox.limits.second'.*'sandbox.limits.seconds'"),
         ({"limits": {"seconds": -1}}, "seconds = -1"),

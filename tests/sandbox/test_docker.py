@@ -199,7 +199,9 @@ sandbox.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as host:
         assert host.stdout is not None
         assert host.stdout.readline() == b"up\n"
-        time.sleep(1)
+        until = time.monotonic() + 60
+        while len(pids_of(state)) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
         host.kill()
     assert len(pids_of(state)) > 1
     for pid in pids_of(state):

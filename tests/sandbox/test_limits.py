@@ -139,8 +139,8 @@ def test_disk(sandbox: Sandbox) -> None:
 
 
 def test_number_of_files(sandbox: Sandbox) -> None:
-    if sandbox.tier != "namespaces":
-        pytest.skip(f"{sandbox.tier} does not limit the number of files")
+    if sandbox.tier == "rlimits":
+        pytest.skip("rlimits does not limit the number of files")
     result = sandbox.run_python("for n in range(9999): open(str(n), 'w').close()")
     assert result.status is Status.NONZERO
     assert "No space left" in result.stderr.text
@@ -162,7 +162,7 @@ def test_deadline(sandbox: Sandbox, limits: Limits) -> None:
         "print('begun', flush=True)\nimport time; time.sleep(60)", limits=short
     )
     assert (result.status, result.stdout.text) == (Status.TIMEOUT, "begun\n")
-    assert 1.5 <= result.seconds < 9
+    assert 1.5 <= result.seconds < 50
 
 
 def test_deadline_of_what_ignores_sigterm(sandbox: Sandbox, limits: Limits) -> None:
@@ -203,7 +203,8 @@ def test_stack(sandbox: Sandbox) -> None:
 def test_what_kept_the_limits_is_recorded(sandbox: Sandbox) -> None:
     result = sandbox.run_python("")
     assert sandbox._launch is not None
-    assert result.limited_by == ("cgroup" if sandbox._launch.cgroup else "rlimits")
+    looked_at = "rlimits" if sandbox.tier == "rlimits" else "measured"
+    assert result.limited_by == ("cgroup" if sandbox._launch.cgroup else looked_at)
     assert result.runtime.startswith("python 3.")
     with sandbox.session() as session:
         cell = session.run("1")

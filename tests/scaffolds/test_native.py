@@ -195,6 +195,21 @@ def test_instructions_are_the_system_message_and_templates_have_switches() -> No
     assert text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
 
 
+@pytest.mark.parametrize("family", ["qwen3", "qwen3.5", "glm-4.5"])
+def test_without_thinking_a_script_is_read_as_it_was_meant(family: str) -> None:
+    """The prompt has closed the thought there: one that was rendered after it ended the turn."""
+    scaffold = scaffold_of(family, template={"enable_thinking": False})
+    for action in (
+        Action("", "look it up", calls=(call("France"),)),
+        Action("", "that is it", answer="Paris"),
+    ):
+        read_back = scaffold.parse(scaffold.render(action))
+        assert read_back.error is None
+        assert read_back.thought == ""
+        assert read_back.answer == action.answer
+        assert [c.arguments for c in read_back.calls] == [c.arguments for c in action.calls]
+
+
 def test_what_cannot_be_made_is_one_line_that_says_what_to_do() -> None:
     tools = ENVIRONMENT.tools()
     with pytest.raises(ConfigError, match=r"set scaffold\.options\.family to one of .*qwen3"):

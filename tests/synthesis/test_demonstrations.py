@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.synthesis.demonstrations import (
     BEHAVIOURS,
@@ -46,6 +46,17 @@ def test_each_behaviour(
     assert {one.tool_calls for one in made} == calls
     errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
     assert errors == malformed
+
+
+def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
+    environment = Capitals()
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    limits = LIMITS.model_copy(update={"max_turn_tokens": 4})
+    playing = demonstrate(
+        environment, scaffold, limits, environment.tasks("train"), {"faithful": 1.0}, 8, 0
+    )
+    with pytest.raises(RunStoppedError, match="8 of 8 demonstrations by the environment's oracle"):
+        asyncio.run(playing)
 
 
 def test_scripts_that_end_without_a_call() -> None:

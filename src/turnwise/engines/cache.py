@@ -128,7 +128,7 @@ class PoolCache(Cache):  # type: ignore[misc]
 
     def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
         super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
-        self.tokens = tokens
+        self.tokens, self.by_spans = tokens, by_spans
 
     def place(self, runs: Sequence[Run], positions: np.ndarray, device: Any) -> Placement:
         """Say where the inputs of the next forward pass go.
@@ -146,6 +146,16 @@ class PoolCache(Cache):  # type: ignore[misc]
         for layer in self.layers:
             layer.placement = placement
         return placement
+
+    def usable(self, run: Run, length: int) -> int:
+        """How many of the first `length` tokens of a run need not be computed again: all."""
+        del run
+        return length
+
+    def shares(self, run: Run, length: int) -> bool:
+        """Whether the first `length` tokens of a run can be copied: always."""
+        del run, length
+        return True
 
     @torch.inference_mode()
     def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:

@@ -1,7 +1,7 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: the forward pass (`runner.py`), which part of the cache a session has (`budget.py`), sampling.
+here: forward passes (`runners.py`), which part of the cache a session has (`budget.py`), sampling.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.batches import Batch, next_batch
 from turnwise.engines.budget import Budget
 from turnwise.engines.pictured import PicturedRunner, shown_in
-from turnwise.engines.runner import Runner, end_tokens, match_weights
+from turnwise.engines.runner import end_tokens, match_weights
+from turnwise.engines.runners import make_runner
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
 from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, keep, run_of
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.models.vision import reader_of
 from turnwise.types import Picture
 
 ADMIT_SHARE = 8
@@ -58,7 +58,7 @@ class Swap:
 
 
 class EmbeddedEngine:
-    """Samples from a causal language model with full or sliding-window attention.
+    """Samples from a causal language model.
 
     A session has up to `max_tokens` tokens of history (fewer if the model has fewer positions). The
     cache holds `cache_tokens` tokens of at most `slots` sessions; by default there is room for all
@@ -102,12 +102,7 @@ class EmbeddedEngine:
                 f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
-        reader = reader_of(model)
-        self._runner = (
-            Runner(model, tokens, self._limit, autocast)
-            if reader is None
-            else PicturedRunner(model, tokens, self._limit, reader, autocast)
-        )
+        self._runner = make_runner(model, tokens, self._limit, autocast)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._slots = slots
@@ -193,6 +188,8 @@ class EmbeddedEngine:
             keep(future, Completion([], [], StopReason.CONTEXT, self.version))
             return
         holder.begin(prompt if sight is None else sight.history)
+        if holder.length:
+            holder.length = self._runner.cache.usable(run_of(holder), holder.length)
         holder.sight = sight
         sampling, draws, matcher = wanted.sampling, wanted.draws, wanted.matcher
         holder.request = Request(holder, len(prompt), sampling, draws, matcher, future)
@@ -383,9 +380,10 @@ class EmbeddedEngine:
         for request in self._running:
             if request.missing > 1 and (found := find_donor(request, donors)):
                 donor, length = found
-                new = slice(request.session.length, length)
-                self._runner.cache.copy(run_of(donor), [request.run], new)
-                request.session.length = length
+                if self._runner.cache.shares(run_of(donor), length):
+                    new = slice(request.session.length, length)
+                    self._runner.cache.copy(run_of(donor), [request.run], new)
+                    request.session.length = length
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
         if isinstance(self._runner, PicturedRunner):

@@ -1,14 +1,14 @@
 """Engines that a recipe can name. The scripted engine is not one of them: it needs a script."""
 
 from pathlib import Path
-
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from turnwise.config import EngineConfig, VllmConfig
 from turnwise.engines.base import Engine
-from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.threaded import ThreadedEngine
 from turnwise.errors import unknown_name
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ENGINES = {
     "embedded": "in this process, any transformers causal LM, KV cache kept over turns",
@@ -18,8 +18,8 @@ ENGINES = {
 
 def make_engine(
     config: EngineConfig,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
     max_tokens: int,
     vllm: VllmConfig | None = None,
     folder: Path | None = None,
@@ -34,6 +34,9 @@ def make_engine(
         from turnwise.engines.vllm.make import make_vllm
 
         return make_vllm(config, vllm or VllmConfig(), base, tokenizer, max_tokens, folder)
+    from turnwise.engines.embedded import EmbeddedEngine
+    from turnwise.engines.threaded import ThreadedEngine
+
     engine = EmbeddedEngine(
         base,
         tokenizer,

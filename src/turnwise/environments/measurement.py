@@ -26,6 +26,7 @@ from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Tra
 COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""
 MOST_STEPS = 1000
+PLAYED = ("oracle", "noop", "random")
 MODULE = "turnwise.environments.measurement"
 NOTHING = Action("", answer="")
 
@@ -51,6 +52,10 @@ class Measurement:
     steps_per_second: float | None = None
     """Of the oracle's episodes, one after the other, resets and verdicts included; of random ones
     where there is no oracle."""
+    floors: Mapping[str, float] = field(default_factory=dict)
+    """Success of other trivial policies, as the environment states it."""
+    weaknesses: tuple[str, ...] = ()
+    """What is known to deceive its verifier."""
     note: str = ""
     """Why it was not measured."""
 
@@ -93,6 +98,10 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
         snapshot=asyncio.run(is_restorable(environment, compared)),
         concurrent=asyncio.run(is_concurrent(environment, compared)),
         steps_per_second=speeds.get("oracle", speeds["random"]),
+        floors={
+            name: share for name, share in environment.spec.floors.items() if name not in PLAYED
+        },
+        weaknesses=tuple(environment.weaknesses),
     )
 
 

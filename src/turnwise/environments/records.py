@@ -12,7 +12,8 @@ from turnwise.errors import DataError
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(where, record) for each object of a .jsonl or .json file; `where` names file and line.
+    """(where, record) for each object of a .jsonl or .json file, which has an array of them or a
+    single one; `where` names file and line.
 
     Raises DataError for a missing file, another kind of file, and broken or unexpected JSON.
     """
@@ -43,8 +44,10 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
 def _json_array(path: Path) -> Iterator[tuple[str, Any]]:
     text = read_text(path)
     records = _parse(text, str(path), 1)
+    if isinstance(records, dict):
+        records = [records]
     if not isinstance(records, list):
-        raise DataError(f"{path}: expected one JSON array of objects")
+        raise DataError(f"{path}: expected one JSON array of objects, or one object")
     yield from ((f"{path}, entry {number}", record) for number, record in enumerate(records, 1))
 
 
@@ -54,3 +57,5 @@ def _parse(text: str, where: str, first_line: int) -> Any:
     except json.JSONDecodeError as error:
         line = f", line {error.lineno}" if first_line else ""
         raise DataError(f"{where}{line}: broken JSON: {error.msg}") from None
+    except RecursionError:
+        raise DataError(f"{where}: this JSON is nested too deeply: is it broken?") from None

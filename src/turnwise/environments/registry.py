@@ -15,7 +15,7 @@ from turnwise.config import apply_override
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
 from turnwise.environments.modules import load_module
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, unknown_name, wrong_value
 
 
 @dataclass(frozen=True)
@@ -228,5 +228,4 @@ def _converted(name: str, option: str, value: Any, annotation: Any) -> Any:
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise ConfigError(f"environment {name}: option {option!r}: {reason}") from None
+        raise wrong_value(f"environment {name}: option {option}", error.errors()[0]) from None

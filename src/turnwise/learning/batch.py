@@ -4,23 +4,23 @@ The loss mask, the denominators and the shift by one (position t predicts token 
 here and nowhere else. Not here: what is done with the tensors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.algorithms.advantages import ESTIMATORS, whiten
+from turnwise.algorithms.advantages import ESTIMATORS, Credit, whiten
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
 from turnwise.algorithms.episodes import Episode
-from turnwise.algorithms.filters import GROUP_FILTERS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.kernels.training import Layout
-from turnwise.learning.selection import kept_members
-from turnwise.types import Group, Picture, Source, Tokens, Trajectory, Verdict
+from turnwise.learning.selection import kept_groups, kept_members
+from turnwise.types import Group, Picture, Source, Tokens, Trajectory
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -112,7 +112,8 @@ class MicroBatch:
 
 def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory, from
-    its reward less its penalty; those of an ungraded one become None.
+    its reward less its penalty; those of an ungraded one become None. Where they are whitened, it
+    is by those of the trajectories that the algorithm's filters keep; the others stay as they were.
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
@@ -122,12 +123,36 @@ def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
     batch = [_episodes(group.graded) for group in groups]
     credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
     if algorithm.whitening:
-        credits = whiten(credits, batch)
+        credits = _whitened(credits, batch, groups, algorithm)
     for group, row in zip(groups, credits, strict=True):
         for member, credit in zip(group.graded, row, strict=True):
             member.advantage = credit.advantages.astype(np.float32)
             if credit.targets is not None:
                 member.value_targets = credit.targets.astype(np.float32)
+
+
+def _whitened(
+    credits: list[list[Credit]],
+    batch: Sequence[Sequence[Episode]],
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+) -> list[list[Credit]]:
+    """Those of what the filters keep, by these alone: nothing else is in the loss."""
+    kept = {
+        id(member)
+        for group in kept_groups(groups, algorithm)
+        for member in kept_members(group, algorithm)
+    }
+    wanted = [[id(member) in kept for member in group.graded] for group in groups]
+    chosen = whiten(
+        [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
+        [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],
+    )
+    remaining = iter(credit for row in chosen for credit in row)
+    return [
+        [next(remaining) if keep else credit for credit, keep in zip(row, own, strict=True)]
+        for row, own in zip(credits, wanted, strict=True)
+    ]
 
 
 def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
@@ -150,7 +175,7 @@ def _episode(member: Trajectory, parent: int | None) -> Episode:
             token_rewards=member.token_rewards,
             values=None if member.values is None else np.nan_to_num(member.values),
             states=member.states,
-            parts=_parts(member.verdict, member.penalty),
+            parts=member.verdict.parts,
             baseline=member.baseline,
             parent=parent,
             first_turn=member.first_turn,
@@ -158,17 +183,11 @@ def _episode(member: Trajectory, parent: int | None) -> Episode:
             teacher_logprobs=_float64(member.teacher_logprobs),
             hindsight_logprobs=_float64(member.hindsight_logprobs),
             score_norms=_float64(member.score_norms),
+            information_gains=member.information_gains,
             turn_values=member.turn_values,
         )
     except ValueError as error:
         raise ValueError(f"{_name(member)}: {error}") from None
-
-
-def _parts(verdict: Verdict, penalty: float) -> Mapping[str, float]:
-    """With the penalty as one more, where the verifier gives any."""
-    if not verdict.parts or not penalty:
-        return verdict.parts
-    return {**verdict.parts, "reward_shaping": -penalty}
 
 
 def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
@@ -206,19 +225,6 @@ def policy_examples(
     ]
     numbers = algorithm.numbers_of("aggregation")
     return _weigh(examples, algorithm.aggregation, **numbers)
-
-
-def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
-    """Those that the algorithm's filter on groups keeps by their rewards, penalties not counted,
-    and of which its filter on trajectories leaves something."""
-    rewards = [np.array([member.reward for member in group.graded]) for group in groups]
-    numbers = algorithm.numbers_of("group_filter")
-    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
-    return [
-        group
-        for group, keep in zip(groups, kept, strict=True)
-        if keep and kept_members(group, algorithm)
-    ]
 
 
 def supervised_examples(

@@ -8,6 +8,7 @@ made of values (`algorithms/values.py`).
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,15 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
-from turnwise.learning.hidden import base_model, inputs_of
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.hidden import base_model, decoder_of, inputs_of
+from turnwise.learning.optimizer import (
+    Moved,
+    Optimizer,
+    add_gradient,
+    prepare_for_training,
+    warm_up,
+)
+from turnwise.learning.selection import shares
 from turnwise.types import Group, Trajectory
 
 
@@ -55,7 +63,7 @@ class Critic(nn.Module):
 
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""
-        self.body = copy.deepcopy(base_model(policy).get_decoder()).requires_grad_(True)
+        self.body = copy.deepcopy(decoder_of(base_model(policy))).requires_grad_(True)
 
     def assess(self, groups: Sequence[Group]) -> None:
         """Set `values` of every graded trajectory: float32[n], NaN where nothing was sampled."""
@@ -71,27 +79,40 @@ class Critic(nn.Module):
                 place += count
 
     def update(self, groups: Sequence[Group]) -> dict[str, float]:
-        """One optimizer update towards `value_targets`, the mean over all tokens that have one.
+        """`updates_per_step` optimizer updates towards `value_targets`, each on an equal share of
+        the groups, and the mean over all of its tokens that have a target.
 
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
-        arXiv 1707.06347). A loss or gradient that is not finite changes nothing.
+        arXiv 1707.06347); V_old is of before the first update, so the clip acts from the second one
+        on. A loss or gradient that is not finite changes nothing. Metrics of several updates are
+        their means, and absent where no update is made.
         """
-        members = [m for m in graded(groups) if m.value_targets is not None]
-        targets = np.concatenate([np.zeros(0), *(_at_targets(m, m.value_targets) for m in members)])
-        if not len(targets):
+        parts = shares(groups, self.learning.updates_per_step)
+        batches = [[m for m in graded(part) if m.value_targets is not None] for part in parts]
+        made = [self._update_once(batch) for batch in batches if target_count(batch)]
+        if not made:
             return {}
+        members = [member for batch in batches for member in batch]
+        targets = np.concatenate([_at_targets(m, m.value_targets) for m in members])
         before = np.concatenate([_at_targets(member, member.values) for member in members])
-        loss = sum(self._backward(batch, len(targets)) for batch in self._micro_batches(members))
-        norm = self.optimizer.apply() if math.isfinite(loss) else math.nan
-        self.optimizer.clear()
         variance = explained_variance(before, targets)
         return {
-            "critic/loss": loss,
-            "critic/gradient_norm": norm,
+            **{name: fmean(metrics[name] for metrics in made) for name in made[0]},
+            "critic/skipped_updates": sum(metrics["critic/skipped_updates"] for metrics in made),
             "critic/value_mean": float(before.mean()),
             "critic/target_mean": float(targets.mean()),
-            "critic/skipped_updates": float(not math.isfinite(norm)),
         } | ({"critic/explained_variance": variance} if math.isfinite(variance) else {})
+
+    def _update_once(self, members: Sequence[Trajectory]) -> dict[str, float]:
+        """One optimizer update, on trajectories with targets."""
+        count = target_count(members)
+        loss = sum(self._backward(batch, count) for batch in self._micro_batches(members))
+        if math.isfinite(loss):
+            moved = self.optimizer.apply()
+        else:
+            self.optimizer.clear()
+            moved = Moved(math.nan, 0.0, None)
+        return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer state."""
@@ -104,7 +125,7 @@ class Critic(nn.Module):
 
     def _backward(self, members: Sequence[Trajectory], count: int) -> float:
         loss = self._losses(self._values(members), members).sum() / count
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach())
 
     def _losses(self, values: Tensor, members: Sequence[Trajectory]) -> Tensor:

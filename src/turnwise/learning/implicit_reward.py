@@ -7,7 +7,6 @@ rewards (`algorithms/process.py`).
 """
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch import nn
 from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.learning.batch import collate, pack, supervised_examples
 from turnwise.learning.logprobs import token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.types import Group, Trajectory
 
@@ -87,13 +86,12 @@ class ImplicitReward:
         loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))
         chances = 1 / (1 + np.exp(-sums))
         self._backward(members, self.config.beta * (chances - successes) / len(members))
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "implicit_reward/loss": loss,
-            "implicit_reward/gradient_norm": norm,
             "implicit_reward/accuracy": float(np.mean((sums > 0) == (successes > 0))),
             "implicit_reward/mean": float(sums.mean()),
-            "implicit_reward/skipped_updates": float(not math.isfinite(norm)),
+            **moved.metrics("implicit_reward"),
         }
 
     def state(self) -> dict[str, Any]:
@@ -124,4 +122,4 @@ class ImplicitReward:
                 pictures=batch.pictures,
             )
             own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
-            torch.autograd.backward((own.to(self.device)[batch.sequence] * logprobs).sum())
+            add_gradient((own.to(self.device)[batch.sequence] * logprobs).sum())

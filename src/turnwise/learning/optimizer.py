@@ -1,11 +1,22 @@
-"""AdamW with a schedule, gradient clipping, and a guard against gradients that are not finite."""
+"""AdamW with a schedule, gradient clipping, and a guard against gradients that are not finite.
+
+Every learner moves its weights here. Weights in bfloat16 have about three digits, and an update of
+RL changes the sixth: added to them it is lost. So each has a master in float32, which is what
+AdamW moves; the model's own weight is the master, rounded. Gradients are summed in float32 as well.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from turnwise.errors import ConfigError
+
+SAMPLE = 4096
+"""Weights of one tensor, at most, that are looked at to see whether an update changed them."""
 
 Schedule = Callable[[int], float]
 """Updates done so far -> factor of the learning rate."""
@@ -29,10 +40,39 @@ def warm_up_then_cosine(steps: int, total: int, floor: float = 0.1) -> Schedule:
     return factor
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What one update did."""
+
+    gradient_norm: float
+    """Before clipping."""
+    weights_changed: float
+    """Share of the trained weights, in float32, that have another value than before, estimated from
+    up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
+    weights_changed_rounded: float | None
+    """The same in the model's own type; None for one in float32, which rounds nothing."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the gradient was not finite, so that nothing moved."""
+        return not math.isfinite(self.gradient_norm)
+
+    def metrics(self, learner: str) -> dict[str, float]:
+        """Under a learner's name, `sft/gradient_norm` for example."""
+        told = {
+            "gradient_norm": self.gradient_norm,
+            "weights_changed": self.weights_changed,
+            "weights_changed_rounded": self.weights_changed_rounded,
+            "skipped_updates": float(self.skipped),
+        }
+        return {f"{learner}/{name}": value for name, value in told.items() if value is not None}
+
+
 class Optimizer:
     """The trainable parameters of a model and how they move.
 
-    Weight decay leaves out parameters of fewer than two dimensions (norms, biases).
+    Weight decay leaves out parameters of fewer than two dimensions (norms, biases). Raises
+    ConfigError for a model in which nothing is to be trained.
     """
 
     def __init__(
@@ -45,14 +85,17 @@ class Optimizer:
         max_gradient_norm: float,
     ) -> None:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
+        self._masters = [_master(parameter) for parameter in self.parameters]
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.max_gradient_norm = max_gradient_norm
         self.updates = 0
         self.learning_rate_factor = 1.0
         """On top of the schedule: what has been lowered while the run went on."""
-        matrices = [p for p in self.parameters if p.dim() >= 2]
-        vectors = [p for p in self.parameters if p.dim() < 2]
+        matrices = [p for p in self._masters if p.dim() >= 2]
+        vectors = [p for p in self._masters if p.dim() < 2]
         groups = [
             {"params": matrices, "weight_decay": weight_decay},
             {"params": vectors, "weight_decay": 0.0},
@@ -64,29 +107,29 @@ class Optimizer:
         """Of the next update."""
         return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
-    def apply(self) -> float:
+    def apply(self) -> Moved:
         """Clip the accumulated gradient, move the weights, clear the gradient.
 
-        Returns the gradient's norm before clipping. When that is not finite, weights and state
-        stay exactly as they were.
+        When the gradient's norm is not finite, weights and state stay exactly as they were.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm))
+        before = self._samples()
         if math.isfinite(norm):
-            for group in self._adamw.param_groups:
-                group["lr"] = self.present_learning_rate
-            self._adamw.step()
-            self.updates += 1
+            self._step()
         self.clear()
-        return norm
+        changed, rounded = map(self._share_changed, before, self._samples())
+        return Moved(norm, changed, rounded if self._apart() else None)
 
     def clear(self) -> None:
         """Forget the accumulated gradient."""
-        self._adamw.zero_grad(set_to_none=True)
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            parameter.grad = master.grad = None
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs, for `torch.save`; shares memory with the optimizer."""
         return {
             "adamw": self._adamw.state_dict(),
+            "masters": [master for _, master in self._apart()],
             "updates": self.updates,
             "learning_rate_factor": self.learning_rate_factor,
         }
@@ -94,8 +137,64 @@ class Optimizer:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, for a model with the same parameters."""
         self._adamw.load_state_dict(state["adamw"])
+        with torch.no_grad():
+            for (parameter, master), saved in zip(self._apart(), state["masters"], strict=True):
+                master.copy_(saved)
+                parameter.copy_(saved)
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
+
+    def _step(self) -> None:
+        """Move the weights by their gradients."""
+        for group in self._adamw.param_groups:
+            group["lr"] = self.present_learning_rate
+        for parameter, master in self._apart():
+            master.grad = parameter.grad
+        self._adamw.step()
+        with torch.no_grad():
+            for parameter, master in self._apart():
+                parameter.copy_(master)
+        self.updates += 1
+
+    def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Some of the masters, and of the model's own weights."""
+        masters = [_sample(master) for master in self._masters]
+        return masters, [_sample(parameter) for parameter in self.parameters]
+
+    def _share_changed(self, before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
+        device = before[0].device
+        changed = [
+            (new != old).sum().to(device) * (parameter.numel() / max(1, len(old)))
+            for new, old, parameter in zip(after, before, self.parameters, strict=True)
+        ]
+        total = sum(parameter.numel() for parameter in self.parameters)
+        return float(torch.stack(changed).sum()) / max(1, total)
+
+    def _apart(self) -> list[tuple[Tensor, Tensor]]:
+        """The parameters that have a master beside them, and these."""
+        pairs = zip(self.parameters, self._masters, strict=True)
+        return [(parameter, master) for parameter, master in pairs if master is not parameter]
+
+
+def add_gradient(loss: Tensor) -> None:
+    """Adds a loss's gradient to those of the weights. One in which no trained weight has a part
+    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/signal.py`)."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+
+
+def _master(parameter: nn.Parameter) -> Tensor:
+    """The parameter itself, or where it has fewer bits than float32 a copy that has them; its
+    gradients are then summed in float32 too."""
+    if torch.finfo(parameter.dtype).bits >= 32:
+        return parameter
+    parameter.grad_dtype = torch.float32
+    return parameter.detach().float()
+
+
+def _sample(parameter: Tensor) -> Tensor:
+    """Up to SAMPLE weights at equal distances: an odd number, or all would be of few columns."""
+    return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1].clone()
 
 
 def prepare_for_training(model: nn.Module) -> None:

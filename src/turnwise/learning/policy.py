@@ -5,7 +5,6 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 (`turnwise.algorithms`), how trajectories become tensors (`batch`).
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +28,6 @@ from turnwise.learning.batch import (
     MicroBatch,
     by_group,
     collate,
-    kept_groups,
     pack,
     policy_examples,
     treat,
@@ -37,7 +35,7 @@ from turnwise.learning.batch import (
 from turnwise.learning.gradient_spread import GradientSpread
 from turnwise.learning.hidden import base_model
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.prefix_tree import (
     check_sharing,
     forest_logprobs,
@@ -46,6 +44,7 @@ from turnwise.learning.prefix_tree import (
     plant,
 )
 from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.selection import kept_groups, shares
 from turnwise.learning.tally import Tally
 from turnwise.types import Group, Trajectory
 
@@ -158,14 +157,15 @@ class PolicyLearner:
         computed group by group, for the metrics of `GradientSpread`.
         """
         prepare_for_training(self.model)
-        parts = self._shares(kept_groups(groups, self.algorithm))
+        count = self.config.updates_per_step
+        parts = shares(kept_groups(groups, self.algorithm), count)
         batches = [(self._examples(part), auxiliary_terms(part, self.algorithm)) for part in parts]
         totals = Tally()
         problems: list[str] = []
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
-        shares = zip(parts, batches, self._shares(demonstrations), strict=True)
-        for part, (examples, terms), mixed in shares:
+        mixtures = shares(demonstrations, count)
+        for part, (examples, terms), mixed in zip(parts, batches, mixtures, strict=True):
             alone = companion is not None and companion.has_update(part, self.algorithm)
             if not examples and not terms and not alone:
                 continue
@@ -223,11 +223,6 @@ class PolicyLearner:
             )
         return metrics
 
-    def _shares(self, members: Sequence[Any]) -> list[list[Any]]:
-        """`updates_per_step` parts of nearly equal size, in order."""
-        shares = np.array_split(np.arange(len(members)), self.config.updates_per_step)
-        return [[members[index] for index in share] for share in shares]
-
     def _examples(self, groups: Sequence[Group]) -> list[Example]:
         """One share's weighted examples, less those whose gradient is exactly zero."""
         examples = policy_examples(groups, self.algorithm, self.config.mask_observations)
@@ -275,9 +270,11 @@ class PolicyLearner:
         if problem:
             self.optimizer.clear()
             return tally, problem
-        norm = self.optimizer.apply()
-        tally.gradient_norm = norm
-        if not math.isfinite(norm):
+        moved = self.optimizer.apply()
+        tally.gradient_norm = norm = moved.gradient_norm
+        tally.weights_changed = moved.weights_changed
+        tally.weights_changed_rounded = moved.weights_changed_rounded
+        if moved.skipped:
             everything = [*examples, *(example for term in terms for example in term.examples)]
             names = f"; from {everything[0].name} to {everything[-1].name}" if everything else ""
             return tally, f"the gradient's norm is {norm}, all losses being finite{names}"
@@ -302,7 +299,7 @@ class PolicyLearner:
                 if problem:
                     return problem
                 loss = result.losses.sum()
-                torch.autograd.backward(loss)
+                add_gradient(loss)
                 tally.add_losses(result, len(batch.targets), loss.item())
                 if measure_gap:
                     tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
@@ -333,7 +330,7 @@ class PolicyLearner:
             problem = _non_finite(logprobs.detach(), batch)
             if problem:
                 return problem
-            torch.autograd.backward(-term.coefficient * (logprobs * batch.weight).sum())
+            add_gradient(-term.coefficient * (logprobs * batch.weight).sum())
             tally.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
         return ""
 

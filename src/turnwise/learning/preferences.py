@@ -21,7 +21,7 @@ from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
 from turnwise.learning.sft import batch_of_step
 from turnwise.types import Group, Picture, Tokens, Trajectory
@@ -121,13 +121,12 @@ class PreferenceLearner:
         batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
         parts = [self._backward(members, size) for members in self._micro_batches(batch)]
         margins = np.concatenate([margins for _, margins in parts])
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "preferences/loss": sum(loss for loss, _ in parts),
             "preferences/accuracy": float((margins > 0).mean()),
             "preferences/margin": float(margins.mean()),
-            "preferences/gradient_norm": norm,
-            "preferences/skipped_updates": float(not np.isfinite(norm)),
+            **moved.metrics("preferences"),
         }
 
     def state(self) -> dict[str, Any]:
@@ -167,7 +166,7 @@ class PreferenceLearner:
         sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
         losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
         loss = losses.sum() / count
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach()), margins.detach().cpu().numpy()
 
     def _micro_batches(

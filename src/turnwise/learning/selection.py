@@ -7,14 +7,21 @@ which tasks are played (`rollout/curriculum.py`).
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import TypeVar
 
 import numpy as np
 
-from turnwise.algorithms.filters import TRAJECTORY_FILTERS, TrajectoryFacts, TurnFacts
+from turnwise.algorithms.filters import (
+    GROUP_FILTERS,
+    TRAJECTORY_FILTERS,
+    TrajectoryFacts,
+    TurnFacts,
+)
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.shaping import REWARD_SHAPINGS
 from turnwise.types import Group, Source, ToolResult, Trajectory, Turn
 
+Member = TypeVar("Member")
 SAMPLED = (Source.MODEL, Source.INHERITED)
 
 
@@ -39,6 +46,25 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
         penalties = shaping(np.array(lengths, np.int64), max_tokens, **numbers)
         for member, penalty in zip(group.graded, penalties.tolist(), strict=True):
             member.penalty = penalty
+
+
+def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
+    """Those that the algorithm's filter on groups keeps by their rewards, penalties not counted,
+    and of which its filter on trajectories leaves something."""
+    rewards = [np.array([member.reward for member in group.graded]) for group in groups]
+    numbers = algorithm.numbers_of("group_filter")
+    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
+    return [
+        group
+        for group, keep in zip(groups, kept, strict=True)
+        if keep and kept_members(group, algorithm)
+    ]
+
+
+def shares(members: Sequence[Member], count: int) -> list[list[Member]]:
+    """The members of `count` optimizer updates: parts of nearly equal size, in order."""
+    places = np.array_split(np.arange(len(members)), count)
+    return [[members[place] for place in part] for part in places]
 
 
 def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:

@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
 from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up_then_cosine
+from turnwise.learning.optimizer import (
+    Optimizer,
+    add_gradient,
+    prepare_for_training,
+    warm_up_then_cosine,
+)
 from turnwise.seeds import derive
 from turnwise.types import Tokens
 
@@ -79,12 +83,11 @@ class SupervisedLearner:
         self.steps_done += 1
         loss = sum(self._backward(members) for members in self._pack(examples))
         tokens = sum(int(example.trained.sum()) for example in examples)
-        norm = self.optimizer.apply()
+        moved = self.optimizer.apply()
         return {
             "sft/loss": loss,
-            "sft/gradient_norm": norm,
             "sft/trained_tokens": float(tokens),
-            "sft/skipped_updates": float(not np.isfinite(norm)),
+            **moved.metrics("sft"),
         }
 
     def state(self) -> dict[str, Any]:
@@ -111,7 +114,7 @@ class SupervisedLearner:
             pictures=batch.pictures,
         )
         loss = -(logprob * batch.weight).sum()
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach())
 
     def _batch(self, step: int) -> list[Example]:

@@ -20,6 +20,10 @@ class Tally:
     """Sum over updates."""
     gradient_norm: float = 0.0
     """Sum over updates, before clipping."""
+    weights_changed: float = 0.0
+    """Sum over updates of the share of weights that each one changed."""
+    weights_changed_rounded: float | None = None
+    """The same in the model's own type, where that is not float32."""
     sums: dict[str, float] = field(default_factory=dict)
     """Over trained tokens."""
     maxima: dict[str, float] = field(default_factory=dict)
@@ -53,6 +57,10 @@ class Tally:
         self.tokens += other.tokens
         self.loss += other.loss
         self.gradient_norm += other.gradient_norm
+        self.weights_changed += other.weights_changed
+        if other.weights_changed_rounded is not None:
+            known = self.weights_changed_rounded or 0.0
+            self.weights_changed_rounded = known + other.weights_changed_rounded
         self.gap += other.gap
         self.gap_tokens += other.gap_tokens
         self._merge(other.sums, other.maxima, other.minima)
@@ -69,6 +77,10 @@ class Tally:
             metrics["policy/loss"] = self.loss / self.updates
         if self.updates:
             metrics["policy/gradient_norm"] = self.gradient_norm / self.updates
+            metrics["policy/weights_changed"] = self.weights_changed / self.updates
+        if self.updates and self.weights_changed_rounded is not None:
+            share = self.weights_changed_rounded / self.updates
+            metrics["policy/weights_changed_rounded"] = share
         if self.gap_tokens:
             metrics["policy/logprob_gap"] = self.gap / self.gap_tokens
         for term, tokens in self.auxiliary_tokens.items():

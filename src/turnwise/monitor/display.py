@@ -83,7 +83,8 @@ class TerminalDisplay:
             self._progress.update(self._progress.task_ids[0], advance=1, text=self._text)
         elif time.monotonic() - self._spoke >= PLAIN_INTERVAL:
             self._spoke = time.monotonic()
-            self._line(f"{self._name}: {self._done}/{self._total}  {self._text}")
+            left = _time_left(time.monotonic() - self._began, self._done, self._total)
+            self._line(f"{self._name}: {self._done}/{self._total}, {left}  {self._text}")
 
     def say(self, text: str) -> None:
         """See Display."""
@@ -101,3 +102,9 @@ class TerminalDisplay:
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _time_left(seconds: float, done: int, total: int) -> str:
+    """Say how long the rest takes if it goes on as so far. Example: "3 min left"."""
+    left = seconds / done * (total - done)
+    return f"{left:.0f} s left" if left < 90 else f"{left / 60:.0f} min left"

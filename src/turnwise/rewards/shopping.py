@@ -4,7 +4,9 @@
 
 where `attributes` and `options` count those that match, and `price` is 1 if it is not too high.
 r_type is 1 for the right kind of thing, else 0.5; 0.1 where titles hardly agree, 0 where they do
-not at all. Not here: WebShop's nouns, which a language model finds in titles; they are given.
+not at all. The formula matches words loosely: it gives 1 for 2 litres where 5 were wanted, and for
+another kind of thing of the same brand. `is_as_wanted` does not. Not here: WebShop's nouns, which a
+language model finds in titles; they are given.
 """
 
 import re
@@ -26,8 +28,8 @@ class Wanted:
     nouns: frozenset[str]
     """Of the title, in lower case."""
     attributes: tuple[str, ...]
-    options: tuple[str, ...]
-    """Values, such as a colour and a size."""
+    options: Mapping[str, str]
+    """Values by name, such as a colour and a size."""
     highest_price: float
 
 
@@ -52,7 +54,8 @@ def webshop_reward(bought: Bought, wanted: Wanted) -> tuple[float, dict[str, flo
     attributes = sum(
         one.lower() in texts or _any_matches(one, bought.attributes) for one in wanted.attributes
     )
-    options = sum(_any_matches(one, list(bought.options.values())) for one in wanted.options)
+    chosen = list(bought.options.values())
+    options = sum(_any_matches(one, chosen) for one in wanted.options.values())
     price = bought.price <= wanted.highest_price
     count = len(wanted.attributes) + len(wanted.options) + 1
     parts = {
@@ -62,6 +65,17 @@ def webshop_reward(bought: Bought, wanted: Wanted) -> tuple[float, dict[str, flo
         "price": float(price),
     }
     return kind * (attributes + options + price) / count, parts
+
+
+def is_as_wanted(bought: Bought, wanted: Wanted) -> bool:
+    """Whether a purchase is of the very kind, has every attribute and every option by its name and
+    value, and is not too expensive."""
+    return (
+        bought.query == wanted.query
+        and set(wanted.attributes) <= set(bought.attributes)
+        and all(bought.options.get(name) == value for name, value in wanted.options.items())
+        and bought.price <= wanted.highest_price
+    )
 
 
 def type_score(bought: Bought, wanted: Wanted) -> float:

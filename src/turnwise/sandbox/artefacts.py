@@ -4,6 +4,7 @@ Standard library only: the warden gathers files inside the sandbox by the same r
 host checks them. Not here: what is in the files; they are the agent's, and untrusted.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ AUTOMATIC = (
     "*.pyc",
 )
 """Files that change how other code is run without being asked for by name."""
+LONGEST_NAME = 255
+"""Bytes of a file's name, without its folders, that Linux takes."""
 AUTOMATIC_FOLDERS = (".git", ".hg", "__pycache__")
 
 
@@ -56,6 +59,8 @@ def refusal(path: str) -> str:
     if not plain_path(path):
         return "not a plain relative path"
     if not path.isprintable() or "\\" in path or len(path.encode(errors="replace")) > 512:
+        return "an odd name"
+    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts):
         return "an odd name"
     if any(part in AUTOMATIC_FOLDERS for part in parts[:-1]):
         return "in a folder that runs by itself"
@@ -92,29 +97,47 @@ def gather(
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """Everything in a folder but folders, by relative path, in order; links are not followed."""
-    for root, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(root, name))]
-        folders.sort()
-        for name in sorted([*names, *links]):
-            yield os.path.relpath(os.path.join(root, name), folder)
+    """Everything in a folder but folders, by relative path, in order; links are not followed, and
+    folders that cannot be read are passed over, as are those whose path is longer than the system
+    takes."""
+    waiting = [""]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(os.path.join(folder, place)) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        folders = [entry.name for entry in entries if _is_folder(entry)]
+        below = set(folders)
+        for entry in entries:
+            if entry.name not in below:
+                yield os.path.join(place, entry.name)
+        waiting += [os.path.join(place, name) for name in reversed(folders)]
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _read(path: str, max_bytes: int) -> tuple[str, bytes]:
     """The reason for refusing a file, or its content."""
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode):
-        return "not a regular file", b""
-    if status.st_nlink != 1:
-        return "a file with several names", b""
-    if status.st_size > max_bytes:
-        return "too large", b""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return "not a regular file", b""
+        if status.st_nlink != 1:
+            return "a file with several names", b""
+        if status.st_size > max_bytes:
+            return "too large", b""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError:
         return "not readable", b""
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(max_bytes + 1)
     return ("too large", b"") if len(content) > max_bytes else ("", content)
 
 
@@ -123,7 +146,10 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
     for path, content in sorted(files.items()):
         if not plain_path(path):
             raise ValueError(f"{path!r} is not a plain relative path")
-        whole = os.path.join(folder, path)
-        os.makedirs(os.path.dirname(whole), exist_ok=True)
-        with open(whole, "xb") as file:
+        place = folder
+        for part in path.split("/")[:-1]:  # os.makedirs calls itself for each
+            place = os.path.join(place, part)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(place)
+        with open(os.path.join(folder, path), "xb") as file:
             file.write(content)

@@ -2,10 +2,10 @@
 
 Standard library only; runs in the launcher. The code sees what it sees under `namespaces`, built
 by bwrap. What bwrap itself starts in it is only `cat`, which keeps the namespaces; the warden is
-forked from the launcher and then joins them, so that no interpreter has to start. To be a process 1
-as it is elsewhere, it gets a process namespace within bwrap's, and a /proc of that. All of it ends
-with bwrap. Number of files in memory is not limited, since bwrap has no option for it. Needs Linux
-5.8 (joining by a descriptor of a process) and the right to make user namespaces.
+forked from the launcher and then joins them, so that no interpreter has to start. The code is in a
+process namespace within bwrap's, in which neither has a number, with a /proc of that. All of it
+ends with bwrap. What may be written is mounted by the warden: bwrap has no option for the number of
+files. Needs Linux 5.8 (joining by a descriptor of a process) and the right to make user namespaces.
 
 Started by root, bwrap runs in a user namespace in which its root is user 65534 to the rest of the
 machine, and the code is 65533: the kernel does not limit the number of processes of root's own.
@@ -93,9 +93,8 @@ def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
         place = os.pidfd_open(process)
         kernel.join(place, kernel.NEWUSER | kernel.NEWPID)
         # Only a child is in the process namespace, and only a process in it can make one below.
-        for flags in (kernel.PARENT, kernel.PARENT | kernel.NEWPID):
-            if kernel.clone(flags):
-                os._exit(0)
+        if kernel.clone(kernel.PARENT):
+            os._exit(0)
         # Its answer says that all is built, and that the process was still this one.
         os.write(hold, b"!")
         if os.read(answer, 1) != b"!":
@@ -110,18 +109,15 @@ def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
 
 
 def _settle(spec: wire.Message) -> None:
-    safe = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount("proc", "/proc", safe, "subset=pid")
+    os.chdir("/")
+    namespaces.make_scratch(spec["limits"])
     if os.getuid() == namespaces.NOBODY:
         spec["beside"] = 1  # `cat`, which is the same user
-    else:
-        for place in _SCRATCH:
-            os.chown(place, namespaces.NOBODY, namespaces.NOBODY)
+    namespaces.begin_processes(spec, "/proc")
     namespaces.become_nobody()
 
 
 def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]:
-    size = str(spec["limits"]["disk"])
     user = [] if as_root else ["--unshare-user", "--uid", "65534", "--gid", "65534"]
     arguments = [spec["bwrap"], *user, "--die-with-parent", "--new-session", "--as-pid-1"]
     arguments += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
@@ -129,7 +125,7 @@ def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]
     arguments += ["--info-fd", str(information)]
     arguments += ["--size", "65536", "--tmpfs", "/dev"]
     for place in _SCRATCH:
-        arguments += ["--size", size, "--tmpfs", place]
+        arguments += ["--dir", place]
     for folder in _parents(spec["read_only"]):
         arguments += ["--dir", folder]  # bwrap itself makes those that are missing private
     for path in spec["read_only"]:
@@ -138,8 +134,8 @@ def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]
         else:
             arguments += ["--ro-bind", path, path]
     arguments += ["--proc", "/proc"]
-    for name in namespaces.DEVICES:
-        arguments += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    for name, source in namespaces.DEVICES.items():
+        arguments += ["--dev-bind", f"/dev/{source}", f"/dev/{name}"]
     for place, target in namespaces.LINKS.items():
         arguments += ["--symlink", target, f"/{place}"]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", "cat"]

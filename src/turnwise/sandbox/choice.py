@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, unknown_name, wrong_value
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.sandbox_fusion import SandboxFusion
@@ -44,5 +44,5 @@ def _checked(kind: type[Any], table: Mapping[str, Any], where: str) -> dict[str,
         try:
             checked[name] = TypeAdapter(fields[name]).validate_python(value)
         except ValidationError as error:
-            raise ConfigError(f"{where}{name}: {error.errors()[0]['msg']}") from None
+            raise wrong_value(f"{where}{name}", error.errors()[0]) from None
     return checked

@@ -32,7 +32,10 @@ END_SECONDS = 1.0
 """How long a container may take to end by itself before it is killed."""
 OWN_MEMORY = 48 * MEBIBYTE
 """For the first process and the warden, beside what the code may have."""
-_MODULES = ("wire", "artefacts", "cgroups", "kernel", "seccomp", "snippets", "warden", "container")
+_MODULES = (
+    *("wire", "artefacts", "cgroups", "kernel", "seccomp", "snippets"),
+    *("usage", "processes", "start", "warden", "container"),
+)
 """What runs in the container, each after those that it imports."""
 _CAPABILITIES = ("DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
 """Of the warden, to be above the code's user. The code has none."""

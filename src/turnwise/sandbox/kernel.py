@@ -58,6 +58,11 @@ def join(process: int, flags: int) -> None:
     _checked("setns", _libc.setns(process, flags))
 
 
+def unshare(flags: int) -> None:
+    """Leave these namespaces for new ones; a new process namespace is that of later children."""
+    _checked("unshare", _libc.unshare(flags))
+
+
 def mount(kind: str, target: str, flags: int, options: str = "") -> None:
     """Mount a file system of this kind; with an empty kind, change what is there by `flags`."""
     name = kind.encode() or None

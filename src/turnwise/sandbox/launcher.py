@@ -16,7 +16,16 @@ import signal
 import socket
 import sys
 
-from turnwise.sandbox import bubblewrap, cgroups, kernel, namespaces, rlimits, seccomp, warden, wire
+from turnwise.sandbox import (
+    bubblewrap,
+    cgroups,
+    kernel,
+    namespaces,
+    processes,
+    rlimits,
+    seccomp,
+    wire,
+)
 
 TIERS = {"bubblewrap": bubblewrap, "namespaces": namespaces, "rlimits": rlimits}
 LARGEST_REQUEST = 1 << 18
@@ -31,6 +40,7 @@ class Launcher:
         self.specs: dict[int, wire.Message] = {}
         self.statuses: dict[int, int] = {}
         self.groups: dict[int, cgroups.Group] = {}
+        self.clearing: set[int] = set()
 
     def serve(self) -> None:
         """Work until the host is gone."""
@@ -88,7 +98,10 @@ class Launcher:
         self.specs[number] = spec
 
     def kill(self, number: int) -> None:
-        """Kill the process that holds a sandbox, which takes all others with it."""
+        """Kill the process that holds a sandbox, which takes all others with it; one that only
+        clears a folder away ends by itself."""
+        if number in self.clearing:
+            return
         for process in self.processes.get(number, ())[:1]:
             os.kill(process, signal.SIGKILL)
 
@@ -102,10 +115,10 @@ class Launcher:
                     return
                 if ended[0] == 0:
                     return
-            for number, processes in list(self.processes.items()):
-                if ended[0] in processes:
+            for number, known in list(self.processes.items()):
+                if ended[0] in known:
                     self.statuses.setdefault(number, ended[1])
-                    self.processes[number] = [one for one in processes if _is_child(one)]
+                    self.processes[number] = [one for one in known if _is_child(one)]
                     for one in self.processes[number]:
                         # bwrap's child, which waits forever if bwrap was killed very early
                         os.kill(one, signal.SIGKILL)
@@ -115,12 +128,16 @@ class Launcher:
 
     def gone(self, number: int) -> None:
         """All of a sandbox's own processes have ended."""
-        del self.processes[number]
-        spec = self.specs.pop(number)
-        if spec["tier"] == "rlimits":
-            known = [one for processes in self.processes.values() for one in processes]
-            warden.kill_descendants(known)  # there are some if the code killed its warden
-            rlimits.clean(spec)
+        spec = self.specs[number]
+        if spec["tier"] == "rlimits" and number not in self.clearing:
+            known = [one for others in self.processes.values() for one in others]
+            processes.kill_descendants(known)  # there are some if the code killed its warden
+            if not rlimits.clean(spec, rlimits.AT_ONCE):
+                self.clearing.add(number)
+                self.processes[number] = [rlimits.start_cleaning(spec)]
+                return
+        self.clearing.discard(number)
+        del self.processes[number], self.specs[number]
         self.clear(number)
         self.say({"id": number, "gone": self.statuses.pop(number)})
 

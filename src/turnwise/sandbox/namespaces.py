@@ -7,12 +7,16 @@ that is up, no capability, and a user (65534) that owns nothing. Needs Linux 5.1
 processes by user namespace) and the right to make user namespaces; as root of the machine it needs
 no setting at all.
 
+The warden is process 1 of one process namespace, so that the kernel ends all with it; the code is
+in another one below, whose process 1 only takes note of orphans' ends.
+
 What it is not: a virtual machine. The kernel is shared, and a defect of the kernel in a system call
 that `seccomp` does not deny breaks it.
 """
 
 import contextlib
 import os
+import signal
 import socket
 import stat
 from typing import NoReturn
@@ -29,7 +33,9 @@ _FLAGS = (
     | kernel.NEWUTS
     | kernel.NEWCGROUP
 )
-DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = {"null": "null", "zero": "full", "full": "full", "random": "random", "urandom": "urandom"}
+"""Names, and the machine's devices behind them. What maps /dev/zero shares memory that no limit
+counts; /dev/full reads the same zeros, and cannot be mapped. Writing to either fails."""
 LINKS = {
     "dev/fd": "/proc/self/fd",
     "dev/stdin": "/proc/self/fd/0",
@@ -92,21 +98,60 @@ def _isolate(spec: wire.Message) -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
     trees = {path: kernel.open_tree(path) for path in spec["read_only"] if not os.path.islink(path)}
-    devices = {name: kernel.open_tree(f"/dev/{name}") for name in DEVICES}
+    devices = {name: kernel.open_tree(f"/dev/{source}") for name, source in DEVICES.items()}
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", "/tmp", safe, "size=1m,mode=755")
     os.chdir("/tmp")
     _make_etc()
     _make_devices(devices)
-    _make_scratch(spec["limits"])
+    make_scratch(spec["limits"])
     for path in spec["read_only"]:
         _show_read_only(path, trees.get(path))
     os.mkdir("proc")
-    kernel.mount("proc", "proc", safe | kernel.MS_NOEXEC, "subset=pid")
+    begin_processes(spec, "proc")
     kernel.pivot_to("/tmp")
     kernel.set_mount_attributes("/", kernel.ATTRIBUTE_READ_ONLY, recursive=False)
     socket.sethostname("sandbox")
     become_nobody()
+
+
+def begin_processes(spec: wire.Message, place: str) -> None:
+    """Make a process namespace for this process's later children, with its first process and, at
+    `place`, its /proc. This process itself has no number in it."""
+    kernel.unshare(kernel.NEWPID)
+    answer, answer_end = os.pipe()
+    init = os.fork()
+    if init == 0:
+        try:
+            safe = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+            kernel.mount("proc", place, safe, "subset=pid")
+            become_nobody()
+            os.write(answer_end, b"!")
+            _take_note_of_ends()
+        except BaseException as error:  # noqa: BLE001 - told to the warden, which tells the host
+            os.write(answer_end, str(error).encode())
+        finally:
+            os._exit(1)
+    os.close(answer_end)
+    said = os.read(answer, 4096)
+    os.close(answer)
+    if said != b"!":
+        raise OSError(f"no process namespace: {said.decode(errors='replace')}")
+    spec["init"] = init
+
+
+def _take_note_of_ends() -> NoReturn:
+    """What process 1 has to do, and nothing else. Whoever ends it ends the whole namespace."""
+    os.closerange(0, 1 << 16)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        signal.sigwait([signal.SIGCHLD])
 
 
 def become_nobody() -> None:
@@ -154,10 +199,11 @@ def _make_devices(devices: dict[str, int]) -> None:
         os.symlink(target, name)
 
 
-def _make_scratch(limits: wire.Message) -> None:
-    """One file system in memory for all that may be written, so that one size limits it."""
+def make_scratch(limits: wire.Message) -> None:
+    """Mount one file system in memory for all that may be written, so that one size limits it: at
+    work, tmp and dev/shm below the working directory."""
     for place in ("work", "tmp", "dev/shm"):
-        os.mkdir(place)
+        os.makedirs(place, exist_ok=True)
     options = f"size={limits['disk']},nr_inodes={limits['files']},mode=755"
     kernel.mount("tmpfs", "work", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     for name in ("work", "tmp", "shm"):

@@ -19,7 +19,8 @@ class Status(StrEnum):
 
     OK = "ok"
     NONZERO = "nonzero"
-    """It ended by itself with another exit status than 0; a cell: it raised."""
+    """It ended by itself with another exit status than 0; a cell: it raised. Without an exit status
+    it did not begin: its files cannot be written in a folder of the sandbox (see `error`)."""
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     """All processes together held too much; or it ended with Python's MemoryError as its last

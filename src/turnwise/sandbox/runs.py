@@ -34,6 +34,8 @@ def finished(worker: Worker, end: End, tier: TierName, limits: Limits, queued: f
     status, error = _status(worker, end, code, limits, tier), ""
     if status is Status.NONZERO and ended_without_memory(stderr):
         status = Status.OUT_OF_MEMORY
+    if worker.unwritable:
+        error = f"its files cannot be written: {worker.unwritable}"
     if status is Status.INFRASTRUCTURE:
         error = worker.failure or f"it ended without a report ({worker.ticket.status})"
     if report.get("survivors") and not worker.kill():
@@ -54,7 +56,7 @@ def finished(worker: Worker, end: End, tier: TierName, limits: Limits, queued: f
         files=worker.files(),
         refused=report.get("refused", {}),
         error=error,
-        limited_by=worker.launch.limited_by,
+        limited_by=worker.limited_by,
         runtime=worker.launch.runtime,
     )
 
@@ -65,6 +67,8 @@ def _status(worker: Worker, end: End, code: int | None, limits: Limits, tier: Ti
         return Status.TIMEOUT
     if end == "output_limit":
         return Status.OUTPUT_LIMIT
+    if worker.unwritable:
+        return Status.NONZERO
     if worker.report is None:
         # Only where nothing isolates can the code have killed its warden.
         within_reach = tier == "rlimits" and os.geteuid() != 0

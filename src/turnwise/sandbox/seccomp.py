@@ -29,6 +29,9 @@ DENIED = {
     "fsopen": (430, 430),
     "fspick": (433, 433),
     "init_module": (175, 105),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "io_setup": (206, 0),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -73,8 +76,12 @@ DENIED = {
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
+    "vmsplice": (278, 75),
 }
 CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+PRLIMIT64, MMAP, SETSOCKOPT = (302, 261), (9, 222), (54, 208)
+MAP_TYPE, MAP_SHARED, MAP_ANONYMOUS = 0x0F, 0x01, 0x20
+SOL_SOCKET, SO_SNDBUF = 1, 7
 NAMESPACE_FLAGS = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET of linux/sched.h."""
 SOCKET_FAMILIES = (1, 2, 10)
@@ -84,8 +91,9 @@ even from a network namespace of its own."""
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables above, and AUDIT_ARCH of linux/audit.h."""
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_ARGUMENT = 8  # bytes of each
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _X32 = 0x40000000
 
@@ -119,6 +127,27 @@ def filter_program(machine: str = "") -> bytes:
         _instruction(_LOAD, _FIRST_ARGUMENT),
         _instruction(_ANY_BIT, NAMESPACE_FLAGS, 0, 1),
         deny,
+        _instruction(_RETURN, _ALLOW),
+        # A limit of another process than the one that asks.
+        _instruction(_EQUAL, PRLIMIT64[column], 0, 4),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+        _instruction(_EQUAL, 0, 1, 0),
+        deny,
+        _instruction(_RETURN, _ALLOW),
+        # Memory shared without a file, which stays when no process shows it any more.
+        _instruction(_EQUAL, MMAP[column], 0, 5),
+        _instruction(_LOAD, _FIRST_ARGUMENT + 3 * _ARGUMENT),
+        _instruction(_AND, MAP_TYPE | MAP_ANONYMOUS),
+        _instruction(_EQUAL, MAP_SHARED | MAP_ANONYMOUS, 0, 1),
+        deny,
+        _instruction(_RETURN, _ALLOW),
+        # The size of a socket's buffer stays as it is, which the call may do anyway.
+        _instruction(_EQUAL, SETSOCKOPT[column], 0, 6),
+        _instruction(_LOAD, _FIRST_ARGUMENT + _ARGUMENT),
+        _instruction(_EQUAL, SOL_SOCKET, 0, 3),
+        _instruction(_LOAD, _FIRST_ARGUMENT + 2 * _ARGUMENT),
+        _instruction(_EQUAL, SO_SNDBUF, 0, 1),
+        _instruction(_RETURN, _ERRNO),
         _instruction(_RETURN, _ALLOW),
         _instruction(_EQUAL, SOCKET[column], 0, 2 + len(SOCKET_FAMILIES)),
         _instruction(_LOAD, _FIRST_ARGUMENT),

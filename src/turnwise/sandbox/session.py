@@ -68,7 +68,7 @@ class Session:
             seconds=time.monotonic() - self.worker.started,
             queued=queued,
             error=error,
-            limited_by=self.worker.launch.limited_by,
+            limited_by=self.worker.limited_by,
             runtime=self.worker.launch.runtime,
         )
 

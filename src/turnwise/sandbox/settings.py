@@ -15,9 +15,10 @@ TierName = Literal["bubblewrap", "namespaces", "rlimits", "docker", "sandbox_fus
 TIERS: tuple[TierName, ...] = ("bubblewrap", "namespaces", "rlimits")
 """Of this machine, from the strongest to the weakest; the last one isolates nothing. The other two
 are whole back ends, and never taken unless they are asked for."""
-LimitedBy = Literal["cgroup", "rlimits", "docker", "service"]
-"""Who limits memory and processes: a control group of its own, or else the limits of each process
-and looks at all of them; Docker's control group; a service, in ways of its own."""
+LimitedBy = Literal["cgroup", "measured", "rlimits", "docker", "service"]
+"""What limits memory and processes: a control group of its own; or else the limits of each process,
+and looks at all that all of them hold; or the same with looks that do not see buffers of sockets
+and files in memory; Docker's control group; a service, in ways of its own."""
 
 MEBIBYTE = 1 << 20
 
@@ -34,16 +35,16 @@ class Limits:
     kernel, in whole seconds."""
     memory: int = 512 * MEBIBYTE
     """Bytes: address space of each process, by the kernel; and what all processes together hold,
-    looked at every 0.05 s. Under 64 MiB Python does not start."""
+    with the buffers of their sockets, looked at every 0.05 s. Python needs 64 MiB to start."""
     processes: int = 32
     """Processes and threads at once."""
     open_files: int = 128
     """Descriptors of each process."""
     disk: int = 64 * MEBIBYTE
-    """Bytes in the work folder, /tmp and /dev/shm together (bubblewrap: in each; rlimits: in each
-    file), held in memory. Also the most that is gathered from it."""
+    """Bytes in the work folder, /tmp and /dev/shm together (rlimits: in each file), held in memory.
+    Also the most that is gathered from it."""
     files: int = 4096
-    """Files, folders and links in the same place (not limited under bubblewrap and rlimits)."""
+    """Files, folders and links in the same place (not limited under rlimits)."""
     output: int = 8 * MEBIBYTE
     """Bytes on stdout and stderr, each, at which the code is killed."""
     shown: int = 16384

@@ -77,6 +77,9 @@ class Worker:
         self.failure = ""
         self.started = 0.0
         self.begun = False
+        self.unwritable = ""
+        """Why the job's files could not be written, if that is why it has not begun."""
+        self.limited_by = launch.limited_by
         self.token = ""
         self.cell_error: str | None = None
         self._buffers = {"control": bytearray(), "channel": bytearray()}
@@ -109,7 +112,7 @@ class Worker:
             self.failure = self._reason() or f"it took no job ({error})"
             return False
         end = self._pump(time.monotonic() + START_SECONDS, until_begun=True)
-        if not self.begun:
+        if not self.begun and not self.unwritable:
             reason = "it did not start in time" if end == "timeout" else "it ended before it began"
             self.failure = self.failure or self._reason() or reason
         return self.begun
@@ -243,6 +246,11 @@ class Worker:
             del buffer[: 4 + length]
             if message["event"] == "started":
                 self.started, self.begun = time.monotonic(), True
+                if message["measured"] and self.limited_by == "rlimits":
+                    self.limited_by = "measured"
+            elif message["event"] == "unwritable":
+                self.unwritable = message["error"]
+                return "broken"
             elif message["event"] == "failed":
                 self.failure = message["error"]
                 return "broken"

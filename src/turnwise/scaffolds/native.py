@@ -59,6 +59,7 @@ class NativeScaffold(TextScaffold):
         self._prompt = self._renderer.render_ids(
             [SAMPLE], tools=self._specs, add_generation_prompt=True
         )
+        self._thinks = self._has_room_for_thoughts()
         self._closed = self._written(Action("", answer="Hello."))
 
     def begin(self, prompt: Observation) -> list[Segment]:
@@ -126,7 +127,8 @@ class NativeScaffold(TextScaffold):
         return Action(text, thought, answer=said)
 
     def render(self, action: Action) -> list[int]:
-        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end."""
+        """Tokens of an action, as `parse` reads them; one with `error` is its text and an end. A
+        thought is left out where the prompt has closed the thinking already."""
         if action.error is not None:
             return [*self._encode(action.text), self._closed[-1]]
         return self._written(action)
@@ -149,7 +151,7 @@ class NativeScaffold(TextScaffold):
             for place, call in enumerate(action.calls)
         ]
         message = {"role": "assistant", "content": action.answer or "", "tool_calls": calls}
-        if action.thought:
+        if action.thought and self._thinks:
             message["reasoning_content"] = action.thought
         tokens = self._sampled([SAMPLE, message])
         if tokens and tokens[-1] in self._ends:
@@ -158,6 +160,13 @@ class NativeScaffold(TextScaffold):
         if calls:
             then |= {"name": action.calls[0].name, "tool_call_id": calls[0]["id"]}
         return [*tokens, self._sampled([SAMPLE, message, then])[-1]]
+
+    def _has_room_for_thoughts(self) -> bool:
+        """Whether a turn with a thought goes on from the prompt. It does not where a switch of the
+        template (`enable_thinking = false`) has the prompt end with an empty thought."""
+        message = {"role": "assistant", "content": "Hello.", "reasoning_content": "…"}
+        rendered = self._renderer.render([SAMPLE, message], tools=self._specs).token_ids
+        return list(rendered[: len(self._prompt)]) == list(self._prompt)
 
     def _sampled(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Of the second message what the model would have sampled: from where it differs from the

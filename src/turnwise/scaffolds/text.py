@@ -132,6 +132,8 @@ def read_arguments(tool: Tool, content: str) -> Mapping[str, Any]:
         arguments = json.loads(content)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(arguments, dict):
         raise ValueError("needs a JSON object")
     check_characters(arguments)

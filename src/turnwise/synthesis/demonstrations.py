@@ -12,12 +12,15 @@ from dataclasses import replace
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, RunStoppedError, unknown_name
 from turnwise.rollout.groups import Progress, Roller
 from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
-from turnwise.types import Action, Task, Trajectory
+from turnwise.types import Action, Outcome, Task, Trajectory
+
+MAX_ORACLE_FAILURES = 0.1
+"""Share of the oracle's own demonstrations that may fail before they are refused."""
 
 Script = Sequence[Action]
 Behaviour = Callable[[Script, Script], Script]
@@ -95,6 +98,8 @@ async def demonstrate(
 
     `tasks` have their secrets: the environment's oracle reads them. The result depends on the
     arguments alone. A script knows of no summaries: where these are asked for, turns are dropped.
+    Raises RunStoppedError where the oracle's own demonstrations fail: limits or a scaffold that do
+    not let a perfect agent succeed would teach failure.
     """
     if limits.context == "summarise":
         limits = limits.model_copy(update={"context": "drop"})
@@ -102,10 +107,11 @@ async def demonstrate(
     stream = random.Random(derive(seed, "demonstrations"))
     names, weights = list(shares), list(shares.values())
     chosen = [tasks[stream.randrange(len(tasks))] for _ in range(count)]
-    scripts = []
+    drawn, scripts = [], []
     for task in chosen:
         other = tasks[stream.randrange(len(tasks))]
         behaviour = BEHAVIOURS[stream.choices(names, weights)[0]]
+        drawn.append(behaviour)
         scripts.append(list(behaviour(environment.oracle(task), environment.oracle(other))))
     places = [0] * count
 
@@ -118,7 +124,24 @@ async def demonstrate(
 
     roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, Seats(64))
     groups = await roller.collect(chosen, 1, seed, "demonstrations", progress)
-    return [group.trajectories[0] for group in groups]
+    played = [group.trajectories[0] for group in groups]
+    _check_oracle([one for one, by in zip(played, drawn, strict=True) if by is faithful])
+    return played
+
+
+def _check_oracle(played: Sequence[Trajectory]) -> None:
+    failed = [one for one in played if one.outcome != Outcome.SUCCESS]
+    if len(failed) <= MAX_ORACLE_FAILURES * len(played):
+        return
+    first = failed[0]
+    said = first.problem or (first.verdict.detail if first.verdict else "")
+    errors = [turn.action.error for turn in first.turns if turn.action.error is not None]
+    reason = ": ".join(filter(None, (str(first.outcome), said, *errors[:1])))
+    raise RunStoppedError(
+        f"{len(failed)} of {len(played)} demonstrations by the environment's oracle fail, so "
+        f"imitating them would teach failure; first: task {first.task.id}, {reason}. Check the "
+        "limits in [rollout], scaffold.options, and the oracle"
+    )
 
 
 def _argument(action: Action) -> str:

@@ -24,7 +24,7 @@ import httpx2
 from pydantic import ValidationError
 
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
-from turnwise.tools.tool import Tool
+from turnwise.tools.tool import Tool, readable
 
 START_SECONDS, CLOSE_SECONDS = 30.0, 5.0
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
@@ -41,7 +41,10 @@ class McpTool(Tool):
     async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
         """Run the tool. Raises ToolError for what the server calls an error, InfrastructureError
         where it gives no answer within `deadline` seconds."""
-        return str(await self.function(self.name, arguments, deadline))
+        try:
+            return readable(str(await self.function(self.name, arguments, deadline)))
+        except ToolError as error:
+            raise ToolError(readable(str(error))) from error
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as they are."""

@@ -11,26 +11,72 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from turnwise.errors import InfrastructureError, ToolError
+from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tools.isolated import run_static
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+MOST_CHARACTERS = 200_000
+"""Of one result: what is more is cut off before anything has to be tokenised."""
 _MARK = "__turnwise_tool__"
+_ISOLATED = "__turnwise_isolated__"
 _CONSEQUENCE = "__turnwise_consequence__"
 
 
-def tool(function: Function) -> Function:
+@overload
+def tool(function: Function, /) -> Function: ...
+@overload
+def tool(*, isolated: bool) -> Callable[[Function], Function]: ...
+def tool(function: Any = None, /, *, isolated: bool = False) -> Any:
     """Mark a method of an environment as an action of the agent.
 
     Its signature is the schema, the first paragraph of its docstring the description. It may be
     `async def`; a plain method runs in a worker thread, so that it cannot block the others. It
     returns the text of the observation and raises ToolError for what the agent did wrong.
+
+    With `isolated` it is a static method, `@tool(isolated=True)` above `@staticmethod`, and runs in
+    a process of its own, which is killed at the deadline: for what could hold the interpreter, such
+    as arithmetic of the agent's. Then a late call has failed, and the episode goes on.
+
+    Raises ConfigError for a method without a docstring, or with a parameter without a type.
     """
+    if function is None:
+        return _isolated_tool if isolated else tool
+    _check_signature(getattr(function, "__func__", function))
     setattr(function, _MARK, True)
     return function
+
+
+def _isolated_tool(function: Any) -> Any:
+    plain = getattr(function, "__func__", function)
+    if not isinstance(function, staticmethod) or inspect.iscoroutinefunction(plain):
+        raise ConfigError(
+            f"{_place(plain)}: an isolated tool is a plain @staticmethod: it has no self"
+        )
+    if "<locals>" in plain.__qualname__:
+        raise ConfigError(f"{_place(plain)}: an isolated tool's class is at the top of its file")
+    setattr(plain, _ISOLATED, True)
+    return tool(function)
+
+
+def _check_signature(function: Callable[..., Any]) -> None:
+    if not (inspect.getdoc(function) or "").strip():
+        raise ConfigError(f"{_place(function)}: write a docstring: the agent reads it")
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ConfigError(f"{_place(function)}: name every parameter, in place of {parameter}")
+        if name != "self" and parameter.annotation is parameter.empty:
+            raise ConfigError(
+                f"{_place(function)}: give parameter {name!r} a type, as in {name}: str"
+            )
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    return f"{code.co_filename}, line {code.co_firstlineno}: tool {function.__name__}"
 
 
 def consequential(what: str) -> Callable[[Function], Function]:
@@ -58,26 +104,44 @@ class Tool:
     function: Callable[..., Any]
     consequence: str = ""
     """What it does outside of the conversation, if it is marked as `consequential`."""
+    isolated: Callable[[Mapping[str, Any], float], str] | None = None
+    """Runs it in another process, with checked arguments and a deadline; blocks. None: here."""
 
     @classmethod
     def of(cls, method: Callable[..., Any]) -> "Tool":
         """Read a bound method's signature."""
-        schema = _schema_of(getattr(method, "__func__", method))
+        plain = getattr(method, "__func__", method)
+        schema = _schema_of(plain)
         consequence = getattr(method, _CONSEQUENCE, "")
-        return cls(schema["name"], schema["description"], schema, method, consequence)
+        isolated = functools.partial(run_static, plain) if hasattr(plain, _ISOLATED) else None
+        return cls(schema["name"], schema["description"], schema, method, consequence, isolated)
 
     async def __call__(self, arguments: Mapping[str, Any], deadline: float) -> str:
-        """Check the arguments and run the tool.
+        """Check the arguments and run the tool. Its result has MOST_CHARACTERS at most, all of
+        which can be encoded.
 
-        Raises ToolError for wrong arguments, which is shown to the agent, and InfrastructureError
-        when `deadline` seconds pass. What else the tool raises goes through.
+        Raises ToolError for wrong arguments, for a tool that raised SystemExit, and for an isolated
+        one that took longer than `deadline` seconds: all are shown to the agent; and
+        InfrastructureError when another one does. What else the tool raises goes through.
         """
         values = self.check(arguments)
         try:
+            if self.isolated is not None:
+                result = await in_thread(functools.partial(self.isolated, values, deadline))
+            else:
+                result = await self._here(values, deadline)
+        except SystemExit as error:
+            raise ToolError(f"{self.name}: it ended itself with SystemExit({error})") from None
+        except ToolError as error:
+            raise ToolError(readable(str(error))) from error
+        return readable(str(result))
+
+    async def _here(self, values: Mapping[str, Any], deadline: float) -> Any:
+        try:
             async with asyncio.timeout(deadline):
                 if inspect.iscoroutinefunction(self.function):
-                    return str(await self.function(**values))
-                return str(await in_thread(functools.partial(self.function, **values)))
+                    return await self.function(**values)
+                return await in_thread(functools.partial(self.function, **values))
         except TimeoutError:
             message = f"tool {self.name}: no result within {deadline:g} s"
             raise InfrastructureError(message) from None
@@ -91,6 +155,19 @@ class Tool:
             where = ".".join(str(part) for part in first["loc"])
             raise ToolError(f"{self.name}: argument {where!r}: {first['msg']}") from None
         return {name: getattr(checked, name) for name in type(checked).model_fields}
+
+
+def readable(text: str) -> str:
+    """A text that can be tokenised, in time: cut after MOST_CHARACTERS, and with a replacement for
+    each half of a surrogate pair.
+
+    >>> readable("a\\ud800b")
+    'a?b'
+    """
+    left = len(text) - MOST_CHARACTERS
+    if left > 0:
+        text = f"{text[:MOST_CHARACTERS]}\n[{left} more characters are not shown]"
+    return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
@@ -109,6 +186,8 @@ async def in_thread(function: Callable[[], Any]) -> Any:
     def work() -> None:
         try:
             setter, value = future.set_result, function()
+        except StopIteration as error:  # no future can hold one
+            setter, value = future.set_exception, RuntimeError(f"StopIteration: {error}")
         except BaseException as error:  # noqa: BLE001 - raised again where the tool was called
             setter, value = future.set_exception, error
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more

@@ -8,7 +8,8 @@ import pytest
 
 from tests.environments.playing import judged, played
 from turnwise.environments.adapters.dockerfile import Doing, NotDone, read_dockerfile
-from turnwise.environments.adapters.harbor_tasks import _copied, _files, moved
+from turnwise.environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
+from turnwise.environments.adapters.links import leads_out
 from turnwise.environments.base import Environment
 from turnwise.environments.measurement import (
     NOTHING,
@@ -21,6 +22,7 @@ from turnwise.environments.measurement import (
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
+from turnwise.tools.workspace import Entry
 from turnwise.types import Action, Task, ToolCall
 
 DOCKERFILE = """
@@ -77,6 +79,15 @@ TERMINAL_BENCH = {
 }
 
 
+READING = harbor(
+    **{
+        "instruction.md": "Sort /app/words.txt into /app/answer.txt, please.\n",
+        "tests/sorted.txt": "fig\npear\n",
+        "tests/test.sh": TEST.replace("$(sort /tests/wanted.txt)", "$(cat /tests/sorted.txt)"),
+    }
+)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def fixed_place() -> None:
     """Skips where folders have no fixed place, or no sandbox works."""
@@ -96,7 +107,7 @@ def made(folder: Path, *tasks: dict[str, str], **options: Any) -> Environment:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return made(tmp_path_factory.mktemp("tasks"), harbor(), TERMINAL_BENCH)
+    return made(tmp_path_factory.mktemp("tasks"), harbor(), TERMINAL_BENCH, READING)
 
 
 def named(environment: Environment, name: str) -> Task:
@@ -110,9 +121,9 @@ def shell(command: str) -> Action:
 
 def test_the_oracle_and_the_floors_of_both_formats(both: Environment) -> None:
     tasks = all_tasks(both)
-    assert len(tasks) == 2
+    assert len(tasks) == 3
     assert success(played_all(both, tasks, [both.oracle(task) for task in tasks])) == 1.0
-    assert success(played_all(both, tasks, [[NOTHING]] * 2)) == 0.0
+    assert success(played_all(both, tasks, [[NOTHING]] * 3)) == 0.0
     assert not both.warnings
     assert asyncio.run(is_restorable(both, tasks))
     assert asyncio.run(is_concurrent(both, tasks))
@@ -147,11 +158,51 @@ def test_what_is_forged_counts_for_nothing(both: Environment) -> None:
         f"> {root}/tests/test.sh",
         f"ln -s {root}/tests/wanted.txt {root}/app/words2; rm -rf {root}/app/words.txt",
         f"touch {root}/tests; ln -s /tmp {root}/logs",
+        # wanted.txt is the sorted answer of `reading`, whose tests compare the two files.
+        "ln -s /proc/self/root/work/workspace/tests/sorted.txt answer.txt",
+        "ln -s /proc/self/cwd/../tests/sorted.txt answer.txt",
+        "ln -s . x; ln -s x/x/../tests/sorted.txt answer.txt",
+        f"ln -s .. {root}/app/up; ln -s up/tests/sorted.txt answer.txt",
+        f"ln -s . {root}/x; ln -s ../x/x/tests/sorted.txt answer.txt",
+        f"ln -s {root}/tests there; ln -s there/sorted.txt answer.txt",
+        "ln -s /usr/../work/workspace/tests/sorted.txt answer.txt",
     ]
     for command in forged:
-        assert judged(both, task, shell(command), NOTHING).reward in (0.0, 0.25), command
+        for one in (task, named(both, "task-2")):
+            assert judged(both, one, shell(command), NOTHING).reward in (0.0, 0.25), command
     right = shell("printf 'fig\\npear\\n' > answer.txt")
     assert judged(both, task, right, NOTHING).success
+
+
+def test_nothing_at_home_runs_when_the_tests_begin(both: Environment) -> None:
+    task = named(both, "task-1")
+    forged = (
+        "mkdir -p $(python3 -m site --user-site); for one in usercustomize os sys re; do echo "
+        "'import os; os._exit(0)' > $one.py; done; cp *.py $(python3 -m site --user-site)"
+    )
+    assert not judged(both, task, shell(forged), NOTHING).success
+    assert both.weaknesses == [WEAKNESS]
+
+
+def test_where_links_lead() -> None:
+    links = {
+        "plain": "other/file",
+        "system": "/usr/bin/python3",
+        "through": "system/../x",
+        "folder": "/usr/share",
+        "below": "folder/dict/words",
+        "rooted": "/work/workspace/app/file",
+        "round": "round",
+        "self": ".",
+        "proc": "/proc/self/root",
+        "tests": "self/tests/a",
+        "deep/up": "..",
+        "deep/far": "../../x",
+        "chained": "rooted",
+    }
+    entries = {path: Entry("link", target.encode()) for path, target in links.items()}
+    good = {path for path in entries if not leads_out(path, entries, ("tests",))}
+    assert good == {"plain", "system", "folder", "below", "rooted", "chained"}
 
 
 @pytest.mark.parametrize(

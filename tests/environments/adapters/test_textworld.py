@@ -11,7 +11,7 @@ pytest.importorskip(
 )
 
 from tests.environments.playing import played
-from turnwise.environments.adapters.textworld import TextWorld
+from turnwise.environments.adapters.textworld import TextWorld, _is_won
 from turnwise.environments.measurement import all_tasks, is_concurrent, is_restorable, measure
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
@@ -79,7 +79,42 @@ def test_what_is_no_command() -> None:
     play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))
     said = [turn.step.observation.content for turn in play.trajectory.turns]  # type: ignore[union-attr]
     assert "fly" in said[0] or "verb" in said[0]
-    assert said[1] == said[2] == "Error: a command has 1 to 200 characters"
+    assert said[1] == said[2] == "Error: a command has 1 to 200 plain characters"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "\0",
+        "look\0",
+        "script",
+        "Save",
+        "look. save",
+        "look then script",
+        "TRANSCRIPTS",
+        "quit",
+        "é",
+    ],
+)
+def test_no_command_reaches_the_interpreter(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zero byte hung it for ever; `script` and `save` wrote where the program was started."""
+    environment = TextWorld(count=3)
+    task = all_tasks(environment)[0]
+    monkeypatch.chdir(tmp_path)
+    play = played(environment, task, act(command), *environment.oracle(task))
+    assert play.trajectory.observed[0].startswith("Error: ")
+    assert play.trajectory.verdict is not None
+    assert play.trajectory.verdict.success
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_game_that_its_walkthrough_does_not_win_is_passed_over() -> None:
+    file = Path(all_tasks(TextWorld(count=3))[0].data["file"])
+    walkthrough = all_tasks(TextWorld(count=3))[0].secret["walkthrough"]
+    assert _is_won(file, walkthrough)
+    assert not _is_won(file, walkthrough[:-1])
 
 
 def test_games_of_ones_own(cache: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.desk.library import DATABASE, LEND, TASKS, TAU2, written
+from tests.environments.desk.library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
 from tests.environments.playing import judged, played
 from turnwise.environments.base import Environment
 from turnwise.environments.desk.own import was_told
@@ -264,3 +264,57 @@ def test_another_process_a_snapshot_and_many_at_once(options: dict[str, Any]) ->
     assert is_deterministic("own_desk", options, environment)
     assert asyncio.run(is_restorable(environment, tasks))
     assert asyncio.run(is_concurrent(environment, tasks))
+
+
+CALCULATOR = (
+    TOOLS
+    + '''
+
+def calculate(data, expression: str) -> str:
+    """Work out an expression."""
+    return str(eval(expression))
+
+def leave(data) -> str:
+    """Leave."""
+    data["left"] = True
+    raise SystemExit(0)
+
+def flood(data) -> str:
+    """Tell a lot."""
+    return "x\\ud800" * 3_000_000
+'''
+)
+
+
+def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
+    tmp_path: Path,
+) -> None:
+    """In this process `9**(9**8)` would stop the event loop with all its deadlines."""
+    options = written(tmp_path, tools=CALCULATOR)
+    environment = make_environment("own_desk", {**options, "heldout_share": 0.0})
+    environment.tool_deadline = 2.0  # type: ignore[misc]
+    task = next(one for one in environment.tasks("train") if one.info["actions"] == 1)
+    calls = [("calculate", {"expression": "9**(9**8)"}), ("leave", {}), ("flood", {})]
+    hung = [Action("", calls=(ToolCall(name, values),)) for name, values in calls]
+    (play,) = played_all(environment, [task], [[*hung, *environment.oracle(task)]])
+    observed = play.trajectory.observed
+    assert observed[0] == "Error: calculate: it was stopped after 2 s"
+    assert observed[1] == "Error: leave: SystemExit"
+    assert observed[2].startswith("x?x?")
+    assert observed[2].endswith("more characters are not shown]")
+    assert play.trajectory.verdict is not None
+    assert play.trajectory.verdict.success
+
+
+def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
+    options = {**written(tmp_path), "heldout_share": 0.0}
+    apart, here = (
+        make_environment("own_desk", {**options, "isolated": isolated})
+        for isolated in (True, False)
+    )
+    tasks = apart.tasks("train")
+    plays = [
+        [play.seen for play in played_all(one, tasks, [one.oracle(task) for task in tasks])]
+        for one in (apart, here)
+    ]
+    assert plays[0] == plays[1]

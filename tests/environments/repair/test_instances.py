@@ -15,9 +15,10 @@ from turnwise.environments.measurement import NOTHING, all_tasks, played_all, su
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.injection import inject
 from turnwise.environments.repair.judging import plain_name, run_suite, without_clashes
+from turnwise.environments.repair.sabotage import sabotaged
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import SandboxSettings
+from turnwise.sandbox.settings import Limits, SandboxSettings
 from turnwise.types import Action, ToolCall
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
@@ -100,7 +101,8 @@ def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(SandboxSettings(packages=PACKAGES)) as made:
+    limits = Limits(seconds=120.0, cpu_seconds=60.0)
+    with Sandbox(SandboxSettings(packages=PACKAGES, limits=limits)) as made:
         try:
             made.tier  # noqa: B018
         except ConfigError as error:
@@ -175,6 +177,126 @@ CHEATS = {
         'echo \'{"tests/test_double.py::test_double": "passed"}\' > outcomes.by.turnwise.json'
     ),
 }
+
+
+REPLACED = """
+import sys
+def forged(test):
+    return outcome(test) if "anary" in repr(test) else "passed"
+place = sys._getframe()
+while place is not None:
+    if "_outcome" in place.f_globals:
+        outcome = place.f_globals["_outcome"]
+        place.f_globals["_outcome"] = forged
+        break
+    place = place.f_back
+import unittest
+unittest.TestCase.assertEqual = lambda *a: None
+try:
+    import _pytest.runner, _pytest.reports
+    made = _pytest.reports.TestReport.from_item_and_call
+    def from_item_and_call(item, call):
+        call.excinfo = call.excinfo if "canary" in item.name else None
+        return made(item, call)
+    _pytest.reports.TestReport.from_item_and_call = from_item_and_call
+except ImportError:
+    pass
+"""
+DAEMON = """
+import os, glob, time, json
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for _ in range(2000):
+            for file in glob.glob("*.json"):
+                with open(file, "w") as forged:
+                    json.dump({"tests/test_double.py::test_double": "passed"}, forged)
+            time.sleep(0.001)
+    os._exit(0)
+"""
+HANDED = """
+import os, json
+for descriptor in range(3, 64):
+    try:
+        said = ["", {"tests/test_double.py::test_double": "passed"}]
+        os.write(descriptor, json.dumps(said).encode())
+    except OSError:
+        pass
+for place in ("fd/0", "fd/1", "fd/3", "mem"):
+    try:
+        open(f"/proc/{os.getppid()}/{place}", "r+b", buffering=0).read(1)
+        os._exit(0)
+    except PermissionError:
+        continue
+raise SystemError("closed")
+"""
+
+
+@pytest.mark.parametrize("text", [REPLACED, DAEMON, HANDED], ids=["replaced", "daemon", "handed"])
+def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
+    (task,) = loaded.tasks("train")
+    cheat = calling("write_file", path="src/sums/core.py", text=BUGGY + "\nmore = max\n" + text)
+    outcome = calling("shell", command=CHEATS["an outcome"])
+    verdict = judged(loaded, task, cheat, outcome)
+    assert (verdict.reward, verdict.success) == (0.0, False)
+
+
+def test_the_memory_of_what_judges_is_closed(sandbox: Sandbox) -> None:
+    """Its parent cannot be read, although both are the same user's."""
+    test = (
+        "import os, unittest\nclass A(unittest.TestCase):\n    def test_it(self):\n"
+        "        for place in ('fd', 'mem', 'environ'):\n"
+        "            with self.assertRaises(PermissionError):\n"
+        "                one = f'/proc/{os.getppid()}/{place}'\n"
+        "                os.listdir(one) if place == 'fd' else open(one, 'rb').read(1)\n"
+    )
+    found, problem = run_suite(sandbox, {"test_a.py": test.encode()}, ["test_a.py::*"], "plain")
+    assert (found, problem) == ({"test_a.py::A::test_it": "passed"}, "")
+
+
+def test_a_suite_that_is_made_to_fail(sandbox: Sandbox) -> None:
+    test = """
+import unittest
+from unittest import expectedFailure
+
+def test_plain():
+    assert 1 == 1
+    return None
+
+class A(unittest.TestCase):
+    def test_all(self):
+        self.assertIn(1, [1])
+        with self.assertRaises(KeyError):
+            {}[1]
+
+    @expectedFailure
+    def test_expected(self):
+        self.assertEqual(1, 2)
+"""
+    text, changed = sabotaged(test)
+    assert changed == {"test_plain", "test_all"}
+    for source, outcome in ((test, "passed"), (text, "failed")):
+        found, _ = run_suite(sandbox, {"test_a.py": source.encode()}, ["test_a.py::*"], "plain")
+        assert found == {
+            "test_a.py::test_plain": outcome,
+            "test_a.py::A::test_all": outcome,
+            "test_a.py::A::test_expected": "passed",
+        }
+
+
+def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
+    clones: Path, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    """pytest runs nothing of a file if one of the names that it is given is not there."""
+    unknown = [*RECORD["PASS_TO_PASS"], "tests/test_more.py::test_unknown"]
+    path = write(tmp_path / "bugs.jsonl", {**RECORD, "PASS_TO_PASS": unknown})
+    for runner in ("plain", "pytest"):
+        made = Repair(instances=path, repositories=str(clones), runner=runner, heldout_share=0.0)  # type: ignore[arg-type]
+        made.sandbox = sandbox
+        (task,) = made.tasks("train")
+        verdict = judged(made, task, *made.oracle(task))
+        assert verdict.parts["pass_to_pass"] == 3 / 4
+        assert made.weaknesses
 
 
 FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")

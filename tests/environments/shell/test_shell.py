@@ -24,6 +24,7 @@ from turnwise.environments.measurement import (
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shell.environment import Shell
 from turnwise.environments.shell.folders import draw_folder, entries_of, state_of
+from turnwise.environments.shell.os_interaction import WEAKNESS
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import folder_of
 from turnwise.errors import ConfigError, DataError, NotSupportedError
@@ -58,6 +59,11 @@ PERMITTED = {
 RUNNING = {**MATCHED, "start": "python3 -c 'while True: pass' &"}
 USERS = {**HIDDEN, "create": {"init": "useradd -m someone"}}
 REAL = {**HIDDEN, "evaluation": {**HIDDEN["evaluation"], "example": "exit 3"}}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +222,81 @@ def test_answers_that_are_compared_with_a_pattern(
     assert judged(environment, task, answered("the second")).reward == 0.0
 
 
+USERS_OWN = (
+    "mkdir -p $(python3 -m site --user-site); echo '{0}' > $(python3 -m site --user-site)/{1}"
+)
+EXIT = "import os; os._exit(0)"
+FORGED = {
+    "usercustomize": USERS_OWN.format(EXIT, "usercustomize.py"),
+    "a path file": USERS_OWN.format(EXIT, "x.pth"),
+    "modules of the library": f"for one in os re site; do echo '{EXIT}' > $one.py; done",
+    "a shell's beginnings": "echo 'exit 0' | tee .bashrc .profile .bash_profile .bash_env",
+}
+PYTHON = {
+    "description": "Write 3 into /root/three.",
+    "evaluation": {
+        "check": {
+            "language": "python",
+            "code": "import re, sys\nsys.exit(open('/root/three').read().strip() != '3')",
+        },
+        "example": "echo 3 > ~/three",
+    },
+}
+BASH = {
+    "description": "Write 4 into /root/four.",
+    "evaluation": {
+        "check": "python3 -c 'import os, re, sys; sys.exit(open(sys.argv[1]).read() != \"4\\n\")' "
+        '"$HOME/four" && cat ~/four',
+        "example": "echo 4 > $HOME/four",
+    },
+}
+
+
+@pytest.mark.parametrize("record", [PYTHON, BASH], ids=["python", "bash"])
+def test_nothing_of_the_agents_runs_when_a_check_begins(
+    made: Shell, tmp_path: Path, scripts: str, record: dict[str, Any]
+) -> None:
+    environment = loaded(made, write(tmp_path / "dev.json", record), scripts)
+    (task,) = environment.tasks("train")
+    assert judged(environment, task, *environment.oracle(task)).reward == 1.0
+    for name, command in FORGED.items():
+        forged = judged(environment, task, *running(command), answered("done"))
+        assert not forged.success, name
+    assert environment.weaknesses == [WEAKNESS]
+
+
+def test_a_file_with_a_single_object_and_the_best_constant_answer(
+    made: Shell, tmp_path: Path, scripts: str
+) -> None:
+    single = tmp_path / "one.json"
+    single.write_text(json.dumps(MATCHED))
+    assert len(loaded(made, str(single), scripts).tasks("train")) == 1
+    counted = [
+        {"description": f"How many {n}?", "evaluation": {"match": str(n // 2)}} for n in range(4)
+    ]
+    odd = {"description": "How odd?", "evaluation": {"match": {"regex": "^[01]$"}}}
+    environment = loaded(made, write(tmp_path / "dev.json", *counted, PYTHON, odd), scripts)
+    assert environment.spec.floors["constant"] == 3 / 6
+
+
+def test_what_a_record_came_to_is_kept(
+    made: Shell, tmp_path: Path, scripts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "dev.json", HIDDEN, PYTHON)
+    first = loaded(made, path, scripts).tasks("train")
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("a script of a record was run again")
+
+    monkeypatch.setattr(Workspace, "run", forbidden)
+    assert Shell(records=path, scripts=scripts, heldout_share=0.0).tasks("train") == first
+
+
 BROKEN = {
+    "entry 1: 'match' has a pattern that is none": {
+        **MATCHED,
+        "evaluation": {"match": {"regex": "("}},
+    },
     "entry 1: 'description' must be there": {**HIDDEN, "description": " "},
     "entry 1: 'evaluation' must have 'match' or 'check'": {**HIDDEN, "evaluation": {}},
     "entry 1: 'check' refers to an example": {**HIDDEN, "evaluation": {"check": [None]}},

@@ -150,3 +150,24 @@ def test_random_actions_buy_something(made: Shop) -> None:
     task = made.tasks("train")[0].public()
     *_, last = made.random_actions(task, random.Random(1))
     assert last.calls[0].arguments["target"] == BUY
+
+
+def test_another_kind_of_thing_and_another_option_are_no_success(made: Shop) -> None:
+    """WebShop's formula gives 1 to things of a brand, and to options with a word in common."""
+    another_kind = another_option = loose = 0
+    for task in made.tasks("heldout")[:10]:
+        wanted, options = made.product(task.secret["product"]), task.secret["options"]
+        for other in made._products:
+            if other.kind != wanted.kind:
+                verdict = made.judged(other, options, task)
+                another_kind += verdict.success
+                loose += verdict.parts["webshop"] == 1.0
+        for name, value in options.items():
+            for chosen in set(wanted.options[name]) - {value}:
+                verdict = made.judged(wanted, {**options, name: chosen}, task)
+                another_option += verdict.success
+                loose += verdict.parts["webshop"] == 1.0
+        assert made.judged(wanted, options, task).success
+        assert not made.judged(wanted, {}, task).success
+    assert loose > 0, "the formula itself is WebShop's"
+    assert (another_kind, another_option) == (0, 0)

@@ -120,7 +120,7 @@ def _listed(rest: str) -> list[str]:
     """The words of a JSON list; none for what is no list, which is a shell's: `[ -d x ] || y`."""
     try:
         found = json.loads(rest) if rest.startswith("[") else []
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return []
     return [str(one) for one in found]
 

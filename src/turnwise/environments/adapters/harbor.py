@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.adapters.harbor_tasks import entries, judge, read_tasks
+from turnwise.environments.adapters.harbor_tasks import WEAKNESS, entries, judge, read_tasks
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError
@@ -55,6 +55,7 @@ class Harbor(Environment):
         self.warnings = [
             f"{count} tasks were left out: {reason}" for reason, count in loaded.left_out.items()
         ]
+        self.weaknesses = [WEAKNESS]
         self._tasks = shuffled_split(loaded.tasks, heldout_share)
         rows = sorted(f"{task.id} {task.secret}" for task in loaded.tasks)
         self._data_hash = hashlib.sha256("\n".join(rows).encode()).hexdigest()

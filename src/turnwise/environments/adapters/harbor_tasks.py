@@ -15,7 +15,6 @@ import fnmatch
 import hashlib
 import json
 import math
-import os
 import re
 import shlex
 import tomllib
@@ -25,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from turnwise.environments.adapters.dockerfile import NotDone, Recipe, read_dockerfile
+from turnwise.environments.adapters.links import ROOT, leads_out
 from turnwise.environments.records import read_text
 from turnwise.errors import DataError
 from turnwise.sandbox.artefacts import AUTOMATIC
@@ -33,9 +33,13 @@ from turnwise.sandbox.result import Status
 from turnwise.tools.workspace import MAX_BYTES, Entry, Workspace
 from turnwise.types import Task
 
-ROOT = "/work/workspace"
-"""What the root of a task's container is here."""
 TESTS, LOGS, SOLUTION = "tests", "logs/verifier", "solution"
+WEAKNESS = (
+    "a task's tests run the agent's programs beside themselves: these can read the tests and write "
+    "the reward"
+)
+CLEAN = "export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null\n"
+"""Before the tests: nothing that the agent left at home, or where they begin, runs by itself."""
 PLACES = "app|workspace|root|home|opt|srv|mnt|data|var|tmp|tests|logs|solution|oracle"
 
 
@@ -105,7 +109,7 @@ def judge(
         for path, entry in left.items()
         if not any(path == one or path.startswith(f"{one}/") for one in outside)
         and not ("/" not in path and path in AUTOMATIC)
-        and not (entry.kind == "link" and _leads_to_tests(path, entry))
+        and not (entry.kind == "link" and leads_out(path, left, outside))
     }
     tests = {
         f"{TESTS}/{path}": base64.b64decode(content) for path, content in secret["tests"].items()
@@ -119,12 +123,6 @@ def judge(
     return _reward(workspace.files), said
 
 
-def _leads_to_tests(path: str, entry: Entry) -> bool:
-    """Whether a link is to what the tests bring: the expected result is no result."""
-    target = os.path.join(ROOT, os.path.dirname(path), os.fsdecode(entry.content))
-    return f"{os.path.normpath(target)}/".startswith(f"{ROOT}/{TESTS}/")
-
-
 def _reward(files: Mapping[str, bytes]) -> float:
     text = files.get(f"{LOGS}/reward.txt", b"").decode(errors="replace").strip()
     try:
@@ -133,7 +131,7 @@ def _reward(files: Mapping[str, bytes]) -> float:
             found = json.loads(files.get(f"{LOGS}/reward.json", b"{}"))
             values = [found["reward"]] if "reward" in found else list(found.values())
         reward = float(values[0]) if len(values) == 1 else 0.0
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return 0.0
     return reward if math.isfinite(reward) else 0.0
 
@@ -146,7 +144,7 @@ def _source(place: Path) -> Source:
 def _harbor(place: Path) -> Source:
     try:
         table = tomllib.loads(read_text(place / "task.toml"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError(f"{place / 'task.toml'}: {error}") from None
     settings, verifier = table.get("environment", {}), table.get("verifier", {})
     if (place / "steps").is_dir():
@@ -182,7 +180,7 @@ def _terminal_bench(place: Path) -> Source:
         instruction = str(table["instruction"])
         compose = place / "docker-compose.yaml"
         services = yaml.safe_load(read_text(compose))["services"] if compose.is_file() else {}
-    except (yaml.YAMLError, KeyError, TypeError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{place / 'task.yaml'}: {error}") from None
     if len(services) > 1:
         raise NotDone("it needs several containers")
@@ -213,7 +211,7 @@ def _task(source: Source, sandbox: CodeSandbox) -> Task:
     run = f"mkdir -p {ROOT}/{LOGS}; {_begin(source.variables, source.recipe.workdir)}"
     secret = {
         "tests": _encoded(source.tests),
-        "command": f"{begin}{run}export PYTHONNOUSERSITE=1\nbash {ROOT}/{TESTS}/{source.script}",
+        "command": f"{begin}{run}{CLEAN}bash {ROOT}/{TESTS}/{source.script}",
         "writes_reward": source.writes_reward,
         "solution": _solving(source),
     }

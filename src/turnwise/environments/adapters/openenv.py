@@ -229,7 +229,7 @@ class Session:
                 answer = json.loads(await self._socket.recv())
         except (OSError, TimeoutError, WebSocketException) as error:
             raise self._lost(error) from error
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InfrastructureError(f"openenv: {self._url}: a reply that is no JSON") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("data"), dict):
             raise InfrastructureError(f"openenv: {self._url}: a reply that is no message")

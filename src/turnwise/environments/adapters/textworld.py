@@ -10,6 +10,7 @@ Success is to win. A game takes a second or two to make, so made ones are kept i
 import hashlib
 import json
 import random
+import re
 import tempfile
 import threading
 import warnings
@@ -31,6 +32,15 @@ PROMPT = "Play a text adventure. Give one command at a time, such as: look."
 SEEDS = 2**31
 MOST_CHARACTERS = 200
 """Of a command."""
+KNOWN = 9
+"""Characters of a word that the interpreter reads."""
+OUTSIDE = (
+    *("save", "restore", "script", "transcript", "unscript", "noscript", "recording", "replay"),
+    *("quit", "q", "restart", "verify", "random", "actions", "rules", "showme", "test", "trace"),
+    *("purloin", "abstract", "gonear", "scope", "showheap", "showverb", "tree"),
+)
+"""Words to the interpreter, not to the game, at the beginning of a command: files and dialogues."""
+_PARTS = re.compile(r"[.,;]|\bthen\b")
 _LOADING = threading.Lock()
 """TextWorld's parser, which reads a game, is not made for several threads."""
 
@@ -133,8 +143,13 @@ class TextWorld(Replayed):
 
     def _do(self, action: str) -> Reply:
         command = " ".join(action.split())
-        if not command or len(command) > MOST_CHARACTERS:
-            raise ToolError(f"a command has 1 to {MOST_CHARACTERS} characters")
+        plain = command.isascii() and command.isprintable()
+        if not command or len(command) > MOST_CHARACTERS or not plain:
+            raise ToolError(f"a command has 1 to {MOST_CHARACTERS} plain characters")
+        for part in _PARTS.split(command.lower()):
+            word = part.split()[:1]
+            if word and word[0][:KNOWN] in {outside[:KNOWN] for outside in OUTSIDE}:
+                raise ToolError(f"{word[0]!r} is no command of the game")
         state, score, done = self._game.step(command)
         self._steps += 1
         gained, self._score = float(score) - self._score, float(score)
@@ -189,7 +204,7 @@ def _found(folder: Path) -> list[Path]:
 def _made(rooms: int, objects: int, quest_length: int, count: int, version: str) -> list[Path]:
     """`count` games from seeds; a seed that gives none is passed over."""
     name = f"{rooms}-{objects}-{quest_length}"
-    folder = cache_folder() / f"textworld-{version}" / name
+    folder = cache_folder() / f"textworld-{version}-won" / name
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     for number in range(2 * count):
@@ -206,7 +221,8 @@ def _made(rooms: int, objects: int, quest_length: int, count: int, version: str)
 
 
 def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) -> bool:
-    """Make a game and write it, the `.z8` last; False where the seed gives none."""
+    """Make a game and write it, the `.z8` last; False where the seed gives none that its own
+    walkthrough wins: in some, two things have names that the game cannot tell apart."""
     from textworld import GameOptions
     from textworld.generator import QuestGenerationError, compile_game, make_game
 
@@ -220,9 +236,29 @@ def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) ->
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         options.path = f"{folder}/{file.name}"
         compiled = Path(compile_game(game, options))
+        if not _is_won(compiled, game.walkthrough or []):
+            return False
         compiled.with_suffix(".json").replace(file.with_suffix(".json"))
         compiled.replace(file)
     return True
+
+
+def _is_won(file: Path, walkthrough: Sequence[str]) -> bool:
+    import textworld
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        game = textworld.start(str(file), request_infos=textworld.EnvInfos(won=True))
+        try:
+            game.seed(0)
+            state = game.reset()
+            for command in walkthrough:
+                state, _, done = game.step(command)
+                if done:
+                    break
+            return bool(state.won)
+        finally:
+            game.close()
 
 
 def _read(file: Path) -> tuple[Task, Sequence[str]]:

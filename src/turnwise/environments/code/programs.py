@@ -89,7 +89,7 @@ def _is_test(test: Any) -> bool:
 def _parameters(source: str, name: str, where: str) -> list[str]:
     try:
         nodes = ast.parse(source).body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"{where}: 'correct' is no Python: {error}") from None
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name == name:

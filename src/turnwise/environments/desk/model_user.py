@@ -197,7 +197,7 @@ def _read(path: Path) -> dict[str, str]:
         try:
             record = json.loads(line)
             replies.setdefault(record["key"], record["reply"])
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             continue
     return replies
 

@@ -69,17 +69,19 @@ class OwnDesk(Environment):
         policy: str,
         heldout_share: float = HELDOUT_SHARE,
         user: dict[str, Any] | None = None,
+        isolated: bool = True,
     ) -> None:
         """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
         .json file or a folder of them, `tools` a Python file or module, `policy` a text file;
         `heldout_share` of the tasks is held out. `user` describes a language model as the user
-        (`ModelUserSettings`); without, the user is scripted.
+        (`ModelUserSettings`); without, the user is scripted. With `isolated` tools run in processes
+        of their own, which are killed at the deadline.
 
         Raises ConfigError for options that make no sense, DataError for files that are broken.
         """
         if not 0 <= heldout_share <= 1:
             raise ConfigError(f"own_desk: heldout_share is {heldout_share}: give 0 to 1")
-        self._own_tools = read_tools(tools)
+        self._own_tools = read_tools(tools, isolated)
         self._model = make_model_user(user)
         document = _document(Path(policy).expanduser())
         self._base = read_tables(Path(database).expanduser())

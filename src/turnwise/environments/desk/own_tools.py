@@ -9,14 +9,16 @@ tasks (`records.py`), and what is compared (`tables.py`).
 import functools
 import inspect
 import json
+import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType, ModuleType
 from typing import Any
 
 from turnwise.environments.desk.tables import Data
 from turnwise.environments.modules import load_module
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tools.isolated import Workers
 from turnwise.tools.tool import Tool
 
 
@@ -30,6 +32,8 @@ class OwnTools:
     """Description and parameters, where the module states them beside the signature."""
     last: frozenset[str]
     """Those that end the conversation: `TERMINATE_TOOLS` of the module."""
+    workers: Workers | None = None
+    """Where they run; None: in this process, which one that computes for ever holds up."""
 
     def over(self, holder: object) -> dict[str, Tool]:
         """The tools over `holder.data`, by name, in alphabetical order."""
@@ -37,11 +41,28 @@ class OwnTools:
 
     def _tool(self, name: str, holder: object) -> Tool:
         made = Tool.of(MethodType(self.functions[name], holder))
+        if self.workers is not None:
+            made = replace(made, isolated=functools.partial(self._apart, name, holder))
         if name not in self.described:
             return made
         description, parameters = self.described[name]
         schema = {"name": name, "description": description, "parameters": parameters}
-        return Tool(name, description, schema, made.function, made.consequence)
+        return replace(made, description=description, schema=schema)
+
+    def _apart(self, name: str, holder: Any, values: Mapping[str, Any], seconds: float) -> str:
+        """Run a tool in a worker; what it made of the data takes the place of what they were."""
+        assert self.workers is not None  # only then is this called
+        before = pickle.dumps(holder.data)
+        try:
+            text, after = self.workers.call(_worked, name, before, values, seconds=seconds)
+        except ToolError as error:
+            raise ToolError(f"{name}: {error}") from None
+        if isinstance(text, Refused):
+            raise ToolError(text)
+        if after is not None:
+            holder.data.clear()
+            holder.data.update(pickle.loads(after))
+        return str(text)
 
 
 @dataclass
@@ -58,9 +79,40 @@ class Holder:
         return str(found[name].function(**found[name].check(arguments)))
 
 
-def read_tools(place: str) -> OwnTools:
-    """The tools of `path/to/file.py` or `package.module`. Raises ConfigError for a module that is
-    not there or has none, and for a function that cannot be a tool."""
+class Refused(str):
+    """What a tool told the agent of its mistake: its changes up to there stay."""
+
+
+_prepared: list[OwnTools] = []
+"""Of a worker: the tools that it has read."""
+
+
+def _prepare(place: str) -> None:
+    _prepared.append(read_tools(place, isolated=False))
+
+
+def _worked(name: str, before: bytes, values: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    """In a worker: what a tool says, and the data after it where it changed them."""
+    holder = Holder(pickle.loads(before))
+    try:
+        text = str(_prepared[0].over(holder)[name].function(**values))
+    except ToolError as error:
+        text = Refused(error)
+    after = pickle.dumps(holder.data)
+    return text, None if after == before else after
+
+
+@functools.cache
+def _workers(place: str, module: str) -> Workers:
+    """Of a module: one that was edited has another name."""
+    del module
+    return Workers(_prepare, place)
+
+
+def read_tools(place: str, isolated: bool = True) -> OwnTools:
+    """The tools of `path/to/file.py` or `package.module`, which run in processes of their own if
+    they are `isolated`. Raises ConfigError for a module that is not there or has none, and for a
+    function that cannot be a tool."""
     module = load_module(place, "desk: tools")
     functions: dict[str, Callable[..., str]] = {}
     described: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -76,7 +128,8 @@ def read_tools(place: str) -> OwnTools:
     last = frozenset(getattr(module, "TERMINATE_TOOLS", ()))
     for name in sorted(last - functions.keys()):
         raise ConfigError(f"{place}: TERMINATE_TOOLS names {name!r}, which is no tool here")
-    return OwnTools(functions, described, last)
+    workers = _workers(place, module.__name__) if isolated else None
+    return OwnTools(functions, described, last, workers)
 
 
 def _public_functions(module: ModuleType) -> list[Callable[..., Any]]:

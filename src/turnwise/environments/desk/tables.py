@@ -77,3 +77,5 @@ def _parsed(path: Path) -> Any:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}: broken JSON: {error.msg}") from None
+    except RecursionError:
+        raise DataError(f"{path}: this JSON is nested too deeply: is it broken?") from None

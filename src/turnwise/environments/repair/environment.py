@@ -17,6 +17,7 @@ from turnwise.environments.repair import instances, programs, tasks
 from turnwise.environments.repair.git import git_folder
 from turnwise.environments.repair.instances import base_files, read_instances
 from turnwise.environments.repair.judging import (
+    WEAKNESS,
     Judgement,
     judge_calls,
     judge_program,
@@ -101,6 +102,7 @@ class Repair(WorkspaceTools, Environment):
                 f"{count} instances were left out: {reason}"
                 for reason, count in loaded.left_out.items()
             ]
+            self.weaknesses = [WEAKNESS]
         else:
             self._tasks = made_tasks(count)
             if count == COUNT:

@@ -159,7 +159,7 @@ def _names(record: Mapping[str, Any], field: str, where: str) -> list[str]:
     if isinstance(names, str):
         try:
             names = json.loads(names)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{where}: {field!r} must be a list of tests, or JSON of one")

@@ -1,43 +1,74 @@
 """The program that runs a repository's own tests in the grading sandbox, each file in a process.
 
 Standard library only (and pytest, where it is asked for): the text of this file is itself the
-program (see judging.py). What is asked comes on stdin, outcomes go to a file by test:
-passed, failed or skipped; a test that did not come to its end has none.
+program (see judging.py). What is asked comes on stdin, and in a second line, read when nothing but
+this program is left, the name of the file that outcomes go to: passed, failed or skipped; a test
+that did not come to its end has none.
 
-What it is not: proof. A test shares its process with the code that it tests. Exits, patched test
-frameworks (a test that has to fail runs along) and printed results earn nothing; code that looks
-for this program in memory can deceive it.
+What it is not: proof. A test shares its process with the code that it tests. Exits and forged
+results earn nothing; what replaces this program's parts in memory is found by another run, in which
+all tests have to fail (sabotage.py).
 """
 
+import ctypes
 import importlib.util
 import inspect
 import json
 import os
+import signal
 import sys
 import unittest
 from collections.abc import Callable
 from typing import Any
 
-OUTCOMES = "outcomes.by.turnwise.json"
-CANARY = "test_canary_by_turnwise.py"
-"""A file with one test, which has to fail."""
-_CANARY_TEXT = "def test_canary():\n    raise AssertionError('this one has to fail')\n"
-MISUSED = "a test that has to fail did not"
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 
 Outcomes = dict[str, str]
 
 
 def run_all() -> None:
     """Run what stdin asks for: files with the names of their tests, `*` for all of them."""
-    asked = json.load(sys.stdin)
+    _control(PR_SET_DUMPABLE, 0)  # nothing of the same user reads its memory or its descriptors
+    _control(PR_SET_CHILD_SUBREAPER, 1)  # what a test leaves running is a child, to be ended
+    asked = json.loads(_line())
     run = _run_pytest if asked["runner"] == "pytest" else _run_plain
     if asked["runner"] == "pytest":
         import pytest  # noqa: F401 - before anything of the repository can take its name
     outcomes: Outcomes = {}
     for path, names in asked["tests"].items():
         outcomes |= _apart(run, path, names)
-    with open(OUTCOMES, "x") as file:
+        _end_children()
+    with open(_line(), "x") as file:
         json.dump(outcomes, file)
+
+
+def _control(option: int, value: int) -> None:
+    if ctypes.CDLL(None).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(f"prctl({option}) failed")
+
+
+def _line() -> str:
+    """A line of stdin, and nothing beyond it: tests are forks of this process."""
+    found = b""
+    while not found.endswith(b"\n"):
+        found += os.read(0, 1)
+    return found.decode().rstrip("\n")
+
+
+def _end_children() -> None:
+    while True:
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    parent = int(file.read().rpartition(")")[2].split()[1])
+                if parent == os.getpid():
+                    os.kill(int(name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
 
 
 def _apart(run: Callable[[str, list[str]], Outcomes], path: str, names: list[str]) -> Outcomes:
@@ -51,6 +82,7 @@ def _apart(run: Callable[[str, list[str]], Outcomes], path: str, names: list[str
     if process == 0:
         os.close(reading)
         _silence()
+        _control(PR_SET_DUMPABLE, 1)
         for place in ("src", ""):
             sys.path.insert(0, os.path.join(os.getcwd(), place) if place else os.getcwd())
         found = run(path, names)
@@ -79,13 +111,6 @@ def _run_plain(path: str, names: list[str]) -> Outcomes:
     outcomes: Outcomes = {}
     for name, test in _found(path, names).items():
         outcomes[f"{path}::{name}"] = _outcome(test)
-
-    class Canary(unittest.TestCase):
-        def test_canary(self) -> None:
-            self.assertEqual("fails", "passes")  # noqa: PT009 - this may have been patched
-
-    if _outcome(Canary("test_canary")) != "failed":
-        return dict.fromkeys(outcomes, MISUSED)
     return outcomes
 
 
@@ -143,11 +168,17 @@ def _outcome(test: Any) -> str:
     return "passed"
 
 
-class _Collector:
-    """pytest's plugin that writes down how each test ended, worst of its three phases."""
+class _Chosen:
+    """pytest's plugin that runs the tests that are asked for, those that there are, and writes down
+    how each ended, worst of its three phases."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: set[str]) -> None:
+        self.wanted = wanted
         self.outcomes: Outcomes = {}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        if self.wanted:
+            items[:] = [item for item in items if item.nodeid in self.wanted]
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         before = self.outcomes.get(report.nodeid, "")
@@ -158,13 +189,8 @@ class _Collector:
 def _run_pytest(path: str, names: list[str]) -> Outcomes:
     import pytest
 
-    with open(CANARY, "w") as file:
-        file.write(_CANARY_TEXT)
-    wanted = [path] if "*" in names else [f"{path}::{name}" for name in names]
+    wanted = set() if "*" in names else {f"{path}::{name}" for name in names}
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--rootdir", os.getcwd()]
-    collector = _Collector()
-    pytest.main([*options, *wanted, CANARY], plugins=[collector])
-    outcomes = collector.outcomes
-    if outcomes.pop(f"{CANARY}::test_canary", "") != "failed":
-        return dict.fromkeys(outcomes, MISUSED)
-    return outcomes
+    chosen = _Chosen(wanted)
+    pytest.main([*options, path], plugins=[chosen])
+    return chosen.outcomes

@@ -52,7 +52,7 @@ def _read(path: Path) -> list[Record] | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         header, *records = [json.loads(line) for line in lines]
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return records if header == {"records": len(records)} else None
 

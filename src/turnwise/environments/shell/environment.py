@@ -145,6 +145,8 @@ class Shell(Environment):
     def _read(self, path: Path, scripts: Path, heldout_share: float) -> None:
         loaded = os_interaction.read_tasks(path, scripts, heldout_share, self.sandbox)
         self._tasks, self._begin = loaded.tasks, os_interaction.BEGIN
+        self._floors["constant"] = loaded.constant
+        self.weaknesses = [os_interaction.WEAKNESS]
         self.warnings = [
             f"{count} tasks were left out: {reason}" for reason, count in loaded.left_out.items()
         ]

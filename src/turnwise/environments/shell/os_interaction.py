@@ -11,10 +11,15 @@ whose output is the right answer runs in the folder as it was at the beginning. 
 a running program (`start`), C, and what needs a user, a package or a service of a real machine.
 """
 
+import hashlib
+import json
 import re
 import shlex
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,7 @@ from turnwise.environments.records import read_records, read_text
 from turnwise.environments.shell.tasks import entries, make_task, plain
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import DataError, NotSupportedError
+from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.tools.workspace import Entry, Workspace
@@ -37,7 +43,19 @@ _MOVED = re.compile(
 )
 BEGIN = f"export HOME={FOLDER}/root; mkdir -p root; cd root\n"
 """Before every command: where a user of AgentBench's machines is."""
+CLEAN = f"""export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null
+mkdir -p {FOLDER}/root; cd {FOLDER}/root
+"""
+"""Before a check: its home is its own, so nothing that the agent left there runs by itself."""
+_HOME = re.compile(r"(?<![\w./~=-])~(?=/|\s*$|\s*[;|&)>\n\"'])|\$HOME\b|\$\{HOME\}")
 LANGUAGES = ("bash", "python")
+WEAKNESS = (
+    "a check that runs a program which the agent left believes what that program prints and how "
+    "it ends"
+)
+
+VERSION = 1
+"""Of how a record is tried: what the cache has under another one is not used."""
 
 Script = tuple[str, str]
 """Language and code."""
@@ -50,26 +68,32 @@ class Loaded:
     tasks: dict[Split, list[Task]]
     left_out: Mapping[str, int]
     """How many records, by the reason."""
+    constant: float
+    """Success of the one answer that is right most often, given to every task at once."""
 
 
 def read_tasks(path: Path, scripts: Path, heldout_share: float, sandbox: Sandbox) -> Loaded:
     """The tasks of a file that can be done in a folder: their first script has to run here, and
-    where there is an example it has to pass the task's own checks.
+    where there is an example it has to pass the task's own checks. What a record came to is kept in
+    the cache folder, under its content and the tier; records are tried side by side.
 
     Raises DataError, naming file and line or entry, for a record that is broken, and for a file of
     which nothing is left.
     """
     tasks: dict[str, Task] = {}
     left_out: dict[str, int] = {}
-    for where, record in read_records(path):
-        found = _task(record, scripts, where, sandbox)
+    drafts = [_draft(record, scripts, where) for where, record in read_records(path)]
+    with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
+        tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
+    for found in tried:
         if isinstance(found, Task):
             tasks[found.id] = found
         else:
             left_out[found] = left_out.get(found, 0) + 1
     if not tasks:
         raise DataError(f"{path}: there are no records in it that can be done here: {left_out}")
-    return Loaded(shuffled_split(tasks.values(), heldout_share), left_out)
+    split = shuffled_split(tasks.values(), heldout_share)
+    return Loaded(split, left_out, _constant(list(tasks.values())))
 
 
 def judge(
@@ -81,19 +105,13 @@ def judge(
     """Whether the task's own checks pass, and what they said if not."""
     secret = task.secret
     if secret["match"] is not None:
-        given = answer or ""
-        if secret["match"].get("strip", True):
-            given = given.strip()
-        if "regex" in secret["match"]:
-            right = re.search(str(secret["match"]["regex"]), given) is not None
-        else:
-            right = given == str(secret["match"]["answer"])
-        return answer is not None and right, f"answered {answer!r}"
+        right = answer is not None and is_match(secret["match"], answer)
+        return right, f"answered {answer!r}"
     said = [str(answer)]
     for script in secret["check"]:
         # An example's output is the right answer: the agent's folder has no part in it.
         place = entries(task) if script is None else left
-        status, output = _run(sandbox, place, script or secret["example"], said)
+        status, output = _run(sandbox, place, script or secret["example"], said, CLEAN)
         if status != 0:
             return False, f"a check ended with {status}: {output[-200:]}"
         said.append(output)
@@ -117,8 +135,19 @@ def example_actions(sandbox: Sandbox, task: Task) -> Sequence[Action]:
     return [Action("", "do it", (call,)), Action("", "done", answer=output.strip())]
 
 
-def _task(record: Mapping[str, Any], scripts: Path, where: str, sandbox: Sandbox) -> Task | str:
-    """The task of a record, or why it cannot be done here."""
+@dataclass(frozen=True)
+class _Draft:
+    """A record as it was read: nothing of it has been run."""
+
+    description: str
+    init: Sequence[Script | None]
+    secret: Mapping[str, Any]
+    labels: str
+    left_out: str
+    """Why it cannot be done here, if that can be told without trying."""
+
+
+def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
     description, evaluation = record.get("description"), record.get("evaluation")
     if not isinstance(description, str) or not description.strip():
         raise DataError(f"{where}: 'description' must be there, a string that is not empty")
@@ -126,25 +155,77 @@ def _task(record: Mapping[str, Any], scripts: Path, where: str, sandbox: Sandbox
         raise DataError(f"{where}: 'evaluation' must have 'match' or 'check'")
     create = record.get("create")
     create = create if isinstance(create, dict) else {}
-    if record.get("start"):
-        return "a program runs beside it"
-    init = _scripts(create.get("init"), scripts, where)
-    check = _scripts(evaluation.get("check"), scripts, where)
-    (example,) = _scripts(evaluation.get("example"), scripts, where) or [None]
-    if any(script[0] not in LANGUAGES for script in (*init, *check, example) if script):
-        return "a language that is not run here"
+    started = bool(record.get("start"))
+    init = [] if started else _scripts(create.get("init"), scripts, where)
+    check = [] if started else _scripts(evaluation.get("check"), scripts, where)
+    (example,) = (
+        [None] if started else _scripts(evaluation.get("example"), scripts, where) or [None]
+    )
+    foreign = any(script[0] not in LANGUAGES for script in (*init, *check, example) if script)
     if None in check and example is None:
         raise DataError(f"{where}: 'check' refers to an example, and there is none")
-    secret = {"kind": KIND, "match": _match(evaluation), "check": check, "example": example}
+    match = _match(evaluation, where)
+    return _Draft(
+        description=_moved(description.strip()),
+        init=init,
+        secret={"kind": KIND, "match": match, "check": check, "example": example},
+        labels=", ".join(map(str, record.get("labels", []))),
+        left_out="a program runs beside it"
+        if started
+        else "a language that is not run here"
+        if foreign
+        else "",
+    )
+
+
+def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
+    """As `_tried`, which a second run does not have to wait for."""
+    if draft.left_out:
+        return draft.left_out
+    content = json.dumps([asdict(draft), sandbox.tier, sys.version_info[:2], CLEAN, VERSION])
+    name = hashlib.sha256(content.encode()).hexdigest()
+    file = cache_folder() / "os_interaction" / f"{name}.json"
+    if file.is_file():
+        return _task(draft, json.loads(file.read_text()))
+    folder = _tried(draft, sandbox)
+    if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
+        return folder
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
+        json.dump(folder, writing)
+    Path(writing.name).replace(file)
+    return _task(draft, folder)
+
+
+def _tried(draft: _Draft, sandbox: Sandbox) -> list[list[object]] | str:
+    """The folder of a record as plain data, or why it cannot be done here."""
     folder: Mapping[str, Entry] | None = {}
-    for script in init:
+    for script in draft.init:
         folder = _prepared(sandbox, folder or {}, script) if script else folder
         if folder is None:
             return "its folder cannot be made here"
-    data = {"folder": plain(folder or {})}
-    labels = {"labels": ", ".join(map(str, record.get("labels", [])))}
-    task = make_task(_moved(description.strip()), secret, data, labels)
-    return task if _is_solved(sandbox, task) else "its own example does not pass here"
+    made = plain(folder or {})
+    return made if _is_solved(sandbox, _task(draft, made)) else "its own example does not pass here"
+
+
+def _task(draft: _Draft, folder: list[list[object]]) -> Task:
+    return make_task(draft.description, draft.secret, {"folder": folder}, {"labels": draft.labels})
+
+
+def _constant(tasks: Sequence[Task]) -> float:
+    """Share of the tasks that the most frequent of the compared answers solves."""
+    matches = [task.secret["match"] for task in tasks if task.secret["match"] is not None]
+    answers = {str(match["answer"]) for match in matches if "answer" in match}
+    solved = [sum(is_match(match, answer) for match in matches) for answer in answers]
+    return max(solved, default=0) / len(tasks)
+
+
+def is_match(match: Mapping[str, Any], answer: str) -> bool:
+    """Whether an answer is the one that is compared, or has the pattern."""
+    given = answer.strip() if match.get("strip", True) else answer
+    if "regex" in match:
+        return re.search(str(match["regex"]), given) is not None
+    return given == str(match["answer"])
 
 
 def _is_solved(sandbox: Sandbox, task: Task) -> bool:
@@ -169,22 +250,28 @@ def _prepared(
 
 
 def _run(
-    sandbox: Sandbox, folder: Mapping[str, Entry], script: Script, words: Sequence[str]
+    sandbox: Sandbox,
+    folder: Mapping[str, Entry],
+    script: Script,
+    words: Sequence[str],
+    begin: str = BEGIN,
 ) -> tuple[int, str]:
     """Exit status and output of a script; 124 if it was stopped at a limit."""
     workspace = Workspace(sandbox)
     workspace.entries = dict(folder)
-    result, _ = workspace.run(_command(script, words))
+    result, _ = workspace.run(_command(script, words, begin))
     status = 124 if result.exit_status is None else result.exit_status
     return status, result.stdout.text
 
 
-def _command(script: Script, words: Sequence[str]) -> str:
+def _command(script: Script, words: Sequence[str], begin: str = BEGIN) -> str:
     language, code = script
     given = shlex.join(word.replace("\0", "") for word in words)
+    if begin == CLEAN:
+        code = _HOME.sub(f"{FOLDER}/root", code)
     if language == "python":
-        return f"{BEGIN}python3 -c {shlex.quote(code)} {given}"
-    return f"{BEGIN}bash -c {shlex.quote(code)} -- {given}"
+        return f"{begin}python3 -s -P -c {shlex.quote(code)} {given}"
+    return f"{begin}bash -c {shlex.quote(code)} -- {given}"
 
 
 def _moved(text: str) -> str:
@@ -220,8 +307,14 @@ def _read(path: Path, where: str) -> str:
     return read_text(path)
 
 
-def _match(evaluation: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _match(evaluation: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
     match = evaluation.get("match")
-    if isinstance(match, dict):
-        return {**match, "answer": match.get("answer", "")} if "regex" not in match else match
-    return None if match is None else {"answer": str(match), "strip": True}
+    if not isinstance(match, dict):
+        return None if match is None else {"answer": str(match), "strip": True}
+    if "regex" not in match:
+        return {**match, "answer": match.get("answer", "")}
+    try:
+        re.compile(str(match["regex"]))
+    except (re.error, RecursionError) as error:
+        raise DataError(f"{where}: 'match' has a pattern that is none: {error}") from None
+    return match

@@ -38,7 +38,8 @@ def made_tasks(count: int, products: Sequence[Product]) -> dict[Split, list[Task
         product = stream.choice(products)
         split: Split = "heldout" if derive("split", product.id) % 2 else "train"
         wanted, options = _wanted(product, stream)
-        asked = (wanted.query, frozenset(wanted.attributes), wanted.options, wanted.highest_price)
+        chosen = tuple(options.values())
+        asked = (wanted.query, frozenset(wanted.attributes), chosen, wanted.highest_price)
         if asked in seen or len(tasks[split]) == count:
             continue
         seen.add(asked)
@@ -58,7 +59,7 @@ def _wanted(product: Product, stream: random.Random) -> tuple[Wanted, dict[str, 
         product.category,
         product.nouns,
         attributes,
-        tuple(options.values()),
+        options,
         highest,
     )
     return wanted, options

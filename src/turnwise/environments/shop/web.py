@@ -26,7 +26,7 @@ from turnwise.environments.web_forms import html
 from turnwise.tools.browser.sites import Request, Response, page
 from turnwise.types import Action, Task, Trajectory, Verdict
 
-RANDOM_FLOOR = 0.054
+RANDOM_FLOOR = 0.05
 """The shop's: the same purchases, by other tools."""
 
 

@@ -1,0 +1,119 @@
+"""Does a way to compute a model give the model's own numbers?
+
+A few histories go through in one ragged batch, past every boundary that the model's configuration
+names: a prompt, what an observation would add, and a few tokens one by one.
+After each pass the distribution of the next token is compared with that of the model's own forward
+pass over each history alone, without cache, mask or padding. Not here: the engine as a whole, with
+its sessions (`learning/parity.py`).
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from turnwise.engines.cache import PADDING, Run
+from turnwise.engines.runner import evaluating
+from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
+
+SINGLE = 4
+"""Tokens at the end that are computed one by one..."""
+ADDED = 16
+"""...and before them at once, by the last boundary: some on either side of it."""
+TOLERANCE = 2**10 * torch.finfo(torch.float32).eps
+"""Of float32: 1.2e-4. What sums in another order make of it in a few dozen layers stays below."""
+LOWER_TOLERANCE = 0.1
+"""Of bfloat16, whose rounding alone makes a few hundredths."""
+
+Pass = Callable[[Sequence[Run], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
+"""(runs, ids, positions) -> logits after the last input of each row."""
+
+
+def disagreement(model: Any, run: Pass, longest: int) -> float:
+    """How far next-token log-probabilities are from the model's own, for histories of at most
+    `longest` tokens.
+
+    Mean |difference| over the model's own distribution, so of tokens as it would sample them, over
+    a history's passes; of the worse history. The passes have `places(model, longest)` places of
+    runs. Infinite where the model's own code fails, or a number is none.
+    """
+    histories = _histories(model, longest)
+    try:
+        found = _computed(run, histories)
+        own = [_own(model, history) for history in histories]
+    except FOREIGN_ERRORS:
+        return float("inf")
+    return max(_distance(*pair) for pair in zip(found, own, strict=True))
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """How far they may be, where the lowest precision is that."""
+    return TOLERANCE if dtype == torch.float32 else LOWER_TOLERANCE
+
+
+def places(model: Any, longest: int) -> int:
+    """Places that all runs of a comparison have together."""
+    return sum(map(len, _histories(model, longest)))
+
+
+def _histories(model: Any, longest: int) -> list[list[int]]:
+    long = past_boundaries(model, longest)
+    short = max(long // 3, ADDED + SINGLE + 1)
+    lengths = [long, short, short] if short < long else [long, long]
+    return [ordinary_tokens(model, length, seed) for seed, length in enumerate(lengths)]
+
+
+def _parts(length: int) -> list[slice]:
+    """What each pass computes of a history."""
+    added = ADDED if length > ADDED + SINGLE else 0
+    single = min(SINGLE, length - added - 1)
+    ends = [length - single - added, length - single, *range(length - single + 1, length + 1)]
+    starts = [0, *ends]
+    return [slice(*pair) for pair in zip(starts, ends, strict=False) if pair[0] < pair[1]]
+
+
+def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """For each history the log-probabilities after each pass, float32[passes, vocabulary]."""
+    runs, start = [], 0
+    for history in histories:
+        runs.append(Run(start, len(history)))
+        start += len(history)
+    logits = []
+    for parts in zip(*(_parts(len(history)) for history in histories), strict=True):
+        width = max(part.stop - part.start for part in parts)
+        ids = np.zeros((len(parts), width), np.int64)
+        positions = np.full((len(parts), width), PADDING, np.int64)
+        for row, part in enumerate(parts):
+            count = part.stop - part.start
+            ids[row, width - count :] = histories[row][part]
+            positions[row, width - count :] = np.arange(part.start, part.stop)
+        logits.append(run(runs, ids, positions).float().log_softmax(-1))
+    return list(torch.stack(logits, 1))
+
+
+@torch.no_grad()
+def own_logprobs(model: Any, history: Sequence[int], last: int) -> torch.Tensor:
+    """Log-probabilities after each of the last tokens of a history, float32[last, vocabulary], by
+    the model's own forward pass over it alone: no cache, no mask, no padding."""
+    ids = torch.tensor([list(history)], device=model.device)
+    known = inspect.signature(model.forward).parameters
+    kept = {"logits_to_keep": last} if "logits_to_keep" in known else {}
+    with evaluating(list(model.modules())):
+        logits = model(input_ids=ids, use_cache=False, **kept).logits[0, -last:]
+    own: torch.Tensor = logits.float().log_softmax(-1)
+    return own
+
+
+def _own(model: Any, history: Sequence[int]) -> torch.Tensor:
+    """As `_computed`, of one history."""
+    ends = [part.stop for part in _parts(len(history))]
+    return own_logprobs(model, history, len(history) - ends[0] + 1)[[n - ends[0] for n in ends]]
+
+
+def _distance(found: torch.Tensor, own: torch.Tensor) -> float:
+    distance = float((own.exp() * (found - own).abs()).nan_to_num(0, float("inf")).sum(-1).mean())
+    known = bool(found.isfinite().any() and own.isfinite().any())
+    return distance if known and not found.isnan().any() else float("inf")

@@ -1,0 +1,51 @@
+"""Where the links of a folder lead, worked out from the folder alone.
+
+Tests compare what an agent left with what they bring: a link to the latter would compare it with
+itself. Not here: other ways to read a file while tests run, which programs have.
+"""
+
+import os
+from collections.abc import Mapping
+
+from turnwise.tools.workspace import Entry
+
+ROOT = "/work/workspace"
+"""Where the folder is while a command runs."""
+PLAIN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "etc")
+"""Folders of the system that a link may lead to: none of them leads back."""
+MOST_LINKS = 40
+"""On the way to one file; Linux has the same bound."""
+
+
+def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...]) -> bool:
+    """Whether a link of the folder leads to what is brought into it later, to the folder itself or
+    to one above, or anywhere else but to a plain place of the system. `brought` are paths in the
+    folder. Links on the way are followed, wherever they are; one that goes round leads out."""
+    place, todo, links = os.path.dirname(path), [os.path.basename(path)], 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not place:
+                return True
+            place = os.path.dirname(place)
+            continue
+        place = f"{place}/{part}" if place else part
+        entry = entries.get(place)
+        if entry is None or entry.kind != "link":
+            continue
+        links += 1
+        target = os.fsdecode(entry.content)
+        if links > MOST_LINKS or not target:
+            return True
+        place = os.path.dirname(place)
+        if target.startswith("/"):
+            parts = [one for one in target.split("/") if one not in ("", ".")]
+            if parts and parts[0] in PLAIN and ".." not in (*parts, *todo):
+                return False
+            if parts[:2] != ROOT.split("/")[1:]:
+                return True
+            place, target = "", "/".join(parts[2:])
+        todo += reversed(target.split("/"))
+    return not place or any(f"{place}/".startswith(f"{one}/") for one in brought)

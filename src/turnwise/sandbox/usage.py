@@ -1,0 +1,111 @@
+"""What processes hold and have spent, as the kernel counts it: memory, sockets, processor time.
+
+Standard library only; the warden's eyes where no control group counts. Counted are private memory,
+what is in swap or in huge pages, shared memory, and the buffers of sockets; not the system's files
+that are mapped, nor the kernel's own records (page tables, descriptors, some MiB for a process).
+What could not be counted is refused beforehand: memory shared without a file, and pages given to a
+pipe (see seccomp.py).
+
+Not here: limits, and what happens beyond them (warden.py).
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_IN_STATUS = (b"RssAnon", b"RssShmem", b"VmSwap", b"HugetlbPages")
+_IN_ROLLUP = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss", b"Shared_Hugetlb", b"Private_Hugetlb")
+UNIX_SOCKET = 320 << 10
+"""Bytes that one may have sent which nobody has read: the kernel's standard buffer (208 KiB), which
+cannot be changed from inside, and half of it again for the message that goes beyond."""
+_DATAGRAMS = 11
+"""Messages, each of another sender, that a datagram socket may hold."""
+_SOCKET = 4 << 10
+"""Bytes of a socket itself."""
+_INTERNET = ("tcp", "tcp6", "udp", "udp6")
+
+
+def statistics() -> dict[int, list[bytes]]:
+    """Fields from the state on of /proc/PID/stat, of all processes that are there to be seen."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if len(fields) > 14:
+                found[int(name)] = fields
+    return found
+
+
+def processor_seconds(fields: list[bytes]) -> float:
+    """Seconds that a process has spent, with those of its children that it has waited for."""
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def waited_seconds(fields: list[bytes]) -> float:
+    """Seconds that the children spent which a process has waited for."""
+    return sum(map(int, fields[13:15])) / _TICKS
+
+
+def is_running(fields: list[bytes]) -> bool:
+    """Whether a process has not ended yet."""
+    return fields[0] not in b"ZX"
+
+
+def memory(processes: Iterable[int], most: int) -> int:
+    """Bytes that processes hold together. What several of them share is counted for each of them,
+    as long as the sum is not above `most`; then in parts, which takes longer."""
+    numbers = list(processes)
+    quick = {pid: _sum(f"/proc/{pid}/status", _IN_STATUS) or 0 for pid in numbers}
+    if sum(quick.values()) <= most:
+        return sum(quick.values())
+    total = 0
+    for pid in numbers:
+        exact = _sum(f"/proc/{pid}/smaps_rollup", _IN_ROLLUP)
+        total += quick[pid] if exact is None else exact  # one may hide what it is made of
+    return total
+
+
+def sockets() -> int:
+    """Bytes that the buffers of all sockets in the network namespace of process 1 may hold."""
+    used = _counts("/proc/1/net/sockstat").get("sockets", 0)
+    lines = _read("/proc/1/net/unix").splitlines()[1:]
+    total = sum(UNIX_SOCKET * (_DATAGRAMS if line.split()[4] == b"0002" else 1) for line in lines)
+    if used > len(lines):
+        total += sum(_queued(f"/proc/1/net/{kind}") for kind in _INTERNET)
+    return total + _SOCKET * used
+
+
+def all_is_counted() -> bool:
+    """Whether this kernel tells what `memory` and `sockets` ask for."""
+    places = ("/proc/1/smaps_rollup", "/proc/1/net/unix", "/proc/1/net/sockstat")
+    return all(os.path.exists(place) for place in places)
+
+
+def _queued(table: str) -> int:
+    """Bytes in the queues of a table of internet sockets, and as much again for their frames."""
+    total = 0
+    for line in _read(table).splitlines()[1:]:
+        sent, _, received = line.split()[4].partition(b":")
+        total += 2 * (int(sent, 16) + int(received, 16))
+    return total
+
+
+def _counts(table: str) -> Mapping[str, int]:
+    rows = (line.split() for line in _read(table).decode().splitlines())
+    return {row[0].rstrip(":"): int(row[2]) for row in rows if len(row) > 2}
+
+
+def _sum(path: str, names: tuple[bytes, ...]) -> int | None:
+    """Bytes of these lines together, which are in kB; None where there are none to read."""
+    try:
+        rows = [line.split() for line in _read(path).splitlines()]
+    except OSError:
+        return None
+    found = [int(row[1]) for row in rows if row and row[0].rstrip(b":") in names]
+    return 1024 * sum(found) if found else None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()

@@ -1,0 +1,218 @@
+"""Weights in bfloat16: they move as those in float32 do, and resume exactly, for every learner."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fakes import save_small_model
+from turnwise.algorithms import make_algorithm
+from turnwise.config import (
+    CriticConfig,
+    ImplicitRewardConfig,
+    LearningConfig,
+    ModelConfig,
+    PreferencesConfig,
+    SftConfig,
+)
+from turnwise.errors import ConfigError
+from turnwise.learning.batch import assign_advantages
+from turnwise.learning.critic import Critic
+from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.optimizer import Optimizer, warm_up
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.preferences import PreferenceLearner, best_and_worst
+from turnwise.learning.sft import SupervisedLearner
+from turnwise.models.load import load_model as load_from_recipe
+from turnwise.types import Group
+
+GRPO = make_algorithm("grpo", {})
+PPO = make_algorithm("ppo", {})
+REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
+RATE, UPDATES = 1e-6, 20
+
+LoadModel = Callable[..., Any]
+MakeGroups = Callable[..., list[Group]]
+
+
+def flat(tensors: Any) -> torch.Tensor:
+    return torch.cat([tensor.detach().double().flatten() for tensor in tensors])
+
+
+def lower(load_model: LoadModel) -> Any:
+    """A model in bfloat16."""
+    return load_model(dtype=torch.bfloat16)
+
+
+def update(learner: PolicyLearner, groups: list[Group]) -> dict[str, float]:
+    assign_advantages(groups, GRPO)
+    return learner.update(groups).metrics
+
+
+def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """Of one model, of numbers that bfloat16 has; the engine samples with the model's weights."""
+    config = LearningConfig(learning_rate=RATE)
+    exact = PolicyLearner(lower(load_model).float(), None, config, GRPO)
+    rough = PolicyLearner(lower(load_model), None, config, GRPO)
+    start = flat(rough.optimizer.parameters)
+    assert torch.equal(start, flat(exact.optimizer.parameters))
+    for seed in range(UPDATES):
+        for learner in (exact, rough):
+            metrics = update(learner, make_groups(REWARDS, seed=seed))
+            assert metrics["policy/updates"] == 1
+    wanted = flat(exact.optimizer.parameters) - start
+    found = flat(rough.optimizer._masters) - start
+    moved = [float((part != 0).double().mean()) for part in (wanted, found)]
+    assert moved[0] > 0.95
+    assert moved[1] == pytest.approx(moved[0], abs=0.01)
+    assert found.norm().item() == pytest.approx(wanted.norm().item(), rel=0.1)
+    assert torch.nn.functional.cosine_similarity(found, wanted, 0) > 0.9
+    shown = flat(rough.model.parameters())
+    assert torch.equal(shown, flat(m.bfloat16() for m in rough.optimizer._masters))
+    expected = flat(p.bfloat16() for p in exact.optimizer.parameters)
+    visible = [int((part != start).sum()) for part in (expected, shown)]
+    assert visible[1] == pytest.approx(visible[0], rel=0.1)
+    assert visible[1] > 0
+
+
+def test_gradients_of_micro_batches_are_summed_in_float32(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """Many small ones after a large one would be lost in bfloat16."""
+    model = torch.nn.Linear(4, 1, bias=False, dtype=torch.bfloat16)
+    Optimizer(model, 1e-3, warm_up(0), (0.9, 0.99), 0.0, 1.0)
+    for size in [1.0] + [1 / 512] * 512:
+        torch.autograd.backward(size * model.weight.sum())
+    assert model.weight.grad is not None
+    torch.testing.assert_close(model.weight.grad, torch.full((1, 4), 2.0))
+
+
+def policy_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    learner = PolicyLearner(lower(load_model), None, LearningConfig(learning_rate=RATE), GRPO)
+    return learner, lambda seed: update(learner, make_groups(REWARDS, seed=seed)), learner.model
+
+
+def supervised_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    tokens = [m.tokens for group in make_groups(REWARDS) for m in group.trajectories]
+    config = SftConfig(steps=9, batch_size=3, learning_rate=RATE, warmup_steps=0)
+    learner = SupervisedLearner(lower(load_model), tokens, config, LearningConfig(), 3)
+    return learner, lambda _: learner.step(), learner.model
+
+
+def preference_learner(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    pairs = best_and_worst(make_groups(REWARDS))
+    config = PreferencesConfig(steps=9, batch_size=2, learning_rate=RATE)
+    learner = PreferenceLearner(lower(load_model), pairs, config, LearningConfig(), 1.0, 3)
+    return learner, lambda _: learner.step(), learner.model
+
+
+def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    made = Critic(lower(load_model), CriticConfig(learning_rate=RATE), LearningConfig())
+    torch.nn.init.ones_(made.head.weight)
+
+    def step(seed: int) -> dict[str, float]:
+        groups = make_groups(REWARDS, seed=seed)
+        made.assess(groups)
+        assign_advantages(groups, PPO)
+        return made.update(groups)
+
+    return made, step, made
+
+
+def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
+    def reference(members: Any) -> list[np.ndarray]:
+        return [np.where(m.tokens.mask, m.tokens.logprob.astype(np.float64), 0.0) for m in members]
+
+    config = ImplicitRewardConfig(learning_rate=RATE)
+    made = ImplicitReward(lower(load_model), reference, config, LearningConfig())
+
+    def step(seed: int) -> dict[str, float]:
+        groups = make_groups(REWARDS, seed=seed)
+        made.assess(groups)
+        return made.update(groups)
+
+    return made, step, made.model
+
+
+LEARNERS = {
+    "policy": policy_learner,
+    "sft": supervised_learner,
+    "preferences": preference_learner,
+    "critic": critic,
+    "implicit_reward": implicit_reward,
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_has_masters_and_resumes_exactly_through_a_file(
+    load_model: LoadModel, make_groups: MakeGroups, name: str
+) -> None:
+    """Model and state are saved after two updates; what is between two numbers of bfloat16 too."""
+    whole, step, model = LEARNERS[name](load_model, make_groups)
+    for seed in range(2):
+        metrics = step(seed)
+        assert metrics[f"{name}/weights_changed"] > 0.5
+        assert metrics[f"{name}/weights_changed_rounded"] < 0.1
+    kept = io.BytesIO()
+    torch.save((model.state_dict(), whole.state()), kept)
+    resumed, step_again, model_again = LEARNERS[name](load_model, make_groups)
+    kept.seek(0)
+    weights, state = torch.load(kept, weights_only=True)
+    model_again.load_state_dict(weights)
+    resumed.load_state(state)
+    for seed in range(2, 5):
+        step(seed), step_again(seed)
+    masters = [flat(learner.optimizer._masters) for learner in (whole, resumed)]
+    assert not torch.equal(masters[0], masters[0].bfloat16().double())
+    assert torch.equal(*masters)
+    assert torch.equal(flat(model.parameters()), flat(model_again.parameters()))
+    shown = flat(master.to(p.dtype) for p, master in pairs(whole.optimizer))
+    assert torch.equal(shown, flat(whole.optimizer.parameters))
+
+
+def pairs(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(optimizer.parameters, optimizer._masters, strict=True))
+
+
+def test_weights_in_float32_are_their_own_masters(load_model: LoadModel) -> None:
+    learner = PolicyLearner(load_model(), None, LearningConfig(), GRPO)
+    assert all(master is parameter for parameter, master in pairs(learner.optimizer))
+    assert learner.state()["masters"] == []
+
+
+def test_adapters_of_a_model_in_bfloat16_are_float32(tmp_path: Path) -> None:
+    """New ones, and those of a checkpoint."""
+    folder = str(save_small_model(tmp_path / "model"))
+    config = ModelConfig(name=folder, dtype="bfloat16", lora_rank=2, device="cpu")
+    made, _ = load_from_recipe(config)
+    made.save_pretrained(tmp_path / "checkpoint")
+    for model in (made, load_from_recipe(config, tmp_path / "checkpoint")[0]):
+        adapters = [p for p in model.parameters() if p.requires_grad]
+        frozen = [p for p in model.parameters() if not p.requires_grad]
+        assert {p.dtype for p in adapters} == {torch.float32}
+        assert {p.dtype for p in frozen} == {torch.bfloat16}
+
+
+def test_the_share_of_changed_weights_is_what_an_update_changed() -> None:
+    """Half of the weights have a gradient, of a tensor larger than what is looked at, by columns
+    and by rows."""
+    for shape, part in (((512, 64), (slice(None), slice(32))), ((512, 64), (slice(256),))):
+        model = torch.nn.Linear(shape[1], shape[0], bias=False)
+        optimizer = Optimizer(model, 1e-3, warm_up(0), (0.9, 0.99), 0.0, 1.0)
+        torch.autograd.backward(model.weight[part].sum())
+        moved = optimizer.apply()
+        assert moved.weights_changed == pytest.approx(0.5, abs=0.02)
+        torch.autograd.backward(torch.nan * model.weight.sum())
+        assert optimizer.apply().weights_changed == 0
+
+
+def test_a_model_with_nothing_to_train_is_refused(load_model: LoadModel) -> None:
+    frozen = load_model().requires_grad_(False)
+    with pytest.raises(ConfigError, match="has no weight to train"):
+        PolicyLearner(frozen, None, LearningConfig(), GRPO)
