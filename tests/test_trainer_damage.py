@@ -23,6 +23,7 @@ from turnwise.monitor.run_folder import RunFolder
 from turnwise.monitor.run_lock import locked
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
+from turnwise.threads import configure_threads
 from turnwise.trainer import Trainer
 
 RECIPE = """
@@ -71,6 +72,7 @@ class Listening(SilentDisplay):
 def go_on(run: Path) -> list[str]:
     """Go on with a run to its end; what it said."""
     folder, display = RunFolder.open(run), Listening()
+    configure_threads(1)
     with folder.locked():
         asyncio.run(Trainer(folder.recipe(), folder, display).run())
     return display.said
@@ -88,6 +90,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(recipe: Path) -> Path:
     folder = RunFolder.new(recipe.parent / "whole")
+    configure_threads(1)
     with folder.locked():
         asyncio.run(Trainer(load_recipe(str(recipe)), folder, SilentDisplay()).run())
     return folder.path
@@ -225,7 +228,7 @@ def test_a_run_that_is_being_written_is_read_and_not_written(
 def test_a_signal_saves_and_says_how_to_go_on(
     whole: Path, run: Path, capsys: pytest.CaptureFixture[str], name: str, expected: int
 ) -> None:
-    """Sent while the third step is written, which has no checkpoint yet."""
+    """Sent while the third of four steps is written, which has no checkpoint yet."""
 
     def send() -> None:
         deadline = time.monotonic() + 60
@@ -237,9 +240,8 @@ def test_a_signal_saves_and_says_how_to_go_on(
 
     (run / "trajectories/step-000003.parquet").unlink()
     config = run / "config.toml"
-    config.write_text(
-        config.read_text().replace("checkpoint_every = 1\n", "checkpoint_every = 9\n")
-    )
+    text = config.read_text().replace("checkpoint_every = 1\n", "checkpoint_every = 9\n")
+    config.write_text(text.replace("steps = 3\n", "steps = 4\n"))
     sender = threading.Thread(target=send)
     sender.start()
     code, said = command(capsys, "train", "--resume", run)
