@@ -37,7 +37,7 @@ name = "{fakes}:Levels"
 options = {{ instructions = "" }}
 [rollout]
 max_turns = 1
-max_turn_tokens = 8
+max_turn_tokens = 16
 max_tokens = 200
 [sft]
 steps = 1
