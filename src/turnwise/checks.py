@@ -54,6 +54,11 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
         raise ConfigError(
             "monitor.mutual_information_every compares tasks: give train.tasks_per_step at least 2"
         )
+    if recipe.evaluation.sft and not (recipe.sft.steps or recipe.train.steps):
+        raise ConfigError(
+            "evaluation.sft imitates for as many updates as the run makes, and this one makes "
+            "none: set it to false"
+        )
     check_auxiliary(algorithm, recipe)
     if _demonstrates(recipe, algorithm):
         check_behaviours(recipe.sft.behaviours)
@@ -88,8 +93,10 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
 
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
-    """Whether demonstrations are played: for the cold start, or to be mixed into RL."""
-    return bool(recipe.sft.steps or (recipe.train.steps and algorithm.demonstration_coefficient))
+    """Whether demonstrations are played: for the cold start, to be mixed into RL, or to compare
+    with imitation alone."""
+    mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
+    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
 
 
 def _check_curriculum(recipe: Recipe) -> None:

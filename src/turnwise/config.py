@@ -298,11 +298,16 @@ class MonitorConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """The held-out evaluation before and after RL."""
+    """The held-out evaluation after the cold start and after RL, and what it is compared with."""
 
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
     temperature: float = Field(0.0, ge=0)
+    base: bool = False
+    """Evaluate the weights that the run begins with, too, before the cold start."""
+    sft: bool = False
+    """Evaluate what imitation alone comes to: the weights that the run begins with, after as many
+    updates on the cold start's demonstrations as the cold start and RL have together."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
 

@@ -1,11 +1,12 @@
 """The only loop: tasks ─> rollout ─> reward ─> advantage ─> batch ─> update ─> new weights.
 
 A run is a cold start, an evaluation, the RL steps, learning from preferences where the recipe asks
-for it, the evaluation again with its floors, and a report. It can be stopped anywhere: what a step
-does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run that
-goes on from one ends with the weights of one that never stopped. Where steps are sampled ahead
-(`max_staleness`) the clock has a say as well; then no task is lost and none is counted twice. Not
-here: how an episode is played (rollout), what the update computes (learning).
+for it, the evaluation again with its floors, and a report; where the recipe asks for it, also an
+evaluation before everything, and one of imitation alone, with as many updates. It can be stopped
+anywhere: what a step does depends on the recipe, the seed, the step number and what a checkpoint
+holds, so a run that goes on from one ends with the weights of one that never stopped. Where steps
+are sampled ahead (`max_staleness`) the clock has a say as well; then no task is lost and none is
+counted twice. Not here: how an episode is played (rollout), what the update computes (learning).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from turnwise.evaluation.report import build_report, report_json, report_markdow
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example, assign_advantages
-from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
+from turnwise.learning.checkpoint import COLD_START, IMITATION, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
 from turnwise.learning.implicit_reward import ImplicitReward
@@ -123,6 +124,8 @@ class Trainer:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
             await self._check_parity()
+            if self.recipe.evaluation.base:
+                await self.evaluate("base", self.parts.environment)
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
             with settled():
@@ -131,6 +134,7 @@ class Trainer:
             await self.evaluate("trained", self.parts.environment)
             for name, variant in self.parts.environment.floors().items():
                 await self.evaluate(name, variant)
+            await self.imitate()
         finally:
             await self.parts.engine.stop()
             self.display.close()
@@ -251,6 +255,30 @@ class Trainer:
         self._save(PREFERENCES, learner.steps_done, learner.state())
         self.steps_done += learner.steps_done
 
+    async def imitate(self) -> None:
+        """What RL is compared with: the weights that the run began with, after as many updates on
+        the demonstrations as everything before has made. The model has those weights then."""
+        recipe = self.recipe
+        if not recipe.evaluation.sft or self.folder.evaluation("sft") is not None:
+            return
+        await self.parts.engine.rest()
+        saved = checkpoint.latest(self.folder.checkpoints / IMITATION)
+        begun, _ = load_model(recipe.model, saved, recipe.seed)
+        self.parts.model.load_state_dict(begun.state_dict())
+        if not self._demonstrations:
+            await self._demonstrate()
+        steps = recipe.sft.steps + recipe.train.steps * recipe.learning.updates_per_step
+        config = recipe.sft.model_copy(update={"steps": steps + recipe.preferences.steps})
+        learner = SupervisedLearner(
+            self.parts.model, self._demonstrations, config, recipe.learning, recipe.seed
+        )
+        if saved:
+            learner.load_state(checkpoint.load(saved).learner)
+        self.display.phase("imitation", config.steps)
+        await self._learn_offline(learner, IMITATION, "imitation.jsonl", config.checkpoint_every)
+        await self.evaluate("sft", self.parts.environment)
+        shutil.rmtree(self.folder.checkpoints / IMITATION, ignore_errors=True)
+
     async def evaluate(self, name: str, environment: Environment) -> None:
         """One episode on each held-out task; a finished evaluation is not repeated."""
         done = self.folder.evaluation(name)
@@ -269,7 +297,7 @@ class Trainer:
 
     def report(self) -> dict[str, Any]:
         """Write report.json and report.md."""
-        names = ("cold_start", "trained", *self.parts.environment.floors())
+        names = ("base", "cold_start", "sft", "trained", *self.parts.environment.floors())
         found = {name: self.folder.evaluation(name) for name in names}
         evaluations = {name: summary for name, summary in found.items() if summary is not None}
         seconds = time.monotonic() - self._start
@@ -331,10 +359,11 @@ class Trainer:
             while not learner.finished:
                 metrics = learner.step()
                 self.folder.append(file, {"step": learner.steps_done, **finite(metrics)})
-                self._tell_signal(phase, learner.steps_done, offline_reason(metrics, phase))
-                skipped = metrics[f"{phase}/skipped_updates"]
+                reason = offline_reason(metrics, learner.name)
+                self._tell_signal(phase, learner.steps_done, reason)
+                skipped = metrics[f"{learner.name}/skipped_updates"]
                 self._count_skipped("a loss or gradient" if skipped else "")
-                self.display.advance(f"loss {metrics[f'{phase}/loss']:.3f}")
+                self.display.advance(f"loss {metrics[f'{learner.name}/loss']:.3f}")
                 if learner.steps_done % checkpoint_every == 0:
                     self._save(phase, learner.steps_done, learner.state())
                 await asyncio.sleep(0)  # lets a cancellation through

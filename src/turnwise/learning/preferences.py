@@ -59,6 +59,9 @@ class PreferenceLearner:
     Raises DataError when there is no pair.
     """
 
+    name = "preferences"
+    """What its metrics' names begin with."""
+
     def __init__(
         self,
         model: nn.Module,

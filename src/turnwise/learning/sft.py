@@ -37,6 +37,9 @@ class SupervisedLearner:
     Raises DataError when no demonstration has a token to learn.
     """
 
+    name = "sft"
+    """What its metrics' names begin with."""
+
     def __init__(
         self,
         model: nn.Module,
