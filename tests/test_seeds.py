@@ -1,14 +1,43 @@
-"""Promise 11: seeds are names, not counters."""
+"""Promise 11: seeds are names, not counters, and each part of a run uses the names it should.
 
+Expected seeds are computed here, by `golden`, and never by turnwise.
+"""
+
+import hashlib
+import random
 import subprocess
 import sys
+from itertools import product
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.config import CurriculumConfig
+from turnwise.evaluation.evaluate import choose_tasks
+from turnwise.learning.sft import batch_of_step
+from turnwise.rollout.curriculum import Curriculum
+from turnwise.rollout.groups import new_groups
+from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
+from turnwise.types import Task
 
 parts = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["train", "a", "1", ""])), max_size=4)
+TASKS = [Task(f"t{number}", "question") for number in range(12)]
+
+
+def golden(*names: str | int) -> int:
+    """The upper 63 bits of the SHA-256 of the names, each after its type's, between unit
+    separators."""
+    text = "\x1f".join(f"{type(name).__name__}:{name}" for name in names)
+    return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) // 2
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order
 
 
 @given(parts, parts)
@@ -17,6 +46,33 @@ def test_different_names_have_different_seeds(
 ) -> None:
     same = [(type(part), part) for part in first] == [(type(part), part) for part in second]
     assert (derive(*first) == derive(*second)) == same
+
+
+@given(parts)
+def test_a_seed_is_the_hash_of_its_names(names: list[int | str]) -> None:
+    assert derive(*names) == golden(*names)
+
+
+def test_seeds_are_for_ever() -> None:
+    """Written down: a run of today is repeated by a version of tomorrow."""
+    assert derive() == 8203414616412130826
+    assert derive(0) == 3696793467068528757
+    assert derive(1, "train", "x", 2) == 3160235062674019298
+
+
+def test_no_two_parts_of_runs_share_a_seed() -> None:
+    """Run, split, task, episode, component, turn."""
+    runs, splits, tasks, episodes = range(4), ("train/0", "train/1", "heldout"), TASKS[:4], range(4)
+    seeds = []
+    for run, split, task, episode in product(runs, splits, tasks, episodes):
+        own = derive(run, split, task.id, episode)
+        seeds += [own, derive(own, "environment"), *(derive(own, "sampling", t) for t in range(4))]
+        seeds += [derive(run, split, "order", episode), derive(run, "refill", split, episode)]
+    found = set(seeds)
+    assert len(found) >= 4 * 3 * 4 * 4 * 6
+    assert all(0 <= seed < 2**63 for seed in found)
+    neighbours = {seed + 1 for seed in found} | {seed - 1 for seed in found}
+    assert not found & neighbours
 
 
 def test_neighbouring_runs_and_episodes_share_no_seed() -> None:
@@ -32,3 +88,48 @@ def test_seed_is_the_same_in_another_process_with_another_hash_seed() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert int(found.stdout) == derive(1, "train", "x", 2)
+
+
+def test_episodes_are_seeded_by_run_occasion_task_and_number() -> None:
+    for seed, label in product((0, 1), ("train/3", "train/3/refill/1", "evaluation/trained")):
+        groups = new_groups(TASKS[:3], 2, seed, label)
+        found = [member.seed for group in groups for member in group.trajectories]
+        names = product(("t0", "t1", "t2"), (0, 1))
+        assert found == [golden(seed, label, task, episode) for task, episode in names]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_the_order_of_tasks_is_that_of_its_seed_and_pass(seed: int) -> None:
+    passes = [shuffled(12, golden(seed, "train", "order", epoch)) for epoch in range(3)]
+    played = [task.id for step in range(9) for task in tasks_of_step(TASKS, step, 4, seed)]
+    assert played == [f"t{number}" for order in passes for number in order]
+
+
+@pytest.mark.parametrize(("seed", "label"), [*product((0, 1, 7), ("sft", "auxiliary"))])
+def test_the_order_of_demonstrations_is_that_of_its_seed_and_pass(seed: int, label: str) -> None:
+    generators = [np.random.default_rng(golden(seed, label, "order", n)) for n in range(3)]
+    expected = [int(index) for g in generators for index in g.permutation(10)]
+    assert [i for step in range(6) for i in batch_of_step(10, 5, step, seed, label)] == expected
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_the_curriculums_choice_is_that_of_its_seed_and_step(seed: int) -> None:
+    """Nothing is measured yet: after the random share, a shuffle decides, and another one orders
+    what was chosen."""
+    curriculum = Curriculum(TASKS, CurriculumConfig(tasks="by_success", random_share=0.25), 4)
+    for step in range(5):
+        chance = random.Random(golden(seed, "train", "curriculum", step))
+        epoch, position = divmod(step, 12)
+        by_turns = shuffled(12, golden(seed, "train", "order", epoch))[position]
+        ranked = list(range(12))
+        chance.shuffle(ranked)
+        expected = list(dict.fromkeys([by_turns, *ranked[:4]]))[:4]
+        chance.shuffle(expected)
+        played = [task.id for task in curriculum.tasks_of_step(step, seed)]
+        assert played == [f"t{number}" for number in expected]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_the_tasks_of_an_evaluation_are_those_of_its_seed(seed: int) -> None:
+    expected = shuffled(12, golden(seed, "evaluation"))[:5]
+    assert [task.id for task in choose_tasks(TASKS, 5, seed)] == [f"t{n}" for n in expected]

@@ -1,7 +1,52 @@
 """What is printed for people."""
 
-from turnwise.terminal import report_tables
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from turnwise.config import check_recipe
+from turnwise.errors import DataError
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.terminal import choose_rows, default_file, others_line, report_tables, show_rows
 
 
 def test_a_run_without_evaluations_has_no_tables() -> None:
     assert report_tables({"name": "demo", "recipe": {}}) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["demonstrations"], "demonstrations"),
+        (["demonstrations", "evaluation-cold_start"], "evaluation-cold_start"),
+        (["evaluation-cold_start", "step-000001", "step-000002"], "step-000002"),
+        (["step-000002", "evaluation-trained", "evaluation-no_search"], "evaluation-trained"),
+        (["evaluation-trained", "evaluation-no_search", "step-000009"], "evaluation-trained"),
+        (["step-000002", "preferences"], "step-000002"),
+        (["evaluation-no_search", "evaluation-random_document"], "evaluation-random_document"),
+    ],
+)
+def test_what_is_shown_is_the_agent_and_no_sabotaged_one(names: list[str], chosen: str) -> None:
+    assert default_file(names) == chosen
+
+
+def test_the_other_files_are_listed(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    assert others_line(folder.path, "step-000001") == ""
+    for name in ("step-000001", "step-000012", "evaluation-trained", "evaluation-no_search"):
+        folder.write_trajectories(name, [])
+    with pytest.raises(DataError, match=r"evaluation-trained\.parquet has no trajectory"):
+        choose_rows(folder.path, None, None, 3)
+    line = others_line(folder.path, "evaluation-trained")
+    assert line == "others to be shown with --step: evaluation-no_search, 1 to 12"
+
+
+def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer").mkdir()
+    for text in ("", "{}", "\0"):
+        (tmp_path / "tokenizer" / "tokenizer.json").write_text(text)
+        with pytest.raises(DataError, match=r"tokenizer\.json is damaged") as caught:
+            show_rows(Console(), tmp_path, "step-000001", [])
+        assert "\n" not in str(caught.value)

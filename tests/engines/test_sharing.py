@@ -83,3 +83,29 @@ def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
         assert sampled == [40] * 4
 
     run(model, tokenizer, body)
+
+
+@pytest.mark.parametrize("passes", [0, 2])
+def test_in_lockstep_nothing_is_copied_from_who_has_ended(tokenizer: Any, passes: int) -> None:
+    """How soon such a session is closed depends on the clock: what is computed must not. All wait
+    for the first one's beginning, which ends with that very pass; they are so many that lockstep
+    goes on without it."""
+    model = tiny_model("llama")
+
+    async def body(engine: EmbeddedEngine) -> None:
+        async def turn(index: int) -> None:
+            prompt = [*COMMON, index, 5]
+            sampling = Sampling(max_tokens=3 if index else 1, seed=index)
+            completion = await engine.generate(prompt, sampling, session=f"{index:02}")
+            assert_logprobs(model, prompt, completion)
+            while engine.counters.passes < passes:
+                await asyncio.sleep(0)
+            engine.close(f"{index:02}")
+
+        for index in range(11):
+            engine.open(f"{index:02}")
+        await asyncio.gather(*(turn(index) for index in range(11)))
+        prompts = engine.counters.computed - (engine.counters.sampled - 11)
+        assert prompts == 42 + 42 + 9 * 2
+
+    run(model, tokenizer, body, slots=16)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import DataError
-from turnwise.evaluation.comparison import compare, markdown, plot
+from turnwise.evaluation.comparison import _smoothed, compare, markdown, plot
 
 
 def run(folder: Path, success: float, curve: list[float]) -> Path:
@@ -63,6 +63,12 @@ def test_the_plot_is_an_image(runs: dict[str, list[Path]], tmp_path: Path) -> No
     pytest.importorskip("matplotlib")
     plot(runs, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_short_run_has_a_curve_too() -> None:
+    """One point for each step, so that no plot is empty."""
+    assert _smoothed([1.0, 0.0, 0.5]) == [1.0, 0.5, 0.5]
+    assert _smoothed([0.0] * 5 + [1.0, 1.0]) == [0.0] * 5 + [0.2, 0.4]
 
 
 def test_a_run_that_is_not_finished_is_named(runs: dict[str, list[Path]]) -> None:

@@ -74,16 +74,17 @@ def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     for name, paths in runs.items():
-        curves = [averages(_successes(RunFolder.open(path)), WINDOW) for path in paths]
+        curves = [_smoothed(_successes(RunFolder.open(path))) for path in paths]
         length = min(map(len, curves))
         columns = list(zip(*(curve[:length] for curve in curves), strict=True))
-        steps = range(WINDOW, WINDOW + length)
-        (line,) = axes.plot(steps, [fmean(column) for column in columns], label=name)
+        steps = range(1, length + 1)
+        means, marker = [fmean(column) for column in columns], "o" if length < WINDOW else None
+        (line,) = axes.plot(steps, means, label=name, marker=marker)
         low, high = [min(column) for column in columns], [max(column) for column in columns]
         axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
     axes.set(
         xlabel="step",
-        ylabel=f"training success, mean of {WINDOW} steps",
+        ylabel=f"training success, mean of the last {WINDOW} steps, fewer at first",
         title="mean of the seeds, and their range",
         ylim=(0, 1),
     )
@@ -131,6 +132,12 @@ def _noise(folder: RunFolder) -> float | None:
 def _successes(folder: RunFolder) -> list[float]:
     """Of each step; one without a grade has none."""
     return [line.get("rollout/success", 0.0) for line in folder.lines("metrics.jsonl")]
+
+
+def _smoothed(successes: Sequence[float]) -> list[float]:
+    """For each step the mean of the last WINDOW steps, of those that there are at first: a short
+    run has a curve as well."""
+    return [fmean(successes[max(0, end - WINDOW) : end]) for end in range(1, len(successes) + 1)]
 
 
 def _intervals(row: Row) -> str:
