@@ -99,9 +99,7 @@ SIZES: dict[str, Any] = {
         ("sliding_window", "window_size", "attention_window_size", "local_attention"), WINDOW
     ),
     "attention_chunk_size": WINDOW,
-    **dict.fromkeys(
-        ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4
-    ),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
     **dict.fromkeys(("n_shared_experts", "n_group", "topk_group", "moe_num_shared_experts"), 1),
     **dict.fromkeys(("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1),
@@ -196,8 +194,12 @@ def tiny_model(kind: str, seed: int = 0) -> PreTrainedModel:
 
 def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a configuration's constructor that differ from its defaults."""
-    known = {**default.to_dict(), **{name: getattr(default, name) for name in default.attribute_map
-                                     if hasattr(default, name)}}
+    known = {
+        **default.to_dict(),
+        **{
+            name: getattr(default, name) for name in default.attribute_map if hasattr(default, name)
+        },
+    }
     changes = {name: size for name, size in SIZES.items() if _has_number(known.get(name))}
     changes |= {name: token for name, token in ENDS.items() if known.get(name) is not None}
     changes |= {name: True for name in ("is_decoder",) if name in known}
