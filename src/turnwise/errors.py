@@ -7,6 +7,7 @@
     │   ├── MissingExtraError  an optional dependency is not installed
     │   └── NotSupportedError  a part of a seam that is optional (oracle, snapshot) and not there
     ├── ToolError              the agent's mistake inside a tool: becomes an observation
+    ├── DeadlineError          the agent's action took too long: the episode ends, and is graded
     ├── InfrastructureError    a machine, server or file system failed: the episode is ungraded
     └── RunStoppedError        a declared limit ended the run (ungraded episodes, divergence)
 
@@ -53,6 +54,11 @@ class NotSupportedError(UserError):
 
 class ToolError(TurnwiseError):
     """Raised by a tool for the agent to read: bad arguments, nothing found, budget spent."""
+
+
+class DeadlineError(TurnwiseError):
+    """What the agent asked for was not done in time. Who asks a service keeps a deadline before
+    this one, and raises InfrastructureError with what the service did."""
 
 
 class InfrastructureError(TurnwiseError):

@@ -100,7 +100,7 @@ class Waiting(Capitals):
     ("where", "outcome", "reward"),
     [
         ("reset", Outcome.INFRASTRUCTURE_RESET, None),
-        ("step", Outcome.INFRASTRUCTURE_STEP, None),
+        ("step", Outcome.AGENT_RESOURCE_LIMIT, 1.0),  # the answer was given
         ("verify", Outcome.GRADER_TIMEOUT, None),
         ("close", Outcome.SUCCESS, 1.0),
         ("nowhere", Outcome.SUCCESS, 1.0),

@@ -320,7 +320,7 @@ def test_an_environment_that_returns_nothing_is_ungraded() -> None:
     assert "NoneType instead of Step" in trajectory.problem
 
 
-def test_a_hung_tool_is_infrastructure_and_its_neighbours_go_on() -> None:
+def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
     class Hung(Capitals):
         tool_deadline = 0.6
 
@@ -343,7 +343,7 @@ def test_a_hung_tool_is_infrastructure_and_its_neighbours_go_on() -> None:
     groups = asyncio.run(roller.collect(environment.tasks("train"), 20, 0, "test"))
     assert time.monotonic() - start < 2.5
     outcomes = [{member.outcome for member in group.trajectories} for group in groups]
-    assert outcomes == [{Outcome.INFRASTRUCTURE_STEP}, {Outcome.SUCCESS}]
+    assert outcomes == [{Outcome.AGENT_RESOURCE_LIMIT}, {Outcome.SUCCESS}]
 
 
 def test_the_secret_is_in_nothing_that_the_policy_or_its_tools_can_see() -> None:

@@ -4,12 +4,14 @@ in every tier that this machine has, and the next run works."""
 import ctypes
 import dataclasses
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from turnwise.sandbox import artefacts
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -23,7 +25,7 @@ def tried(name, call, *arguments):
         reached.append(name)
     except (OSError, ValueError):
         pass
-others = {os.getppid(), *range(1, 40)} - {0, 1, os.getpid()}
+others = {os.getppid(), *range(2, 40)} - {0, os.getpid()}
 for pid in others:
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_CPU, resource.RLIMIT_AS):
         tried(f"prlimit {pid}", resource.prlimit, pid, kind, (0, 0))
@@ -175,6 +177,53 @@ def test_its_own_parent_has_no_number(sandbox: Sandbox) -> None:
     if sandbox.tier == "rlimits":
         pytest.skip("rlimits has no namespaces")
     assert sandbox.run_python("import os; print(os.getppid())").stdout.text == "0\n"
+
+
+COMMON_USER = """
+import sys, types
+package = types.ModuleType("turnwise")
+package.__path__ = [sys.argv[1]]
+sys.modules["turnwise"] = package
+from turnwise.errors import ConfigError
+from turnwise.sandbox.sandbox import Sandbox
+from turnwise.sandbox.settings import SandboxSettings
+with Sandbox(SandboxSettings(tier=sys.argv[2], warm=0)) as sandbox:
+    try:
+        sandbox.tier
+    except ConfigError as error:
+        sys.exit(str(error))
+    for source in sys.argv[3:]:
+        result = sandbox.run_python(source, collect=["left"])
+        print(result.status, result.exit_status, list(result.files), result.limited_by)
+"""
+
+
+def test_where_a_common_user_started_it(sandbox: Sandbox) -> None:
+    """The code and its warden are the same user of the machine then."""
+    if os.geteuid() != 0 or sandbox.tier == "rlimits":
+        pytest.skip("all tests are started by a common user, or nothing isolates")
+    package = Path(artefacts.__file__).parent.parent
+    closed = [parent for parent in package.parents if not parent.stat().st_mode & 0o001]
+    if closed or not Path("/usr/bin/python3").exists():
+        pytest.skip("other users have no interpreter, or cannot read the sources")
+    left = "open('left', 'w').close()\n"
+    sources = [left + ON_THE_WARDEN + "raise SystemExit(7)", left + ON_THE_FIRST_PROCESS]
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", COMMON_USER, str(package), sandbox.tier, *sources],
+        capture_output=True,
+        text=True,
+        user=65533,
+        group=65533,
+        extra_groups=[],
+        cwd="/",
+        env={"PATH": os.environ["PATH"]},
+    )
+    if "no sandbox works here" in done.stderr:
+        pytest.skip(done.stderr[-200:])
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        assert line in ("nonzero 7 ['left'] measured", "nonzero 7 ['left'] cgroup")
+    assert len(done.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o000, 0o111])

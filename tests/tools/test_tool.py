@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.errors import ConfigError, DeadlineError, InfrastructureError, ToolError
 from turnwise.tools.tool import MOST_CHARACTERS, Tool, tool, tools_of
 from turnwise.types import Action, Step, ToolCall
 
@@ -154,7 +154,7 @@ def test_a_bug_in_a_tool_is_not_the_agents_mistake():
 def test_asynchronous_tools_have_a_deadline():
     assert call("wait", seconds=0).observation.content == "done"
     start = time.monotonic()
-    with pytest.raises(InfrastructureError, match=r"tool wait: no result within 0\.2 s"):
+    with pytest.raises(DeadlineError, match=r"tool wait: no result within 0\.2 s"):
         call("wait", seconds=30)
     assert time.monotonic() - start < 10
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import InfrastructureError, NotSupportedError, UserError
+from turnwise.errors import DeadlineError, InfrastructureError, NotSupportedError, UserError
 from turnwise.seeds import derive
 from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Turn
 
@@ -111,7 +111,7 @@ def measure_all(names: Sequence[str], most_tasks: int) -> Iterator[Measurement]:
     for name in names:
         try:
             yield measure(name, {}, most_tasks)
-        except (UserError, InfrastructureError) as error:
+        except (UserError, DeadlineError, InfrastructureError) as error:
             yield Measurement(name, note=str(error))
 
 

@@ -4,7 +4,8 @@
 
 Where `rollout.context` says so, a full window is followed by another one, with some of its tokens.
 What can go wrong is sorted here, once: an agent's mistake is an observation, a spent budget is a
-truncation, a failing environment or grader leaves the episode ungraded. Nothing here knows how
+truncation, an action that goes on past its deadline is the agent's failure, a failing environment
+or grader leaves the episode ungraded. Nothing here knows how
 tokens are sampled or what the reward is used for.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
-from turnwise.errors import InfrastructureError, located
+from turnwise.errors import DeadlineError, InfrastructureError, located
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
@@ -197,7 +198,8 @@ class Episode:
         self.trajectory.turns.append(Turn(action))
         assert self._environment is not None  # there is one after a reset
         work = self._environment.step(action)
-        step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP)
+        late = Outcome.AGENT_RESOURCE_LIMIT
+        step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP, late)
         self.trajectory.turns[-1] = Turn(action, step)
         if step.abort:
             raise EpisodeEnded(Outcome.AGENT_ABORT)
@@ -270,20 +272,29 @@ class Episode:
             if trajectory.outcome == Outcome.FAILURE and verdict.success:
                 trajectory.outcome = Outcome.SUCCESS
 
-    async def _guard(self, work: Awaitable[Result], kind: type[Result], failure: Outcome) -> Result:
-        """Await environment code under the deadline; whatever it does wrong is infrastructure's.
+    async def _guard(
+        self,
+        work: Awaitable[Result],
+        kind: type[Result],
+        failure: Outcome,
+        late: Outcome | None = None,
+    ) -> Result:
+        """Await environment code under the deadline; whatever it does wrong is infrastructure's,
+        but that it takes too long is `late` where that is given.
 
         Its time counts against the episode's; waiting for the engine does not, because how long
         that takes depends on the other episodes.
         """
         start = self.clock()
         try:
-            async with asyncio.timeout(self.limits.max_seconds):
+            async with asyncio.timeout(self.limits.max_seconds) as scope:
                 result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except Exception as error:
-            raise EpisodeEnded(failure, located(error)) from error
+            too_late = isinstance(error, DeadlineError) or scope.expired()
+            outcome = (late if too_late else None) or failure
+            raise EpisodeEnded(outcome, located(error)) from error
         finally:
             self._seconds_used += self.clock() - start
         return result

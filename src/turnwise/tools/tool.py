@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.errors import ConfigError, DeadlineError, ToolError
 from turnwise.tools.isolated import run_static
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -122,7 +122,8 @@ class Tool:
 
         Raises ToolError for wrong arguments, for a tool that raised SystemExit, and for an isolated
         one that took longer than `deadline` seconds: all are shown to the agent; and
-        InfrastructureError when another one does. What else the tool raises goes through.
+        DeadlineError when another one does, which goes on in its thread: the episode has to end.
+        What else the tool raises goes through.
         """
         values = self.check(arguments)
         try:
@@ -138,13 +139,14 @@ class Tool:
 
     async def _here(self, values: Mapping[str, Any], deadline: float) -> Any:
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(deadline) as scope:
                 if inspect.iscoroutinefunction(self.function):
                     return await self.function(**values)
                 return await in_thread(functools.partial(self.function, **values))
         except TimeoutError:
-            message = f"tool {self.name}: no result within {deadline:g} s"
-            raise InfrastructureError(message) from None
+            if not scope.expired():
+                raise  # the tool's own
+            raise DeadlineError(f"tool {self.name}: no result within {deadline:g} s") from None
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments in the tool's types. Raises ToolError where they do not fit."""
