@@ -114,7 +114,7 @@ BROKEN = """from turnwise import Environment, Task, Verdict
 
 class Broken(Environment):
     def tasks(self, split):
-        return [Task(f"{split}/{n}", f"{n}?", {"answer": "x"}) for n in range(3)]
+        return [Task(f"{split}/{n}", f"{split} {n}?", {"answer": "x"}) for n in range(3)]
 
     async def verify(self, trajectory):
         return Verdict(1 / 0, True)

@@ -42,7 +42,9 @@ def disagreement(model: Any, run: Pass, longest: int) -> float:
     histories = _histories(model, longest)
     try:
         found = _computed(run, histories)
-        own = [_own(model, history, len(rows)) for history, rows in zip(histories, found, strict=True)]
+        own = [
+            _own(model, history, len(rows)) for history, rows in zip(histories, found, strict=True)
+        ]
     except FOREIGN_ERRORS:
         return float("inf")
     return max(_distance(*pair) for pair in zip(found, own, strict=True))

@@ -313,7 +313,9 @@ def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:
     name = type(model).__name__
     implementation = model.config._attn_implementation
     if implementation not in ("sdpa", "eager"):
-        raise NotSupportedError(f"{name} has {implementation!r} attention, which is not masked here")
+        raise NotSupportedError(
+            f"{name} has {implementation!r} attention, which is not masked here"
+        )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise NotSupportedError(f"{name} takes no position_ids")
     types = getattr(settings, "layer_types", None)
