@@ -99,9 +99,7 @@ SIZES: dict[str, Any] = {
         ("sliding_window", "window_size", "attention_window_size", "local_attention"), WINDOW
     ),
     "attention_chunk_size": WINDOW,
-    **dict.fromkeys(
-        ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4
-    ),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
     **dict.fromkeys(("n_shared_experts", "n_group", "topk_group", "moe_num_shared_experts"), 1),
     **dict.fromkeys(("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1),
@@ -136,6 +134,7 @@ SIZES: dict[str, Any] = {
 
 _LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}
 _MUSIC = "its class reads the codes of music, not of words"
+_HEAD: dict[str, Any] = {"head_dim": HEAD}
 _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
@@ -145,7 +144,7 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
     "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4},
-    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), {"head_dim": HEAD}),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), _HEAD),
     "nemotron": {"num_key_value_heads": 2, "head_dim": HEAD},
     "bamba": {"attn_layer_indices": [1], "mamba_d_head": 16},
     "falcon_h1": {"mamba_d_ssm": WIDTH, "mamba_n_heads": 4, "mamba_n_groups": 1},
@@ -196,8 +195,12 @@ def tiny_model(kind: str, seed: int = 0) -> PreTrainedModel:
 
 def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a configuration's constructor that differ from its defaults."""
-    known = {**default.to_dict(), **{name: getattr(default, name) for name in default.attribute_map
-                                     if hasattr(default, name)}}
+    known = {
+        **default.to_dict(),
+        **{
+            name: getattr(default, name) for name in default.attribute_map if hasattr(default, name)
+        },
+    }
     changes = {name: size for name, size in SIZES.items() if _has_number(known.get(name))}
     changes |= {name: token for name, token in ENDS.items() if known.get(name) is not None}
     changes |= {name: True for name in ("is_decoder",) if name in known}

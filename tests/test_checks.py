@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Restorable, save_small_model
-from turnwise import checks
+from turnwise import algorithm_checks, checks
+from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.assembly import Assembly
 from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe, load_recipe
-from turnwise.environments.base import Environment
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.trainer import Trainer
-from turnwise.types import Observation, Segment, Source
+from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
 
 RECIPE = """
 name = "nothing there"
@@ -43,7 +44,22 @@ max_tokens = 200
 
 CONTRADICTIONS: list[tuple[str, str]] = [
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
-    ("train.group_size=1", "compared within their group, give at least 2"),
+    ("train.group_size=1", "compares trajectories within their group: give at least 2"),
+    (
+        "algorithm.name=ppo train.group_size=1 algorithm.overrides.group_filter=all_equal",
+        "group_filter all_equal of algorithm ppo keeps groups whose rewards differ",
+    ),
+    (
+        "algorithm.name=ppo train.group_size=1 monitor.echo_trap=filter",
+        "monitor.echo_trap = filter keeps groups whose rewards differ: give at least 2",
+    ),
+    ("algorithm.name=sdpo train.group_size=1", "another success of the group: give at least 2"),
+    (
+        "algorithm.name=reinforce train.group_size=1 train.tasks_per_step=1",
+        "compares with the batch's others: raise one of them",
+    ),
+    ("algorithm.name=pass_at_k algorithm.overrides.k=5", "raise it, or lower k"),
+    ("algorithm.name=gdpo", "as in algorithm.overrides.reward_weights.exact_match=1"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
     ("curriculum.window=8", "curriculum.tasks is 'all': set it to 'by_success'"),
@@ -160,8 +176,26 @@ class Pictured(Capitals):
     pictures = True
 
 
+class Answerless(Capitals):
+    """Its oracle acts, and answers nothing."""
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        return [Action("", calls=(ToolCall("lookup", {"country": task.id}),))]
+
+
+class Graded(Capitals):
+    """Rewards that may be below 0."""
+
+    spec = EnvironmentSpec("graded", "1", rewards="signed")
+
+
 LACKS: list[tuple[str, type[Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
+    ("algorithm.name=max_rl", Graded, "is for rewards of 0 and more, and environment graded"),
+    ("algorithm.name=pass_at_k", Graded, "is for rewards of 0 and 1, and environment graded"),
+    ("algorithm.name=igpo", Speechless, "the right answers, which are those of the environment's"),
+    ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
+    ("algorithm.name=igpo", Pictured, "for which an information gain has no place"),
     ("algorithm.name=mt_grpo", Capitals, "gives none; see `turnwise algorithms`"),
     ("sft.steps=1 sft.behaviours={faithful=1}", Speechless, "Set sft.steps=0, or give"),
     ("algorithm.name=distillation teacher.model={model}", Capitals, "of the same family"),
@@ -243,6 +277,42 @@ def test_what_the_parts_lack_is_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ppo", "turn_ppo", "vapo", "bilevel_ppo", "reinforce", "reinforce_pp", "remax", "hca"),
+        "distillation teacher.model=somewhere",
+    ],
+)
+def test_what_compares_nothing_in_groups_may_have_groups_of_one(made: Made, name: str) -> None:
+    check_recipe_and_algorithm(*made(f"algorithm.name={name} train.group_size=1"))
+
+
+@pytest.mark.parametrize("name", ["gspo", "gmpo", "sapo"])
+def test_a_run_is_told_when_its_ratios_are_all_one(made: Made, name: str) -> None:
+    (warning,) = warnings_of(*made(f"algorithm.name={name}"))
+    assert "with one update a step, and nothing stale, its gradient is that of grpo" in warning
+    assert warnings_of(*made(f"algorithm.name={name} learning.updates_per_step=2")) == []
+    assert warnings_of(*made(f"algorithm.name={name} train.steps=0")) == []
+
+
+def test_ratios_to_an_older_sampler_are_not_one(made: Made) -> None:
+    stale = "train.max_staleness=1 engine.deterministic=false"
+    assert warnings_of(*made(f"algorithm.name=sapo {stale}")) == []
+    corrected = f"{stale} algorithm.overrides.correction=truncated"
+    assert len(warnings_of(*made(f"algorithm.name=sapo {corrected}"))) == 1
+
+
+def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
+    stale = "algorithm.name=gspo train.max_staleness=1 engine.deterministic=false"
+    two = f"{stale} learning.updates_per_step=2"
+    (warning,) = warnings_of(*made(two))
+    assert "nothing corrects for samples of older weights" in warning
+    assert warnings_of(*made(f"{two} algorithm.overrides.correction=truncated")) == []
+    for quiet in ("", "algorithm.name=ppo", "algorithm.name=dapo"):
+        assert warnings_of(*made(quiet)) == []
+
+
 def test_parts_that_lack_nothing_pass(made: Made) -> None:
     for overrides in (
         *("algorithm.name=counterfactual", "algorithm.name=sdpo", "algorithm.name=hca"),
@@ -274,7 +344,9 @@ def raised(function: Callable[..., None], *arguments: Any) -> tuple[str, int]:
 
 def places() -> Iterator[tuple[str, int]]:
     """File and line of every `raise` of a ConfigError."""
-    for _, function in inspect.getmembers(checks, inspect.isfunction):
+    modules = (checks, algorithm_checks)
+    functions = {f for module in modules for _, f in inspect.getmembers(module, inspect.isfunction)}
+    for function in functions:
         lines, first = inspect.getsourcelines(function)
         for node in ast.walk(ast.parse("".join(lines))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):

@@ -7,12 +7,16 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tests.fakes import save_small_model
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
@@ -122,6 +126,57 @@ def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_pa
     assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
     late = killed(whole, tmp_path / "late", "step-000002", "step-000003")
     assert_same(whole, resume(late), "step-000003")
+
+
+COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
+
+
+def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_path: Path) -> None:
+    """Before everything, and with as many updates as the run makes, from the same weights."""
+    run = train(recipe, tmp_path / "run", *COMPARED, "sft.checkpoint_every=1")
+    plain = train(recipe, tmp_path / "plain", "sft.steps=2", "train.steps=1")
+    names = list(json.loads((run.path / "report.json").read_text()))
+    assert names[2:6] == ["base", "cold_start", "sft", "trained"]
+    assert run.evaluation("trained") == plain.evaluation("trained")
+    base, cold = (
+        read_rows(run.path / "trajectories" / f"evaluation-{name}.parquet")
+        for name in ("base", "cold_start")
+    )
+    assert [row["ids"] for row in base] != [row["ids"] for row in cold]
+    imitated, begun = run.lines("imitation.jsonl"), run.lines("cold_start.jsonl")
+    assert [line["step"] for line in imitated] == [1, 2, 3]
+    assert imitated[0]["sft/loss"] == begun[0]["sft/loss"]
+    assert imitated[2]["sft/loss"] < imitated[0]["sft/loss"]
+    assert not (run.path / "checkpoints" / "imitation").exists()
+
+
+def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
+    recipe: Path, tmp_path: Path
+) -> None:
+    whole = train(recipe, tmp_path / "whole", *COMPARED)
+
+    class Killed(Trainer):
+        def _save(self, phase: str, step: int, learner: dict[str, Any]) -> None:
+            super()._save(phase, step, learner)
+            if (phase, step) == ("imitation", 2):
+                raise KeyboardInterrupt
+
+    loaded = load_recipe(str(recipe), (*COMPARED, "sft.checkpoint_every=1"))
+    folder = RunFolder.new(tmp_path / "killed")
+    with pytest.raises(KeyboardInterrupt):
+        go_on(Killed(loaded, folder, TerminalDisplay(Console(stderr=True))))
+    assert folder.evaluation("sft") is None
+    other = resume(folder.path)
+    assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
+    assert other.evaluation("sft") == whole.evaluation("sft")
+    reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
+    assert reports[0]["base"] == reports[1]["base"]
+
+
+def test_imitation_needs_updates_to_match(recipe: Path) -> None:
+    loaded = load_recipe(str(recipe), ["evaluation.sft=true", "train.steps=0"])
+    with pytest.raises(ConfigError, match=r"evaluation\.sft"):
+        check_recipe_and_algorithm(loaded, make_algorithm("grpo", {}))
 
 
 def test_groups_that_are_all_equal_give_no_preferences(

@@ -151,7 +151,9 @@ def own_logits(
     given: dict[str, Any] = {}
     if each:
         axis = 1 if each[0]["pixel_values"].dim() == 5 else 0
-        given["pixel_values"] = torch.cat([one["pixel_values"] for one in each], dim=axis)
+        given["pixel_values"] = torch.cat(
+            [one["pixel_values"].to(model.dtype) for one in each], dim=axis
+        )
         if "pixel_attention_mask" in each[0]:
             given["pixel_attention_mask"] = torch.cat(
                 [one["pixel_attention_mask"] for one in each], dim=axis
@@ -161,14 +163,14 @@ def own_logits(
             given["mm_token_type_ids"] = (torch.tensor([list(ids)]) == token).int()
     with torch.set_grad_enabled(gradient):
         output = model(input_ids=torch.tensor([list(ids)]), use_cache=False, **given)
-    logits: torch.Tensor = output.logits[0].float()
+    logits: torch.Tensor = output.logits[0]
     return logits
 
 
-def own_logprobs(model: Any, ids: Sequence[int], pngs: Sequence[bytes], count: int) -> list[float]:
-    """Of the last so many ids, by the model's own forward."""
+def own_logprobs(model: Any, ids: Sequence[int], pngs: Sequence[bytes], count: int) -> torch.Tensor:
+    """[count], of the last so many ids, by the model's own forward."""
     logprobs = own_logits(model, ids, pngs).log_softmax(-1)[-count - 1 : -1]
-    return logprobs.gather(1, torch.tensor(list(ids[-count:]))[:, None])[:, 0].tolist()
+    return logprobs.gather(1, torch.tensor(list(ids[-count:]))[:, None])[:, 0]
 
 
 def _settings(family: str, words: dict[str, Any]) -> dict[str, Any]:

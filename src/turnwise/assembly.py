@@ -15,6 +15,7 @@ from turnwise.engines.registry import make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.learning.parity import check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_pictures
 from turnwise.models.vision import FAMILIES, reader_of
@@ -54,6 +55,16 @@ class Assembly:
         """
         weights = trained_weights(self.model) if _copied(self.recipe) else {}
         await self.engine.load(weights, version)
+
+    async def check(self) -> None:
+        """Raise NotSupportedError, a line that names the model and says by how much, unless engine
+        and learner say of sampled tokens what the model itself does. Loads the present weights."""
+        recipe, model = self.recipe, self.model
+        await self.load(0)
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        longest = min(recipe.rollout.max_tokens, positions or recipe.rollout.max_tokens)
+        autocast = recipe.learning.autocast
+        await check_parity(self.engine, model, longest, recipe.parity_bound, autocast)
 
 
 def _check_sandbox(environment: Environment) -> None:
@@ -102,7 +113,7 @@ def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = 
     )
     _check_sandbox(environment)
     check_pictures(environment, recipe)
-    model, tokenizer = load_model(recipe.model, weights, recipe.seed)
+    model, tokenizer = load_model(recipe.model, weights, recipe.seed, recipe.rollout.max_tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
         raise ConfigError(

@@ -1,21 +1,27 @@
 """What cannot work together in a run, found before anything is loaded, or else before it begins.
 
 Every check raises a ConfigError that says what to do. Not here: whether a recipe is well formed
-(`config`), and which parts of an algorithm go together (`algorithms/registry.py`).
+(`config`), which parts of an algorithm go together (`algorithms/contradictions.py`), and what an
+algorithm asks of a recipe (`algorithm_checks`).
 """
 
 from collections.abc import Sequence
 
+from turnwise.algorithm_checks import (
+    check_algorithm_for_environment,
+    check_algorithm_for_recipe,
+)
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.assembly import Assembly
-from turnwise.config import CurriculumConfig, ImplicitRewardConfig, Recipe, VllmConfig
+from turnwise.config import CurriculumConfig, Recipe, VllmConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.completions import check_supported
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.hindsight import check_context
+from turnwise.learning.information_gain import right_answer
 from turnwise.learning.preferences import check_preferences
 from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.self_teacher import check_room, check_self_teacher
@@ -24,7 +30,6 @@ from turnwise.learning.value_head import check_critic
 from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
-from turnwise.rollout.trees import check_tree_size
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
 from turnwise.types import Observation, Source, Task
@@ -32,10 +37,9 @@ from turnwise.types import Observation, Source, Task
 
 def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
-    _check_groups(recipe, algorithm)
+    check_algorithm_for_recipe(recipe, algorithm)
     _check_curriculum(recipe)
     _check_asynchronous(recipe, algorithm)
-    _check_unused(recipe, algorithm)
     _check_truncation(recipe, algorithm)
     _check_context(recipe, algorithm)
     _check_vllm(recipe)
@@ -46,10 +50,14 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
             "set one of them to false"
         )
-    _check_kl(recipe, algorithm)
     if recipe.monitor.mutual_information_every and recipe.train.tasks_per_step < 2:
         raise ConfigError(
             "monitor.mutual_information_every compares tasks: give train.tasks_per_step at least 2"
+        )
+    if recipe.evaluation.sft and not (recipe.sft.steps or recipe.train.steps):
+        raise ConfigError(
+            "evaluation.sft imitates for as many updates as the run makes, and this one makes "
+            "none: set it to false"
         )
     check_auxiliary(algorithm, recipe)
     if _demonstrates(recipe, algorithm):
@@ -68,13 +76,15 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     recipe = parts.recipe
     if parts.environment.pictures:
         _check_pictured(recipe, algorithm)
-    _check_environment(parts.environment, algorithm)
+    check_algorithm_for_environment(algorithm, parts.environment)
+    if "information_gain" in algorithm.needs:
+        right_answer(tasks[0], parts.scaffold, parts.environment.oracle)
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
-        check_sharing(parts.model)
+        check_sharing(parts.model, recipe.rollout.max_tokens)
     context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
@@ -83,24 +93,10 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
 
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
-    """Whether demonstrations are played: for the cold start, or to be mixed into RL."""
-    return bool(recipe.sft.steps or (recipe.train.steps and algorithm.demonstration_coefficient))
-
-
-def _check_groups(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Groups in which nothing could be compared, or that the rollout cannot make."""
-    train = recipe.train
-    compared = not algorithm.needs & {"greedy", "turn_values"}
-    if train.steps and algorithm.rollout == "random_branches":
-        check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
-    if train.steps and train.group_size < 2 and compared:
-        raise ConfigError(
-            "train.group_size is 1: trajectories are compared within their group, give at least 2"
-        )
-    if train.steps and recipe.rollout.temperature == 0:
-        raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
-    if recipe.learning.updates_per_step > train.tasks_per_step:
-        raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
+    """Whether demonstrations are played: for the cold start, to be mixed into RL, or to compare
+    with imitation alone."""
+    mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
+    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
 
 
 def _check_curriculum(recipe: Recipe) -> None:
@@ -143,20 +139,6 @@ def _check_asynchronous(recipe: Recipe, algorithm: Algorithm) -> None:
         raise ConfigError(
             f"{spare}, but rollout {algorithm.rollout} of algorithm {algorithm.name} needs each of "
             "its episodes: set spare_episodes=0"
-        )
-
-
-def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Settings of what the algorithm does not have."""
-    if recipe.train.refills and algorithm.group_filter == "none":
-        raise ConfigError(
-            f"train.refills samples in place of groups that are dropped, but algorithm "
-            f"{algorithm.name} drops none: give it a group_filter"
-        )
-    unused = recipe.implicit_reward != ImplicitRewardConfig()
-    if unused and "process_rewards" not in algorithm.needs:
-        raise ConfigError(
-            f"implicit_reward is set, but algorithm {algorithm.name} has no process rewards"
         )
 
 
@@ -270,22 +252,6 @@ def _check_autocast(recipe: Recipe) -> None:
         )
 
 
-def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
-    """KL terms that would do nothing, or too much."""
-    train = recipe.train
-    if algorithm.token_filter == "kl_cov" and recipe.learning.updates_per_step == 1:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: token_filter kl_cov holds tokens back to the policy "
-            "before a step's first update, so it needs learning.updates_per_step of 2 or more"
-        )
-    episodes = train.tasks_per_step * train.group_size * (1 + train.refills)
-    if algorithm.kl_target and episodes >= 5 * algorithm.kl_horizon:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: kl_horizon is {algorithm.kl_horizon:g}, but a step may "
-            f"have {episodes} trajectories: the KL coefficient could become 0 at once; raise it"
-        )
-
-
 def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
     """What puts tokens together in a way of its own, without their pictures."""
     used = {
@@ -294,6 +260,7 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
         "teacher.model": recipe.teacher.model,
         "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
         "log-probabilities in hindsight": "hindsight" in algorithm.needs,
+        "an information gain": "information_gain" in algorithm.needs,
     }
     for name, given in used.items():
         if given:
@@ -301,19 +268,6 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
                 f"the environment shows pictures, for which {name} has no place: leave it out, or "
                 "have the environment tell its observations in words"
             )
-
-
-def _check_environment(environment: Environment, algorithm: Algorithm) -> None:
-    if "restorable" in algorithm.needs and not environment.restorable:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
-            f"episodes, and environment {environment.spec.name} has no snapshot() and restore()"
-        )
-    if "turn_rewards" in algorithm.needs and not environment.spec.turn_rewards:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
-            f"and environment {environment.spec.name} gives none; see `turnwise algorithms`"
-        )
 
 
 def _check_oracle(environment: Environment, task: Task) -> None:

@@ -353,7 +353,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
-            await parts.load(0)
+            await parts.check()
             _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
         finally:
             await parts.engine.stop()

@@ -8,10 +8,11 @@ here: what is made of the runs (`evaluation/comparison.py`).
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
@@ -44,10 +45,19 @@ def compare_algorithms(
     for seed in seeds:
         for name in names:
             runs[name].append(_run(recipe, overrides, name, names[0], seed, out))
-    rows = compare(runs, target)
+    rows = [
+        replace(row, notes=_notes(recipe, overrides, row.algorithm))
+        for row in compare(runs, target)
+    ]
     (out / "comparison.md").write_text(markdown(rows, target))
     plot(runs, out / "comparison.png")
     return [asdict(row) for row in rows]
+
+
+def _notes(recipe: str, overrides: Sequence[str], name: str) -> list[str]:
+    """What is to be known of an algorithm in these runs."""
+    loaded = load_recipe(recipe, [*overrides, f"algorithm.name={name}"])
+    return warnings_of(loaded, make_algorithm(name, loaded.algorithm.overrides))
 
 
 def _run(

@@ -15,6 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from turnwise.errors import ConfigError, unknown_name, wrong_value
 
+EXACT_PARITY = 0.001
+"""Of `engine.parity_bound`, where all is computed in float32: 2^13 units of its rounding..."""
+ROUNDED_PARITY = 0.05
+"""...and where something is in bfloat16, which has made up to 0.03, or on servers."""
+
 
 class Section(BaseModel):
     """A part of a recipe: unknown keys are errors, values do not change after loading."""
@@ -33,6 +38,9 @@ class ModelConfig(Section):
     lora_rank: int = Field(0, ge=0)
     """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
     gradient_checkpointing: bool = False
+    kernels: Literal["auto", "off"] = "auto"
+    """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
+    machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
 
 
 class EnvironmentConfig(Section):
@@ -73,6 +81,11 @@ class EngineConfig(Section):
     """Sample in bfloat16 with float32 weights: for small models of Llama's and Qwen3's shapes.
     Log-probabilities are those of what is sampled from, and differ from the learner's by its
     rounding."""
+    parity_bound: float = Field(0.0, ge=0)
+    """How far the engine's log-probabilities of sampled tokens may be from the model's own, on
+    average, in nats. A run does not begin beyond it (docs/models.md); it stops when
+    `policy/logprob_gap` is, or what a server says after it was given weights. 0 is 0.001 where all
+    is computed in float32, else 0.05."""
 
 
 class VllmConfig(Section):
@@ -93,9 +106,6 @@ class VllmConfig(Section):
     """What servers that are started compute in; `auto` is `model.dtype`."""
     colocated: bool = False
     """Servers share their GPU with the learner: they give its memory back while it learns."""
-    parity_bound: float = Field(0.05, gt=0)
-    """The run stops when, after weights are loaded, log-probabilities of sampled tokens differ from
-    the model's by more, on average."""
     max_restarts: int = Field(3, ge=0)
     """How often servers that crashed are brought up again, over the run."""
     start_seconds: float = Field(600.0, gt=0)
@@ -288,11 +298,16 @@ class MonitorConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """The held-out evaluation before and after RL."""
+    """The held-out evaluation after the cold start and after RL, and what it is compared with."""
 
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
     temperature: float = Field(0.0, ge=0)
+    base: bool = False
+    """Evaluate the weights that the run begins with, too, before the cold start."""
+    sft: bool = False
+    """Evaluate what imitation alone comes to: the weights that the run begins with, after as many
+    updates on the cold start's demonstrations as the cold start and RL have together."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
 
@@ -324,6 +339,13 @@ class Recipe(Section):
     preferences: PreferencesConfig = PreferencesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     monitor: MonitorConfig = MonitorConfig()
+
+    @property
+    def parity_bound(self) -> float:
+        """`engine.parity_bound`, or what it is by default."""
+        lower = self.engine.autocast or self.learning.autocast or self.model.dtype != "float32"
+        rounded = lower or self.engine.name != "embedded"
+        return self.engine.parity_bound or (ROUNDED_PARITY if rounded else EXACT_PARITY)
 
 
 FREE_TABLES = (

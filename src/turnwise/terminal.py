@@ -200,6 +200,8 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         made += [f"{key} {value:g}" for key, value in row["numbers"].items()]
         made += [f"{key} {row[key]:g}" for key in COEFFICIENTS if row[key] != rows[0][key]]
         made += [f"needs {need}" for need in row["needs"]]
+        if row["note"]:
+            made.append(f"note: {row['note']}")
         table.add_row(row["name"], ", ".join(made), row["source"])
     return table
 
@@ -210,15 +212,20 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, title=title)
     for choice, part in description["parts"].items():
-        taken = ", ".join(
-            f"{key}={'none' if value is None else format(value, 'g')}"
-            for key, value in part["numbers"].items()
-        )
+        taken = ", ".join(f"{key}={_number(value)}" for key, value in part["numbers"].items())
         table.add_row(choice, part["part"], part["description"], taken)
     for key in ("whitening", *COEFFICIENTS):
         table.add_row(key, "", "", str(description[key]))
     table.add_row("needs", ", ".join(description["needs"]) or "rewards alone")
+    if description["note"]:
+        table.add_row("note", "", description["note"])
     return table
+
+
+def _number(value: float | Mapping[str, float] | None) -> str:
+    if isinstance(value, Mapping):
+        return "to be given"
+    return "none" if value is None else format(value, "g")
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
@@ -238,6 +245,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
             ", ".join("–" if noise is None else f"{noise:.1f}" for noise in row["noise"]),
             f"{seconds:.0f}",
         )
+    table.caption = "\n".join(note for row in rows for note in row["notes"]) or None
     return table
 
 
@@ -282,13 +290,15 @@ def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
 
 def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("", title=title)
-    for column in ("success", "95% interval", "n", "ungraded", "tool calls"):
+    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
         table.add_column(column, justify="right")
     for name, row in rows.items():
         interval = f"{row['low']:.1%} – {row['high']:.1%}"
         ungraded = str(row.get("ungraded", ""))
         calls = f"{row['tool_calls']:.2f}"
-        table.add_row(name, f"{row['success']:.1%}", interval, str(row["n"]), ungraded, calls)
+        reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
+        rate = f"{row['success']:.1%}"
+        table.add_row(name, rate, interval, str(row["n"]), ungraded, reward, calls)
     return table
 
 

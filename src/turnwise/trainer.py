@@ -1,11 +1,12 @@
 """The only loop: tasks ─> rollout ─> reward ─> advantage ─> batch ─> update ─> new weights.
 
 A run is a cold start, an evaluation, the RL steps, learning from preferences where the recipe asks
-for it, the evaluation again with its floors, and a report. It can be stopped anywhere: what a step
-does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run that
-goes on from one ends with the weights of one that never stopped. Where steps are sampled ahead
-(`max_staleness`) the clock has a say as well; then no task is lost and none is counted twice. Not
-here: how an episode is played (rollout), what the update computes (learning).
+for it, the evaluation again with its floors, and a report; where the recipe asks for it, also an
+evaluation before everything, and one of imitation alone, with as many updates. It can be stopped
+anywhere: what a step does depends on the recipe, the seed, the step number and what a checkpoint
+holds, so a run that goes on from one ends with the weights of one that never stopped. Where steps
+are sampled ahead (`max_staleness`) the clock has a say as well; then no task is lost and none is
+counted twice. Not here: how an episode is played (rollout), what the update computes (learning).
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.checks import check_parts, check_recipe_and_algorithm
@@ -28,10 +30,11 @@ from turnwise.evaluation.report import build_report, report_json, report_markdow
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example, assign_advantages
-from turnwise.learning.checkpoint import COLD_START, PREFERENCES, RL, SFT
+from turnwise.learning.checkpoint import COLD_START, IMITATION, PREFERENCES, RL, SFT
 from turnwise.learning.critic import Critic
 from turnwise.learning.hindsight import score_in_hindsight
 from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.information_gain import measure_information_gain
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.preferences import (
     PreferenceLearner,
@@ -47,10 +50,11 @@ from turnwise.learning.value_head import ValueHead, make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
-from turnwise.monitor.metrics import rollout_metrics
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.monitor.signal import offline_reason, reason, summary
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.collect import ROLLOUTS, with_spares
 from turnwise.rollout.curriculum import Curriculum
@@ -106,6 +110,8 @@ class Trainer:
         self._skipped = 0
         self._history: list[Mapping[str, float]] = []
         self._demonstrations: list[Tokens] = []
+        self._told: set[tuple[str, str]] = set()
+        """Reasons of steps that taught nothing, by phase, that have been said."""
         self._quiet_until = 0
         """No Echo Trap is looked for before that step."""
         if self.resumed:
@@ -113,11 +119,15 @@ class Trainer:
 
     async def run(self) -> dict[str, Any]:
         """Everything a recipe asks for; returns the report. Cancelled, it saves and ends."""
-        for warning in self.parts.environment.warnings:
+        of_algorithm = warnings_of(self.recipe, self.algorithm)
+        for warning in (*self.parts.environment.warnings, *of_algorithm):
             self.display.say(f"warning: {warning}")
         if len(self.heldout) < self.recipe.evaluation.tasks:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
+            await self._check_parity()
+            if self.recipe.evaluation.base:
+                await self.evaluate("base", self.parts.environment)
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
             with settled():
@@ -126,6 +136,7 @@ class Trainer:
             await self.evaluate("trained", self.parts.environment)
             for name, variant in self.parts.environment.floors().items():
                 await self.evaluate(name, variant)
+            await self.imitate()
         finally:
             await self.parts.engine.stop()
             self.display.close()
@@ -159,7 +170,7 @@ class Trainer:
         if train.steps and self.algorithm.demonstration_coefficient and not self._demonstrations:
             await self._demonstrate()
         roller = self.parts.roller(recipe.rollout)
-        for name in ("metrics.jsonl", "timing.jsonl"):
+        for name in ("metrics.jsonl", "timing.jsonl", "no_signal.jsonl"):
             self.folder.rewind(name, self.steps_done)
         self._history = list(self.folder.lines("metrics.jsonl"))
         self.folder.forget_trajectories(self.steps_done)
@@ -211,6 +222,7 @@ class Trainer:
         seconds = sampled - start, time.monotonic() - sampled
         await self._work(partial(self._record, played, update, seconds, trackers))
         self._watch(learner, critic)
+        self._check_gap(update.metrics)
 
     async def prefer(self) -> None:
         """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
@@ -245,6 +257,30 @@ class Trainer:
         self._save(PREFERENCES, learner.steps_done, learner.state())
         self.steps_done += learner.steps_done
 
+    async def imitate(self) -> None:
+        """What RL is compared with: the weights that the run began with, after as many updates on
+        the demonstrations as everything before has made. The model has those weights then."""
+        recipe = self.recipe
+        if not recipe.evaluation.sft or self.folder.evaluation("sft") is not None:
+            return
+        await self.parts.engine.rest()
+        saved = checkpoint.latest(self.folder.checkpoints / IMITATION)
+        begun, _ = load_model(recipe.model, saved, recipe.seed)
+        self.parts.model.load_state_dict(begun.state_dict())
+        if not self._demonstrations:
+            await self._demonstrate()
+        steps = recipe.sft.steps + recipe.train.steps * recipe.learning.updates_per_step
+        config = recipe.sft.model_copy(update={"steps": steps + recipe.preferences.steps})
+        learner = SupervisedLearner(
+            self.parts.model, self._demonstrations, config, recipe.learning, recipe.seed
+        )
+        if saved:
+            learner.load_state(checkpoint.load(saved).learner)
+        self.display.phase("imitation", config.steps)
+        await self._learn_offline(learner, IMITATION, "imitation.jsonl", config.checkpoint_every)
+        await self.evaluate("sft", self.parts.environment)
+        shutil.rmtree(self.folder.checkpoints / IMITATION, ignore_errors=True)
+
     async def evaluate(self, name: str, environment: Environment) -> None:
         """One episode on each held-out task; a finished evaluation is not repeated."""
         done = self.folder.evaluation(name)
@@ -263,12 +299,13 @@ class Trainer:
 
     def report(self) -> dict[str, Any]:
         """Write report.json and report.md."""
-        names = ("cold_start", "trained", *self.parts.environment.floors())
+        names = ("base", "cold_start", "sft", "trained", *self.parts.environment.floors())
         found = {name: self.folder.evaluation(name) for name in names}
         evaluations = {name: summary for name, summary in found.items() if summary is not None}
         seconds = time.monotonic() - self._start
+        signal = summary(self.folder.lines("metrics.jsonl"))
         report = build_report(
-            self.recipe, self.parts.environment, self.heldout, evaluations, seconds
+            self.recipe, self.parts.environment, self.heldout, evaluations, signal, seconds
         )
         self.folder.write_text("report.json", report_json(report))
         self.folder.write_text("report.md", report_markdown(report))
@@ -323,10 +360,12 @@ class Trainer:
         try:
             while not learner.finished:
                 metrics = learner.step()
-                self.folder.append(file, {"step": learner.steps_done, **metrics})
-                skipped = metrics[f"{phase}/skipped_updates"]
+                self.folder.append(file, {"step": learner.steps_done, **finite(metrics)})
+                reason = offline_reason(metrics, learner.name)
+                self._tell_signal(phase, learner.steps_done, reason)
+                skipped = metrics[f"{learner.name}/skipped_updates"]
                 self._count_skipped("a loss or gradient" if skipped else "")
-                self.display.advance(f"loss {metrics[f'{phase}/loss']:.3f}")
+                self.display.advance(f"loss {metrics[f'{learner.name}/loss']:.3f}")
                 if learner.steps_done % checkpoint_every == 0:
                     self._save(phase, learner.steps_done, learner.state())
                 await asyncio.sleep(0)  # lets a cancellation through
@@ -360,7 +399,8 @@ class Trainer:
             cold = checkpoint.latest(self.folder.checkpoints / COLD_START)
             if cold is not None:
                 checkpoint.check(cold)
-            reference, _ = load_model(self.recipe.model, cold)
+            longest = self.recipe.rollout.max_tokens
+            reference, _ = load_model(self.recipe.model, cold, longest=longest)
         learner = PolicyLearner(
             self.parts.model,
             reference,
@@ -453,6 +493,15 @@ class Trainer:
                 learner.temperature,
                 self.recipe.learning,
             )
+        if "information_gain" in self.algorithm.needs:
+            measured |= measure_information_gain(
+                groups,
+                self.parts.model,
+                self.parts.scaffold,
+                self.parts.environment.oracle,
+                learner.temperature,
+                self.recipe.learning,
+            )
         if "score_norms" in self.algorithm.needs:
             assess_score_norms(groups, self.parts.model, self.recipe.learning, learner.temperature)
         if teacher is not None:
@@ -516,7 +565,7 @@ class Trainer:
             **selection_metrics(groups, self.algorithm),
             **(self.curriculum.metrics() if self.curriculum is not None else {}),
             **self._staleness(groups),
-            **update.metrics,
+            **finite(update.metrics),
         }
         tokens = metrics["rollout/tokens"]
         sampled = metrics["rollout/tokens_sampled"] + sum(
@@ -535,10 +584,18 @@ class Trainer:
         self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
         trackers.log({**metrics, **timing}, self.steps_done)
-        self.display.advance(
-            f"reward {metrics['reward/mean']:.2f}  turns {metrics['rollout/turns']:.1f}"
-        )
+        self.display.advance(step_text(metrics))
+        why = reason(metrics)
+        if why is not None:
+            self.folder.append("no_signal.jsonl", {"step": self.steps_done, "reason": why})
+        self._tell_signal("RL", self.steps_done, why)
         self._count_skipped("; ".join(update.problems))
+
+    def _tell_signal(self, phase: str, step: int, why: str | None) -> None:
+        """Say why a step has taught nothing, each reason once."""
+        if why is not None and (phase, why) not in self._told:
+            self._told.add((phase, why))
+            self.display.say(f"warning: no learning signal in {phase} step {step}: {why}")
 
     async def _work(self, work: Callable[[], Result]) -> Result:
         """Do what takes long: here, or beside the sampling where that goes on meanwhile."""
@@ -572,6 +629,26 @@ class Trainer:
         if self.recipe.monitor.echo_trap != "roll_back":
             return None
         return best_step(history, self.recipe.train.checkpoint_every)
+
+    async def _check_parity(self) -> None:
+        """See that what will be sampled is what is trained, where anything is sampled at all."""
+        if self.recipe.train.steps or self.recipe.preferences.steps or self.heldout:
+            await self.parts.check()
+            await self.parts.engine.rest()
+
+    def _check_gap(self, metrics: Mapping[str, float]) -> None:
+        """Stop the run where learner and engine disagree on what was sampled, unless they have to:
+        in steps sampled ahead by older weights, and where some tokens were left out."""
+        limits, bound = self.recipe.rollout, self.recipe.parity_bound
+        left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
+        gap = metrics.get("policy/logprob_gap", 0.0)
+        if gap > bound and not left_out and not self.recipe.train.max_staleness:
+            raise RunStoppedError(
+                f"policy/logprob_gap is {gap:.2g} in step {self.steps_done}, and "
+                f"engine.parity_bound is {bound:.2g}: the learner does not give tokens the "
+                "log-probabilities that the engine sampled them with, so updates go astray. Choose "
+                "another engine.name or model, or raise the bound for a coarser dtype"
+            )
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""

@@ -446,6 +446,9 @@ class Trajectory:
     score_norms: np.ndarray | None = None
     """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
     to the logits; else NaN."""
+    information_gains: np.ndarray | None = None
+    """float64[turns-1], by how much each turn but the last raised the probability of the right
+    answer."""
     turn_values: np.ndarray | None = None
     """float64[turns+1], the mean reward of episodes that were played on from before each turn, NaN
     where none has a grade; last, the own reward."""

@@ -22,6 +22,8 @@ def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12)
         teacher_logprobs=-generator.random(len(turn)),
         states=[f"state {number}" for number in generator.integers(0, 3, turns)],
         baseline=float(generator.normal()),
+        parts={"form": float(generator.normal()), "content": float(generator.normal())},
+        information_gains=generator.normal(size=turns - 1),
         turn_values=generator.normal(size=turns + 1),
         logprobs=-generator.exponential(size=len(turn)),
         hindsight_logprobs=-generator.exponential(size=len(turn)),

@@ -1,5 +1,6 @@
 """Estimators over a batch: on tokens, whitened, named, and deaf to what they must not hear."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.advantages import ESTIMATORS, whiten
 from turnwise.algorithms.episodes import Episode
 from turnwise.algorithms.parts import ESTIMATOR
+from turnwise.errors import ConfigError
 
 BINARY = ("pass_at_k", "max_rl")
 BATCHES = st.lists(groups(), min_size=1, max_size=4)
@@ -18,6 +20,8 @@ BATCHES = st.lists(groups(), min_size=1, max_size=4)
 
 def estimate(name: str, batch: list[list[Episode]]) -> list[list[np.ndarray]]:
     numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
+    if name == "gdpo":
+        numbers = {"reward_weights": {"form": 0.5, "content": 2.0}}
     if name in BINARY:
         batch = [
             [replace(e, reward=float(e.reward > 0), turn_rewards=None) for e in group]
@@ -75,7 +79,7 @@ def test_a_masked_token_more_changes_nothing(
             np.testing.assert_allclose(np.delete(other, at), found, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "reinforce_baseline"])
+@pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"reinforce_baseline", "gdpo"}))
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES)
 def test_other_groups_do_not_matter(name: str, batch: list[list[Episode]]) -> None:
@@ -92,12 +96,77 @@ def test_reinforce_with_a_baseline_is_leave_one_out_over_the_batch() -> None:
     np.testing.assert_allclose(found, [1 - 0.25, -0.75, 0.5 - 0.5])
 
 
-def test_gdpo_counts_parts_of_different_spread_the_same() -> None:
+def gdpo(
+    batch: list[list[Mapping[str, float]]], reward_weights: Mapping[str, float]
+) -> list[list[float]]:
+    """The advantage of each episode's only token; its reward is one that must not count."""
     turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
-    parts = [{"format": 0.01, "answer": 0.0}, {"format": 0.0, "answer": 1.0}]
-    batch = [[Episode(0.0, turn, mask, parts=entry) for entry in parts]]
-    found = [row[0] for row in estimate("gdpo", batch)[0]]
-    np.testing.assert_allclose(found, [0, 0], atol=1e-3)
+    groups = [[Episode(7.0, turn, mask, parts=parts) for parts in group] for group in batch]
+    rows = ESTIMATORS["gdpo"](groups, reward_weights=reward_weights)
+    return [[credit.advantages.item() for credit in row] for row in rows]
+
+
+def test_gdpo_by_hand() -> None:
+    """GDPO (arXiv 2601.05242): z-scores of each named part in its group, their weighted sum
+    z-scored over the batch; written out, in floats of Python."""
+    batch: list[list[Mapping[str, float]]] = [
+        [{"right": 1.0, "form": 0.0}, {"right": 0.0, "form": 10.0}, {"right": 0.0, "form": 0.0}],
+        [{"right": 1.0, "form": 5.0}, {"right": 0.0, "form": 5.0}, {"right": 1.0, "form": 5.0}],
+    ]
+    two_thirds, third = 1.1547005383792517, 0.5773502691896258  # of one different among three
+    sums = [
+        2 * two_thirds - third * 0.5,
+        -2 * third + two_thirds * 0.5,
+        -2 * third - third * 0.5,
+        2 * third,
+        -2 * two_thirds,
+        2 * third,
+    ]
+    mean = sum(sums) / 6
+    deviation = (sum((number - mean) ** 2 for number in sums) / 5) ** 0.5
+    found = gdpo(batch, {"right": 2.0, "form": 0.5})
+    expected = [(number - mean) / deviation for number in sums]
+    assert [value for row in found for value in row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_gdpo_looks_at_no_part_that_is_not_named() -> None:
+    """A wrong answer that used both tools is no better than another wrong one."""
+    batch: list[list[Mapping[str, float]]] = [
+        [{"correct": 0.0, "both_used": 1.0}, {"correct": 0.0, "both_used": 0.0}],
+        [{"correct": 1.0, "both_used": 0.0}, {"correct": 0.0, "both_used": 1.0}],
+    ]
+    first, second = gdpo(batch, {"correct": 1.0})
+    assert first == [0.0, 0.0]
+    assert second == pytest.approx([3**0.5 / 2**0.5, -(3**0.5) / 2**0.5], abs=1e-5)
+
+
+def test_gdpo_counts_parts_of_different_spread_by_their_weights_alone() -> None:
+    """A part of 0.01 with the larger weight decides over one of 1."""
+    batch: list[list[Mapping[str, float]]] = [
+        [{"form": 0.01, "answer": 0.0}, {"form": 0.0, "answer": 1.0}]
+    ]
+    half = 0.5**0.5
+    assert gdpo(batch, {"form": 2.0, "answer": 1.0})[0] == pytest.approx([half, -half], abs=1e-3)
+    assert gdpo(batch, {"form": 1.0, "answer": 2.0})[0] == pytest.approx([-half, half], abs=1e-3)
+
+
+def test_gdpo_is_told_which_parts() -> None:
+    batch: list[list[Mapping[str, float]]] = [[{"right": 1.0, "form": 1.0}, {"right": 0.0}]]
+    with pytest.raises(ConfigError, match=r"'rihgt', which no verdict has .* form, right"):
+        gdpo(batch, {"rihgt": 1.0})
+    with pytest.raises(ConfigError, match="needs reward_weights, of some of: form, right"):
+        gdpo(batch, {})
+
+
+def test_a_penalty_in_the_reward_is_not_scaled_up_where_rewards_are_equal() -> None:
+    """Rewards of 1 and 1, penalties of 0.002 and 0: differences of 0.001, not z-scores of 0.7."""
+    turn, mask = np.zeros(2, np.int32), np.ones(2, np.bool_)
+    group = [
+        Episode(1.0, turn, mask, token_rewards=np.array([-0.001, -0.001])),
+        Episode(1.0, turn, mask, token_rewards=np.array([0.0, 0.0])),
+    ]
+    found = [row[0] for row in estimate("grpo", [group])[0]]
+    assert found == pytest.approx([-0.001, 0.001], abs=1e-12)
 
 
 @given(BATCHES)
@@ -138,6 +207,8 @@ def test_nothing_sampled_is_no_advantage(name: str) -> None:
         values=np.ones(2),
         states=[],
         baseline=0.0,
+        parts={"form": 1.0, "content": 0.0},
+        information_gains=np.zeros(0),
         parent=0,
         turn_values=np.array([0.5, 1.0]),
         logprobs=np.full(2, np.nan),

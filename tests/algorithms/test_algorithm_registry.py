@@ -63,6 +63,16 @@ def test_rows_are_what_the_papers_say() -> None:
         "share": 2e-3,
         "penalty": 1.0,
     }
+    starpo, starpo_s = make_algorithm("starpo", {}), make_algorithm("starpo_s", {})
+    assert (starpo.kl_coefficient, starpo.kl_reward_coefficient) == (0.0, 0.001)
+    assert (starpo_s.estimator, starpo_s.group_filter) == ("token_gae", "top_spread")
+    assert starpo_s.needs == {"critic"}
+    assert not starpo_s.has_kl
+    assert starpo_s.numbers_of("objective")["clip_high"] == 0.28
+    kimi = make_algorithm("kimi_k2", {})
+    assert (kimi.objective, kimi.aggregation) == ("sequence_squared", "sequence_mean_token_sum")
+    assert kimi.has_terms_without_advantage
+    assert make_algorithm("igpo", {}).needs == {"information_gain"}
     assert make_algorithm("ppo", {}).needs == {"critic"}
     assert make_algorithm("grpo", {}).needs == set()
 
@@ -136,7 +146,15 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("grpo", {"rollout": "greedy"}, "choose rollout = 'independent'"),
         ("arpo", {"rollout": "greedy"}, "choose rollout = 'random_branches' or 'entropy_branches'"),
         ("tree_grpo", {"replays": 2}, "replays goes with rollout = 'turn_replays'"),
-        ("starpo", {"kl_reward_coefficient": 0.1}, "in the loss .* and in the reward"),
+        ("starpo", {"kl_coefficient": 0.1}, "in the loss .* and in the reward"),
+        ("grpo", {"divergence": "k1"}, "unknown divergence 'k1'"),
+        ("gigpo", {"kl_reward_coefficient": 0.1}, "gigpo cannot have a KL penalty"),
+        ("gdpo", {"reward_shaping": "overlong"}, "gdpo cannot have the penalties"),
+        ("gdpo", {"reward_weights": 1.0}, "a table of names and weights other than 0"),
+        ("gdpo", {"reward_weights": {"right": 0}}, "a table of names and weights other than 0"),
+        ("gdpo", {"reward_weights": {"right": "1"}}, "a table of names and weights"),
+        ("grpo", {"reward_weights": {"a": 1}}, "reward_weights goes with estimator = 'gdpo'"),
+        ("tree_grpo", {"aggregation": "token_mean"}, "sequence_mean_token_sum' alone"),
         ("max_rl", {"kl_reward_coefficient": 0.1}, "max_rl cannot have a KL penalty"),
         ("grpo", {"estimator": "pass_at_k", "kl_reward_coefficient": 1}, "use kl_coefficient"),
         ("grpo", {"kl_target": 0.1}, "kl_target adapts a coefficient, but"),

@@ -17,17 +17,16 @@ SEEDS = st.integers(0, 2**32)
 HEARING = sorted(set(ESTIMATORS) - NO_PENALTY)
 BY_TURN = [
     "turn_rloo",
-    "mt_grpo",
-    "gigpo",
-    "information_gain",
     "hca",
     "turn_gae",
     "bilevel_gae",
 ]
 BY_TOKEN = ["returns", "returns_baseline", "token_gae", "length_adaptive_gae"]
+UNSCALED = ["grpo"]
+"""Where a penalty is not divided as the rewards are: see test_advantages.py."""
 OWN_BASELINES = ["otb"]
 """Where a token's reward changes others' baselines too: see test_token_baselines.py."""
-WHOLE = sorted(set(HEARING) - set(BY_TURN) - set(BY_TOKEN) - set(OWN_BASELINES))
+WHOLE = sorted(set(HEARING) - set(BY_TURN) - set(BY_TOKEN) - set(OWN_BASELINES) - set(UNSCALED))
 
 
 def estimate(name: str, batch: list[list[Episode]]) -> list[list[Credit]]:

@@ -8,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import forests
-from turnwise.algorithms.aggregation import Totals, token_mean
+from turnwise.algorithms.aggregation import AGGREGATIONS, Totals, token_mean
 from turnwise.algorithms.episodes import Episode
 from turnwise.algorithms.outcomes import grpo
-from turnwise.algorithms.trees import arpo, arpo_soft, path_mean, path_sum, roots, tree_grpo
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.algorithms.trees import (
+    arpo,
+    arpo_soft,
+    path_lengths,
+    path_mean,
+    path_sum,
+    roots,
+    tree_grpo,
+)
 
 ESTIMATORS = (tree_grpo, arpo, arpo_soft)
 
@@ -83,6 +92,56 @@ def test_soft_attribution_is_grpo_on_copies(group: list[Episode]) -> None:
             assert found[index][turn] * weight == pytest.approx(expected, abs=1e-12)
 
 
+@given(forests())
+def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[Episode]) -> None:
+    """arXiv 2509.21240: 1/G sum_i 1/|H_i| sum_t A_i over copies of all tokens of each path; here
+    every token stands once, with the weight 1/G of `sequence_mean_token_sum`."""
+    whole = grpo(np.array([member.total for member in group]))
+    trees = roots(group)
+    scores = whole.copy()
+    for root in set(trees):
+        members = [index for index, own in enumerate(trees) if own == root]
+        scores[members] += grpo(np.array([group[index].total for index in members]))
+    lengths = {
+        (index, turn): int((member.mask & (member.turn == turn)).sum())
+        for index, member in enumerate(group)
+        for turn in range(member.first_turn, member.turns)
+    }
+    path = [
+        sum(lengths[owner(group, index, turn), turn] for turn in range(member.turns))
+        for index, member in enumerate(group)
+    ]
+    np.testing.assert_array_equal(path_lengths(group), path)
+    found = tree_grpo(group)
+    for (index, turn), length in lengths.items():
+        if length:
+            copies = sum(scores[other] / path[other] for other in through(group, index, turn))
+            assert found[index][turn] == pytest.approx(copies, abs=1e-12)
+
+
+def two_leaves(first: float, second: float) -> list[Episode]:
+    """90 tokens in common, 10 of each one's own; the first has sampled what they share."""
+    turn = np.repeat([0, 1], [90, 10]).astype(np.int32)
+    whole = Episode(first, turn, np.ones(100, np.bool_), parent=0)
+    return [whole, Episode(second, turn, turn == 1, parent=0, first_turn=1)]
+
+
+def test_who_sampled_what_two_leaves_share_does_not_matter() -> None:
+    """Both have paths of 100 tokens; z-scores of 0.707 in the tree and in the group."""
+    algorithm = make_algorithm("tree_grpo", {})
+    weigh = AGGREGATIONS[algorithm.aggregation]
+    for rewards in ((1.0, 0.0), (0.0, 1.0)):
+        group = two_leaves(*rewards)
+        rows = tree_grpo(group)
+        counts = np.array([100, 10], np.int64)
+        weights = weigh(counts, ["task"] * 2, Totals.of(counts, ["task"] * 2))
+        loss = [row * weight for row, weight in zip(rows, weights, strict=True)]
+        good, bad = (0, 1) if rewards[0] else (1, 0)
+        assert loss[good][1] == pytest.approx(2 * 0.70711 / 100 / 2, abs=1e-6)
+        assert loss[bad][1] == pytest.approx(-2 * 0.70711 / 100 / 2, abs=1e-6)
+        assert loss[0][0] == pytest.approx(0.0, abs=1e-12)
+
+
 def test_by_hand() -> None:
     """Episode 1 branches off 0 before its last turn, 2 off 1, and 3 is a tree of its own."""
     group = [episode(1.0, 2, 0), episode(0.0, 3, 0, 1), episode(1.0, 3, 1, 2), episode(0.0, 1, 3)]
@@ -96,10 +155,12 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(hard[1], [0, whole[1:3].mean(), whole[1]], atol=1e-15)
     np.testing.assert_allclose(hard[2], [0, 0, whole[2]])
     np.testing.assert_allclose(hard[3], [whole[3]])
-    both = tree_grpo(group)
-    np.testing.assert_allclose(both[0], [whole[:3].mean(), (whole + tree)[0]])
-    np.testing.assert_allclose(both[1], [0, (whole + tree)[1:3].mean(), (whole + tree)[1]])
-    np.testing.assert_allclose(both[3], [whole[3]])
+    both = (whole + tree) / [2, 3, 3, 1]
+    found = tree_grpo(group)
+    np.testing.assert_allclose(found[0], [both[:3].sum(), both[0]], atol=1e-12)
+    np.testing.assert_allclose(found[1], [0, both[1:3].sum(), both[1]], atol=1e-12)
+    np.testing.assert_allclose(found[2], [0, 0, both[2]], atol=1e-12)
+    np.testing.assert_allclose(found[3], [whole[3]])
     np.testing.assert_allclose(arpo_soft(group)[0], [whole[:3].sum(), whole[0]])
 
 
@@ -107,7 +168,7 @@ def test_by_hand() -> None:
 def test_without_branches_it_is_grpo(estimator: object) -> None:
     """And a tree of one adds nothing."""
     group = [episode(reward, 2, index) for index, reward in enumerate([1.0, 0.0, 0.3])]
-    expected = grpo(np.array([1.0, 0.0, 0.3]))
+    expected = grpo(np.array([1.0, 0.0, 0.3])) / (2 if estimator is tree_grpo else 1)
     for row, number in zip(estimator(group), expected, strict=True):  # type: ignore[operator]
         np.testing.assert_allclose(row, [number, number])
 

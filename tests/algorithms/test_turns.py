@@ -1,5 +1,7 @@
 """Credit for turns: against the formulas written out, and in degenerate cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,10 +70,38 @@ def test_with_an_outcome_alone_turn_rloo_is_rloo(members: list[tuple[float, int]
 
 
 def test_mt_grpo_with_two_turns_is_the_papers_formula() -> None:
+    """arXiv 2505.11821, first version: A_0 = I + discount O, A_1 = O."""
     group = [episode(1.0, [0.5, 0]), episode(0.0, [0.1, 0]), episode(0.0, [0.9, 0])]
     process, outcome = z_score([0.5, 0.1, 0.9]), z_score([1, 0, 0])
     for row, first, last in zip(mt_grpo(group, 0.8), process, outcome, strict=True):
         np.testing.assert_allclose(row, [first + 0.8 * last, last], atol=1e-9)
+
+
+def test_the_last_turn_of_mt_grpo_has_the_outcome_alone() -> None:
+    """0.707 and not 1.414; a reward of the last turn's own is part of that outcome."""
+    found = mt_grpo([episode(1.0, [0.0, 1.0]), episode(0.0, [0.0, 0.0])], 1.0)
+    np.testing.assert_allclose(found, [[0.70711, 0.70711], [-0.70711, -0.70711]], atol=1e-4)
+    found = mt_grpo([episode(0.0, [0.0, 1.0]), episode(1.0, [0.0, 0.0])], 1.0)
+    np.testing.assert_allclose(found, np.zeros((2, 2)))
+
+
+def test_mt_grpo_compares_turns_where_they_are_not_the_last() -> None:
+    """Three turns, two and one, with a discount of 0.5; by hand."""
+    group = [episode(1.0, [0.4, 0.2, 0.1]), episode(0.0, [0.0, 0.3]), episode(0.5, [0.7])]
+    first, outcome = z_score([0.4, 0.0]), z_score([1.1, 0.3, 1.2])
+    found = mt_grpo(group, 0.5)
+    o = outcome
+    np.testing.assert_allclose(found[0], [first[0] + o[0] / 4, o[0] / 2, o[0]], atol=1e-9)
+    np.testing.assert_allclose(found[1], [first[1] + o[1] / 2, o[1]], atol=1e-9)
+    np.testing.assert_allclose(found[2], [o[2]], atol=1e-9)
+
+
+def test_mt_grpo_takes_an_episode_without_rewards_for_zeros() -> None:
+    with_none = mt_grpo([episode(1.0, None, turns=2), episode(0.0, [0.3, 0.0])], 1.0)
+    with_zeros = mt_grpo([episode(1.0, [0.0, 0.0]), episode(0.0, [0.3, 0.0])], 1.0)
+    np.testing.assert_array_equal(with_none, with_zeros)
+    none_at_all = mt_grpo([episode(1.0, None, turns=2), episode(0.0, None, turns=2)], 1.0)
+    np.testing.assert_allclose(none_at_all, [[0.70711] * 2, [-0.70711] * 2], atol=1e-4)
 
 
 def test_gigpo_by_hand() -> None:
@@ -94,18 +124,35 @@ def test_a_state_met_again_in_one_episode_is_compared_too() -> None:
     np.testing.assert_allclose(found[0], [-0.25, 0.25])
 
 
+def gained(reward: float, gains: list[float]) -> Episode:
+    made = episode(reward, None, turns=len(gains) + 1)
+    return replace(made, information_gains=np.array(gains))
+
+
 def test_information_gain_by_hand() -> None:
-    group = [episode(1.0, [0.2, 0.4]), episode(0.0, [0.1])]
-    gains, outcome = z_score([0.2, 0.4, 0.1]), z_score([1, 0])
-    found = information_gain(group, 0.5)
-    last = gains[1] + outcome[0]
-    np.testing.assert_allclose(found[0], [gains[0] + 0.5 * last, last], atol=1e-9)
-    np.testing.assert_allclose(found[1], [gains[2] + outcome[1]], atol=1e-9)
+    """IGPO (arXiv 2510.14967): z-scores, then sums of what comes; apart, and all together."""
+    group = [gained(1.0, [0.2, 0.4]), gained(0.0, [0.1]), gained(0.5, [])]
+    gains, outcome = z_score([0.2, 0.4, 0.1]), z_score([1, 0, 0.5])
+    together = z_score([0.2, 0.4, 0.1, 1, 0, 0.5])
+    for separate, scores in ((1, [*gains, *outcome]), (0, together)):
+        g, o = scores[:3], scores[3:]
+        found = information_gain(group, 0.5, separate)
+        second = g[1] + 0.5 * o[0]
+        np.testing.assert_allclose(found[0], [g[0] + 0.5 * second, second, o[0]], atol=1e-9)
+        np.testing.assert_allclose(found[1], [g[2] + 0.5 * o[1], o[1]], atol=1e-9)
+        np.testing.assert_allclose(found[2], [o[2]], atol=1e-9)
+
+
+def test_rewards_of_turns_are_part_of_the_outcome_of_information_gain() -> None:
+    group = [gained(0.0, [0.0]), gained(0.0, [0.0])]
+    group[0] = replace(group[0], turn_rewards=np.array([1.0, 0.0]))
+    expected = [[0.70711] * 2, [-0.70711] * 2]
+    np.testing.assert_allclose(information_gain(group, 1.0, 1), expected, atol=1e-4)
 
 
 def test_what_is_missing_is_told() -> None:
-    with pytest.raises(ValueError, match="reward per turn"):
-        mt_grpo([episode(1.0, None, turns=2)], 1.0)
+    with pytest.raises(ValueError, match="information gains"):
+        information_gain([episode(1.0, None, turns=2)], 1.0, 1)
     with pytest.raises(ValueError, match="same state"):
         gigpo([episode(1.0, None, turns=2)], 1.0, 1.0, True)
 
@@ -114,11 +161,12 @@ def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
     alone = [episode(0.7, [0.0, 0.0], ["a", "b"])]
     equal = [episode(0.1, [0.0, 0.0, 0.0], ["a", "b", "c"])] * 10
     for group in (alone, equal):
+        measured = [replace(e, information_gains=np.zeros(e.turns - 1)) for e in group]
         for rows in (
             turn_rloo(group, 1.0),
             mt_grpo(group, 1.0),
             gigpo(group, 1.0, 1.0, True),
-            information_gain(group, 1.0),
+            information_gain(measured, 1.0, 1),
         ):
             for row in rows:
                 np.testing.assert_array_equal(row, np.zeros(len(row)))
@@ -132,7 +180,8 @@ def test_the_order_of_the_group_does_not_matter(group: list[Episode], random: ob
         lambda members: turn_rloo(members, 0.9),
         lambda members: mt_grpo(members, 0.9),
         lambda members: gigpo(members, 0.9, 1.0, True),
-        lambda members: information_gain(members, 0.9),
+        lambda members: information_gain(members, 0.9, 1),
+        lambda members: information_gain(members, 0.9, 0),
     ):
         plain, shuffled = estimator(group), estimator([group[index] for index in order])
         for place, index in enumerate(order):

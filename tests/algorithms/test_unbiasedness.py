@@ -27,7 +27,7 @@ UNBIASED = ("reinforce", "rloo", "turn_rloo", "reinforce_baseline", "returns", "
 UNBIASED += ("remax", "counterfactual")
 SCALED = ("dr_grpo",)
 """Right but for the factor 1 - 1/n, since the mean holds the trajectory's own reward."""
-BIASED = ("grpo", "mt_grpo", "information_gain", "gigpo", "opo", "otb", "hca")
+BIASED = ("grpo", "mt_grpo", "gigpo", "opo", "otb", "hca")
 
 
 def probabilities(logits: np.ndarray, state: str) -> np.ndarray:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
+import torch
 
-from tests.engines.models_for_tests import reference_logprobs
+from tests.engines.models_for_tests import own_logprobs
+from tests.rounding import assert_rounding
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 
@@ -56,6 +57,9 @@ def assert_logprobs(
     model: Any, prompt: list[int], completion: Completion, temperature: float = 1.0
 ) -> None:
     history = [*prompt, *completion.tokens]
-    expected = reference_logprobs(model, history, len(completion.tokens), temperature)
-    assert len(completion.tokens) > 0
-    assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)
+    count = len(completion.tokens)
+    assert count > 0
+    found = torch.tensor(completion.logprobs)
+    assert_rounding(
+        [found], model, lambda exact: [own_logprobs(exact, history, count, temperature)]
+    )

@@ -96,9 +96,15 @@ def reference_logprobs(
     model: PreTrainedModel, history: Sequence[int], sampled: int, temperature: float = 1.0
 ) -> list[float]:
     """Log-probabilities of the last `sampled` tokens, from one forward pass without a cache."""
+    return own_logprobs(model, history, sampled, temperature).tolist()
+
+
+def own_logprobs(
+    model: PreTrainedModel, history: Sequence[int], sampled: int, temperature: float = 1.0
+) -> torch.Tensor:
+    """The same as a tensor, float64[sampled]."""
     ids = torch.tensor([list(history)])
     with torch.no_grad():
         logits = model(input_ids=ids, use_cache=False).logits[0].double() / temperature
-    logprobs = torch.log_softmax(logits, -1)
-    start = len(history) - sampled
-    return [float(logprobs[place - 1, history[place]]) for place in range(start, len(history))]
+    logprobs = torch.log_softmax(logits, -1)[-sampled - 1 : -1]
+    return logprobs.gather(1, ids[0, -sampled:, None])[:, 0]

@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from tests.engines.models_for_tests import VOCABULARY
+from tests.rounding import excess
 from turnwise.engines.cache import PADDING, Run
 from turnwise.engines.runner import Runner
 
@@ -76,6 +77,28 @@ def distance(found: Found, model: PreTrainedModel) -> float:
         float((logprobs - model_logprobs(model, history)).abs().max())
         for history, logprobs in found
     )
+
+
+def off(found: Found, model: PreTrainedModel, dtype: torch.dtype = torch.float32) -> float:
+    """How many times as far as rounding may be they are from those that a model has in float64."""
+    texts: list[list[int]] = []
+    for history, _ in sorted(found, key=lambda one: -len(one[0])):
+        if not any(text[: len(history)] == history for text in texts):
+            texts.append(history)
+
+    def logprobs(exact: Any) -> list[torch.Tensor]:
+        with torch.no_grad():
+            every = [exact(input_ids=torch.tensor([text]), use_cache=False) for text in texts]
+        rows = [one.logits[0].log_softmax(-1) for one in every]
+        return [_after(history, texts, rows) for history, _ in found]
+
+    return excess([row for _, row in found], model, logprobs, dtype)
+
+
+def _after(history: list[int], texts: list[list[int]], rows: list[torch.Tensor]) -> torch.Tensor:
+    """Log-probabilities after a history that one of the texts begins with."""
+    place = next(i for i, text in enumerate(texts) if text[: len(history)] == history)
+    return rows[place][len(history) - 1]
 
 
 def follow(runner: Runner, tokens: int) -> Found:

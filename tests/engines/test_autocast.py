@@ -11,10 +11,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.engines.driving import run
 from tests.engines.models_for_tests import reference_logprobs, tiny_model
-from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
+from tests.engines.shapes import SHAPES, distance, follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.runner import LOWER, Runner
+from turnwise.engines.runner import Runner
 from turnwise.errors import ConfigError
 
 STEPS = 32
@@ -22,14 +22,12 @@ STEPS = 32
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("size", [16, 32, 64])
-def test_logits_are_as_near_as_those_of_a_bfloat16_copy(shape: str, size: int) -> None:
+def test_logits_round_as_bfloat16_may_and_not_as_float32(shape: str, size: int) -> None:
     """Heads of 16 have no compiled kernels."""
     config_class, model_class, options = SHAPES[shape]
     model = shaped(config_class, model_class, **options, head_dim=size)
-    lower = shaped(config_class, model_class, **options, head_dim=size).to(torch.bfloat16)
     found = follow(Runner(model, tokens=160, longest=40, autocast=True), STEPS)
-    own = [(history, model_logprobs(lower, history)) for history, _ in found]
-    assert 0 < distance(found, model) < LOWER * distance(own, model)
+    assert off(found, model) > 1 >= off(found, model, torch.bfloat16)
 
 
 def test_weights_stay_float32_and_new_ones_are_seen() -> None:

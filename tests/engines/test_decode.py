@@ -10,18 +10,16 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from tests.compiled import needs_kernels
 from tests.engines.driving import PROMPT, assert_logprobs, run
-from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
+from tests.engines.shapes import SHAPES, follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.cache import Run
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.runner import Runner
 from turnwise.kernels.decode import decode_kernels
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("gcc") is None or not Path("/proc/self/maps").exists(),
-    reason="kernels are compiled by gcc, on Linux",
-)
+pytestmark = needs_kernels
 STEPS = 32
 """Histories of up to 38 tokens: more than the kernels take at once, and no multiple of it."""
 
@@ -33,31 +31,26 @@ def test_logits_are_those_of_the_model(shape: str, size: int) -> None:
     model = shaped(config_class, model_class, **options, head_dim=size)
     runner = Runner(model, tokens=160, longest=40)
     assert runner.compiled
-    assert distance(follow(runner, STEPS), model) < 1e-4
+    assert off(follow(runner, STEPS), model) <= 1
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
-def test_bfloat16_is_nearer_to_float32_than_the_models_own_forward(family: str) -> None:
+def test_bfloat16_rounds_as_bfloat16_may(family: str) -> None:
     config_class, model_class, options = SHAPES[family]
-    exact = shaped(config_class, model_class, **options, head_dim=32)
     model = shaped(config_class, model_class, **options, head_dim=32).to(torch.bfloat16)
     runner = Runner(model, tokens=160, longest=40)
     assert runner.compiled
-    found = follow(runner, STEPS)
-    own = [(history, model_logprobs(model, history)) for history, _ in found]
-    assert distance(found, exact) < 1.2 * distance(own, exact)
+    assert off(follow(runner, STEPS), model, torch.bfloat16) <= 1
 
 
 def test_rows_do_not_depend_on_threads() -> None:
     model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
-    one = follow(Runner(model, tokens=160, longest=40), STEPS)
+    assert off(follow(Runner(model, tokens=160, longest=40), STEPS), model) <= 1
     torch.set_num_threads(2)
     try:
-        two = follow(Runner(model, tokens=160, longest=40), STEPS)
+        assert off(follow(Runner(model, tokens=160, longest=40), STEPS), model) <= 1
     finally:
         torch.set_num_threads(1)
-    for (_, first), (_, second) in zip(one, two, strict=True):
-        assert torch.allclose(first, second, rtol=0, atol=1e-5)
 
 
 def test_new_weights_are_seen() -> None:
@@ -67,7 +60,7 @@ def test_new_weights_are_seen() -> None:
         for weights in model.parameters():
             weights += 0.05 * torch.ones_like(weights)
     runner.refresh()
-    assert distance(follow(runner, STEPS), model) < 1e-4
+    assert off(follow(runner, STEPS), model) <= 1
 
 
 @pytest.mark.parametrize("part", ["q_proj", "k_proj", "v_proj", "q_norm", "k_norm"])
@@ -115,7 +108,7 @@ def test_the_type_of_new_tensors_does_not_matter(dtype: torch.dtype) -> None:
     finally:
         torch.set_default_dtype(torch.float32)
     assert runner.compiled
-    assert distance(found, model) < 1e-4
+    assert off(found, model) <= 1
 
 
 def test_a_model_of_another_type_afterwards_is_an_error() -> None:
@@ -134,8 +127,26 @@ def test_kernels_that_compute_something_else_are_not_used(
     runner = Runner(model, tokens=160, longest=40)
     assert runner.fused
     assert not runner.compiled
-    assert "do not give what the model gives" in caplog.text
-    assert distance(follow(runner, 4), model) < 1e-5
+    assert "do not give what the model gives: not used" in caplog.text
+    assert off(follow(runner, 4), model) <= 1
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e30, 1e-30, 0.0])
+def test_the_weights_of_the_moment_decide_nothing(number: float) -> None:
+    """So a run that is resumed samples in the way in which it was begun."""
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.fill_(number)
+    assert Runner(model, tokens=160, longest=40).compiled
+
+
+def test_a_recipe_can_switch_kernels_off() -> None:
+    model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
+    model.kernels = "off"
+    runner = Runner(model, tokens=160, longest=40)
+    assert runner.fused
+    assert not runner.compiled
 
 
 def test_a_compiler_that_fails_is_told_of(
@@ -174,7 +185,7 @@ def test_a_kept_file_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         lines = (tmp_path / "notes").read_text().splitlines()
         calls.append([line for line in lines if "--version" not in line])
     assert len(calls[0]) == len(calls[1]) == 2  # compiled and linked, once
-    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".so"]
+    assert [path.suffix for path in (tmp_path / "cache" / "kernels").iterdir()] == [".so"]
 
 
 def test_without_a_compiler_there_are_no_kernels(

@@ -5,7 +5,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from tests.engines.models_for_tests import tiny_model
-from tests.engines.shapes import SHAPES, distance, follow, model_logprobs, shaped
+from tests.engines.shapes import SHAPES, follow, off, shaped
 from turnwise.engines.runner import Runner
 
 UNKNOWN = {
@@ -25,7 +25,7 @@ def test_logits_are_those_of_the_model(shape: str) -> None:
     runner = Runner(model, tokens=160, longest=40)
     assert runner.fused
     assert not runner.compiled
-    assert distance(follow(runner, 4), model) < 1e-5
+    assert off(follow(runner, 4), model) <= 1
 
 
 def test_small_llama_and_qwen3_models_are_written_out() -> None:
@@ -46,11 +46,8 @@ def test_a_model_that_computes_something_else_runs_its_own_forward() -> None:
     assert not Runner(model, 10, 10).fused
 
 
-def test_bfloat16_is_as_near_to_float32_as_the_models_own_forward() -> None:
-    exact = shaped(Qwen3Config, Qwen3ForCausalLM)
+def test_bfloat16_rounds_as_bfloat16_may() -> None:
     model = shaped(Qwen3Config, Qwen3ForCausalLM).to(torch.bfloat16)
     runner = Runner(model, tokens=160, longest=40)
     assert runner.fused
-    found = follow(runner, 4)
-    own = [(history, model_logprobs(model, history)) for history, _ in found]
-    assert distance(found, exact) < 1.5 * distance(own, exact)
+    assert off(follow(runner, 4), model, torch.bfloat16) <= 1

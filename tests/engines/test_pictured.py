@@ -16,6 +16,7 @@ from turnwise.errors import ConfigError
 from turnwise.types import Picture
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests.rounding import assert_rounding
 from tests.vision_models import (
     FAMILIES,
     noise,
@@ -45,6 +46,14 @@ async def turn(
     return await engine.generate(ids, sampling, session=session, pictures=pictures)
 
 
+def assert_own(done: Completion, model: Any, history: list[int], shown: list[Picture]) -> None:
+    """The log-probabilities are, up to rounding, those of the model's own forward on the history,
+    which ends with what was sampled."""
+    pngs, count = [picture.png for picture in shown], len(done.tokens)
+    found = torch.tensor(done.logprobs)
+    assert_rounding([found], model, lambda exact: [own_logprobs(exact, history, pngs, count)])
+
+
 async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
     """Two turns, with a picture of its own before each; session 0 is told words alone."""
     shown = [noise(index, (16 * index, 32))] if index else []
@@ -52,8 +61,7 @@ async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
     for number in range(2):
         done = await turn(engine, str(index), ids, pictures, seed=index % 2)
         ids += done.tokens
-        expected = own_logprobs(model, ids, [p.png for p in pictures], len(done.tokens))
-        assert list(done.logprobs) == pytest.approx(expected, abs=1e-4)
+        assert_own(done, model, ids, pictures)
         new, shown = told(model, AFTER, noise(10 + index), AFTER[: 2 + number])
         pictures += [Picture(len(ids) + p.start, p.length, p.png) for p in shown]
         ids += new
@@ -100,8 +108,7 @@ def test_two_pictures_with_the_same_ids_are_two_histories(models: Models, family
         )
         for name, pictures in shown.items():
             history = [*ids, *done[name].tokens]
-            expected = own_logprobs(model, history, [pictures[0].png], len(done[name].tokens))
-            assert list(done[name].logprobs) == pytest.approx(expected, abs=1e-4)
+            assert_own(done[name], model, history, pictures)
         assert done["a"].logprobs == done["c"].logprobs
         assert done["a"].logprobs[0] != pytest.approx(done["b"].logprobs[0], abs=1e-3)
         # "c" is computed with "a"; "b" has its words before the picture from "a".
@@ -129,8 +136,7 @@ def test_a_session_whose_picture_changes_keeps_what_is_before_it(
         await turn(engine, "s", ids, before)
         computed = engine.counters.computed
         done = await turn(engine, "s", ids, after)
-        expected = own_logprobs(model, [*ids, *done.tokens], [after[0].png], len(done.tokens))
-        assert list(done.logprobs) == pytest.approx(expected, abs=1e-4)
+        assert_own(done, model, [*ids, *done.tokens], after)
         new = len(ids) - after[0].start + len(done.tokens) - 1
         assert engine.counters.computed == computed + new
 
@@ -148,8 +154,7 @@ def test_a_picture_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
         done = await turn(engine, "s", ids, pictures)
-        expected = own_logprobs(model, [*ids, *done.tokens], [pictures[0].png], 5)
-        assert list(done.logprobs) == pytest.approx(expected, abs=1e-4)
+        assert_own(done, model, [*ids, *done.tokens], pictures)
 
     run(model, tokenizer, body, max_tokens=PREFILL_TOKENS + 100, slots=1)
 

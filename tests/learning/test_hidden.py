@@ -8,14 +8,12 @@ import pytest
 import torch
 from peft import LNTuningConfig, LoraConfig, get_peft_model
 
+from tests.compiled import needs_kernels
 from tests.engines.shapes import SHAPES, shaped
 from turnwise.kernels.training import training_kernels
 from turnwise.learning.hidden import fitting_kernels, hidden_states
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("gcc") is None or not Path("/proc/self/maps").exists(),
-    reason="kernels are compiled by gcc, on Linux",
-)
+pytestmark = needs_kernels
 
 
 def model_of(shape: str = "qwen3", **changes: Any) -> Any:
@@ -145,15 +143,21 @@ def test_a_second_gradient_is_an_error() -> None:
         total.backward()
 
 
-def test_a_model_is_looked_at_again_when_it_has_numbers_again() -> None:
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e30, 1e-30, 0.0])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_weights_of_the_moment_decide_nothing(number: float, autocast: bool) -> None:
+    """So a run that is resumed computes in the way in which it was begun."""
     model = model_of()
-    weights = model.model.layers[0].self_attn.q_proj.weight
-    kept = weights.detach().clone()
     with torch.no_grad():
-        weights.fill_(float("nan"))
-        assert fitting_kernels(model, False) is None
-        weights.copy_(kept)
-    assert fitting_kernels(model, False) is not None
+        for weights in model.parameters():
+            weights.fill_(number)
+    assert fitting_kernels(model, autocast) is not None
+
+
+def test_a_recipe_can_switch_kernels_off() -> None:
+    model = model_of()
+    model.kernels = "off"
+    assert fitting_kernels(model, False) is None
 
 
 def some_texts() -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GraniteConfig, GraniteForCausalLM
 
+from tests.rounding import assert_rounding, gradients
 from turnwise.errors import NotSupportedError
 from turnwise.learning.logprobs import check_supported, score_tokens, token_logprobs
 
@@ -47,21 +48,22 @@ def test_matches_the_models_own_logits(
     model = load_model(family).eval()
     inputs, selected, targets, _ = batch()
     ours = token_logprobs(model, inputs, selected, targets, temperature, autocast=False)
-    for mine, expected in zip(ours, by_logits(model, temperature), strict=True):
-        assert mine.dtype == torch.float32
-        torch.testing.assert_close(mine.double(), expected, rtol=1e-5, atol=2e-6)
+    assert all(mine.dtype == torch.float32 for mine in ours)
+    assert_rounding(ours, model, lambda exact: by_logits(exact, temperature))
 
 
 def test_padding_changes_nothing(load_model: LoadModel) -> None:
     model = load_model().eval()
     inputs, selected, targets, _ = batch()
     together, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False)
-    counts = selected.sum(1).tolist()
+    counts, parts = selected.sum(1).tolist(), []
     for row, (length, own) in enumerate(zip(LENGTHS, targets.split(counts), strict=True)):
         alone, _ = token_logprobs(
             model, inputs[row : row + 1, :length], selected[row : row + 1, :length], own, 1.0, False
         )
-        torch.testing.assert_close(alone, together.split(counts)[row], rtol=1e-5, atol=1e-6)
+        parts.append(alone)
+    for found in (together, torch.cat(parts)):
+        assert_rounding([found], model, lambda exact: by_logits(exact, 1.0)[:1])
 
 
 def test_chunks_change_neither_values_nor_gradients(load_model: LoadModel) -> None:
@@ -82,8 +84,16 @@ def test_chunks_change_neither_values_nor_gradients(load_model: LoadModel) -> No
         (logprob.sum() + 0.1 * entropy.sum()).backward()
         gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
         results.append((logprob.detach(), entropy.detach(), gradient))
-    for whole, chunked in zip(*results, strict=True):
-        torch.testing.assert_close(whole, chunked, rtol=1e-4, atol=1e-5)
+
+    def own(exact: Any) -> list[Tensor]:
+        logprobs = exact(input_ids=inputs).logits[selected].log_softmax(-1)
+        logprob = logprobs.gather(1, targets[:, None])[:, 0]
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        gradient = gradients(exact, logprob.sum() + 0.1 * entropy.sum())
+        return [logprob, entropy, torch.cat([part.flatten() for part in gradient])]
+
+    for found in results:
+        assert_rounding(found, load_model().eval(), own)
 
 
 class Largest(TorchDispatchMode):  # type: ignore[misc]
@@ -143,8 +153,7 @@ def test_a_model_wrapped_by_peft_uses_its_adapters(load_model: LoadModel) -> Non
     ).eval()
     inputs, selected, targets, _ = batch()
     ours, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False)
-    expected, _ = by_logits(model, 1.0)
-    torch.testing.assert_close(ours.double(), expected, rtol=1e-5, atol=2e-6)
+    assert_rounding([ours], model, lambda exact: by_logits(exact, 1.0)[:1])
     with model.disable_adapter():
         without, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False)
     assert (ours - without).abs().max() > 1e-3

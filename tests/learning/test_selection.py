@@ -209,24 +209,6 @@ def test_groups_are_filtered_by_the_task_s_reward(make_groups: MakeGroups) -> No
     assert [group.id for group in kept_groups(groups, dapo)] == ["g1"]
 
 
-def test_gdpo_takes_the_penalty_for_one_more_part(make_groups: MakeGroups) -> None:
-    gdpo = make_algorithm(
-        "gdpo", {"reward_shaping": "overlong", "overlong_band": 1.0, "whitening": False}
-    )
-    groups = make_groups([[1.0, 0.0, 1.0, 0.0]])
-    members = groups[0].trajectories
-    for member in members:
-        assert member.verdict is not None
-        member.verdict = Verdict(member.verdict.reward, True, {"right": member.verdict.reward})
-    assign_penalties(groups, gdpo, BUDGET)
-    assign_advantages(groups, gdpo)
-    parts = np.array([[1.0, 0.0, 1.0, 0.0], [-member.penalty for member in members]])
-    scores = (parts - parts.mean(1, keepdims=True)) / (parts.std(1, ddof=1, keepdims=True) + 1e-6)
-    for member, expected in zip(members, scores.sum(0), strict=True):
-        assert member.advantage is not None
-        assert member.advantage[member.tokens.mask] == pytest.approx(expected, abs=1e-5)
-
-
 def test_an_algorithm_that_does_neither_reports_nothing(make_groups: MakeGroups) -> None:
     groups = make_groups([[1.0, 0.0]])
     assign_penalties(groups, GRPO, 1)

@@ -1,5 +1,7 @@
 """The warning: before the reward falls, and not where an agent has simply learned."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -70,16 +72,82 @@ def test_steps_without_an_update_keep_the_last_entropy() -> None:
     assert "from 0.400 to 0.000" in str(warning)
 
 
+def test_what_was_not_measured_is_not_told() -> None:
+    lines = history(fall(15, 10, 0.4, 0.05), np.full(STEPS, 1.0), np.full(STEPS, 0.5))
+    for line in lines:
+        del line["policy/entropy"]
+    warning = look(lines, 1.0, Thresholds())
+    assert warning is not None
+    assert "entropy" not in str(warning)
+
+
+def test_a_run_without_any_spread_is_no_alarm() -> None:
+    """All groups equal in every step: nothing has fallen, and nothing was updated."""
+    lines = history(np.zeros(STEPS), np.zeros(STEPS), np.zeros(STEPS))
+    for line in lines:
+        del line["policy/entropy"]
+    assert first_warning(lines) is None
+
+
+def test_steps_in_which_nothing_was_measured_stand_for_nothing() -> None:
+    """Every second step has no grade, or no group with two of them."""
+    lines = history(fall(15, 10, 0.4, 0.05), np.full(STEPS, 1.0), np.full(STEPS, 0.5))
+    for line in lines[::2]:
+        del line["reward/group_std"]
+    for line in lines[1:10:2]:
+        del line["reward/mean"]
+    assert look(lines, 1.0, Thresholds()) is not None
+    assert look(lines[:16], 1.0, Thresholds()) is None
+
+
+def played(generator: np.random.Generator, chances: np.ndarray, tasks: int, size: int) -> list[Any]:
+    """A run of groups of `size` episodes of `tasks` tasks, some harder than others, whose mean
+    chance of success is given for each step."""
+    lines = []
+    for step, chance in enumerate(chances):
+        each = generator.beta(2 * chance, 2 * (1 - chance), tasks)
+        rewards = generator.random((tasks, size)) < each[:, None]
+        spread, reward = float(rewards.std(axis=1).mean()), float(rewards.mean())
+        line = {"step": step + 1, "reward/group_std": spread, "reward/mean": reward}
+        lines.append(line | {"policy/entropy": 1.0})
+    return lines
+
+
+HEALTHY = [(0.02, 0.02), (0.1, 0.1), (0.3, 0.3), (0.6, 0.6), (0.05, 0.3), (0.2, 0.7)]
+"""Mean chances of success at the beginning and at the end."""
+
+
+@pytest.mark.parametrize("tasks", [2, 4, 8])
+def test_small_healthy_runs_are_hardly_ever_an_alarm(tasks: int) -> None:
+    """Of 20 steps with groups of four, whose spreads come and go by chance: at most 5%."""
+    generator = np.random.default_rng(1)
+    runs = [
+        played(generator, np.linspace(first, last, 20), tasks, 4)
+        for first, last in HEALTHY
+        for _ in range(20)
+    ]
+    assert sum(first_warning(run) is not None for run in runs) <= 0.05 * len(runs)
+
+
+def test_runs_that_collapse_are_told_of() -> None:
+    """As many groups as those of the trap made on purpose: eight of eight."""
+    generator = np.random.default_rng(1)
+    chances = np.interp(np.arange(30), [0, 8, 16], [0.35, 0.35, 0.01])
+    warned = [first_warning(played(generator, chances, 8, 8)) for _ in range(20)]
+    assert all(step is not None and step <= 20 for step in warned)
+
+
 def test_few_steps_say_nothing() -> None:
     assert look([], 1.0, Thresholds()) is None
     lines = history(fall(0, 3, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
     assert look(lines[:5], 1.0, Thresholds()) is None
-    lines = history(fall(0, 1, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
-    assert look(lines[:6], 1.0, Thresholds()) is not None
+    assert look(lines[:8], 1.0, Thresholds()) is None  # one window of spread is not a height
+    lines = history(fall(4, 1, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
+    assert first_warning(lines) == 9
 
 
 def test_a_reward_that_rises_from_the_first_window_on_is_no_alarm() -> None:
-    lines = history(fall(0, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(0.2, 1.0, STEPS))
-    assert look(lines[:7], 1.0, Thresholds()) is None
-    lines = history(fall(0, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(1.0, 0.2, STEPS) / 2)
-    assert look(lines[:7], 1.0, Thresholds()) is not None
+    lines = history(fall(4, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(0.2, 1.0, STEPS))
+    assert look(lines[:9], 1.0, Thresholds()) is None
+    lines = history(fall(4, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(1.0, 0.2, STEPS) / 2)
+    assert look(lines[:9], 1.0, Thresholds()) is not None

@@ -1,11 +1,12 @@
 """The SQL tool: what a statement can reach, its bounds, and what the agent is told."""
 
+import resource
 from typing import Any
 
 import pytest
 
 from turnwise.errors import ToolError
-from turnwise.tools.sql import MAX_ROWS, Database, Table, literal, quoted
+from turnwise.tools.sql import MAX_ROWS, MAX_STATE_BYTES, Database, Table, literal, quoted
 
 STAFF = Table("staff", (("name", "TEXT"), ("age", "INTEGER")), (("ada", 41), ("bob", None)))
 
@@ -67,6 +68,66 @@ def test_what_does_not_work_is_told_and_changes_nothing(database: Database, stat
     assert BAD[statement] in str(error.value)
     assert database.state() == before
     assert database.run("SELECT 1") == "1\n1"
+
+
+GROWING = "ALTER TABLE big ADD COLUMN c{} AS (replace(hex(zeroblob(4900)), '00', 'ab'))"
+
+
+def grown(rows: int, columns: int) -> Database:
+    """Tables of some KiB that are gigabytes when they are read."""
+    made = Database([STAFF])
+    made.run("CREATE TABLE big (a)")
+    made.run(
+        f"INSERT INTO big WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+        f"LIMIT {rows}) SELECT i FROM n"
+    )
+    for number in range(columns):
+        made.run(GROWING.format(number))
+    return made
+
+
+def test_what_columns_are_worked_out_to_is_read_within_bounds() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    database = grown(20_000, 5)
+    assert list(database.state()) == [""]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 << 10  # KiB
+    assert database.run("SELECT 1") == "1\n1"
+
+
+def test_tables_that_are_too_large_are_a_state_of_their_own() -> None:
+    """A column without a value takes one byte there, and many when it is read."""
+    columns = tuple((f"c{number}", "INTEGER") for number in range(150))
+    made = Database([Table("t", columns, ())])
+    made.run(
+        "INSERT INTO t (c0) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
+        "LIMIT 15000) SELECT 1 FROM n"
+    )
+    assert made.state() == {"": f"the tables hold more than {MAX_STATE_BYTES} bytes"}
+
+
+def test_a_result_is_bounded() -> None:
+    database = grown(40, 60)
+    with pytest.raises(ToolError, match="more than 1048576 bytes"):
+        database.run("SELECT * FROM big")
+    text = database.run("SELECT c1, c2, c3, c4 FROM big LIMIT 1")
+    assert text.endswith("\n(more: only 20000 characters are shown)")
+    assert len(text) < 20_100
+
+
+def test_a_table_has_so_many_columns(database: Database) -> None:
+    columns = ", ".join(f"c{number}" for number in range(300))
+    with pytest.raises(ToolError, match="too many columns"):
+        database.run(f"CREATE TABLE wide ({columns})")
+
+
+def test_tables_that_cannot_be_read_are_a_state_of_their_own(database: Database) -> None:
+    for statement in (
+        "UPDATE staff SET name = '{'",
+        "ALTER TABLE staff ADD COLUMN b AS (json(name))",
+    ):
+        database.run(statement)
+    assert database.state() == {"": "staff has columns that are worked out"}
+    assert database.run("SELECT age FROM staff LIMIT 1") == "age\n41"
 
 
 def test_odd_values_can_be_read_and_compared(database: Database) -> None:

@@ -1,7 +1,8 @@
 """The workspace: shell calls over files that stay, file tools, limits, snapshots."""
 
-import io
-import tarfile
+import dataclasses
+import resource
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from turnwise.sandbox import folder
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tools.tool import tools_of
-from turnwise.tools.workspace import UNCHANGED, Entry, Workspace, WorkspaceTools, unpacked
+from turnwise.tools.workspace import UNCHANGED, Entry, Workspace, WorkspaceTools, taken
 
 LIMITS = Limits(seconds=2, cpu_seconds=2, memory=256 * MEBIBYTE)
 FILES = {"main.py": "print('hi')\n", "data/a.txt": "1\n2\n3\n"}
@@ -50,25 +51,80 @@ def test_a_call_beyond_a_limit_leaves_the_files_as_they_were(sandbox: Sandbox) -
     assert told == f"started\n[stopped after 2 s]\n[{UNCHANGED}]"
     assert workspace.snapshot() == before
     assert UNCHANGED in workspace.shell("rm main.py; kill -9 $PPID")
-    assert UNCHANGED in workspace.shell(
-        f"rm -r data; : > ../{folder.PACKED}; mkdir ../{folder.PACKED}; chmod 0 main.py"
-    )
+    assert UNCHANGED in workspace.shell(f"rm -r data; mkdir ../{folder.PACKED}")
     assert workspace.snapshot() == before
 
 
-def test_what_is_no_archive_is_refused_and_paths_stay_inside() -> None:
-    with pytest.raises(tarfile.TarError):
-        unpacked(b"no archive" * 200)
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name in ("../out", "/etc/passwd", "a/../../b", "good"):
-            info = tarfile.TarInfo(name)
-            info.size = 1
-            archive.addfile(info, io.BytesIO(b"x"))
-        pipe = tarfile.TarInfo("pipe")
-        pipe.type = tarfile.FIFOTYPE
-        archive.addfile(pipe)
-    assert list(unpacked(buffer.getvalue())) == ["good"]
+def test_what_is_not_packed_is_refused_and_paths_stay_inside() -> None:
+    with pytest.raises(ValueError, match="damaged"):
+        taken(b"no archive" * 200, 100)
+    entries = [
+        (path, "f", 0o644, b"x")
+        for path in ("../out", "/etc/passwd", "a/../../b", "good", "name\0with")
+    ]
+    packed = b"".join(folder.pack(entries))
+    assert list(taken(packed, 100)) == ["good"]
+    with pytest.raises(ValueError, match="more than 4"):
+        taken(packed, 4)
+    with pytest.raises(ValueError, match="damaged"):
+        taken(packed[:-1], 100)
+
+
+def test_nothing_is_read_that_is_not_there() -> None:
+    """An entry names gigabytes that it does not have: nothing of that size is ever made."""
+    header = struct.pack(">cHII", b"f", 0o644, 1, 1 << 31) + b"a"
+    with pytest.raises(ValueError, match="damaged"):
+        taken(header + b"x", 100)
+    with pytest.raises(ValueError, match="more than 16 MiB"):
+        taken(b"".join(folder.pack([("a", "f", 0o644, bytes(17 << 20))])), 100)
+
+
+SWAP = """
+cat > swap.py <<'END'
+import os, sys, tarfile, time
+info = tarfile.TarInfo("big")
+info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0",
+                    "GNU.sparse.name": "big", "GNU.sparse.realsize": str(1 << 30)}
+with tarfile.open("other.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+    archive.addfile(info)
+print("ready", flush=True)
+while True:
+    if os.path.exists("../PACKED"):
+        os.replace("other.tar", "../PACKED")
+        break
+END
+setsid python3 swap.py > said & while ! [ -s said ]; do sleep 0.01; done; echo mine > kept.txt
+"""
+
+
+def test_a_swapped_archive_takes_no_memory(sandbox: Sandbox) -> None:
+    """Something that goes on beside the collection puts a sparse archive in its place."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    workspace = Workspace(sandbox, FILES, limits=dataclasses.replace(LIMITS, seconds=60))
+    workspace.shell(SWAP.replace("PACKED", folder.PACKED))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
+    assert workspace.files["main.py"] == FILES["main.py"].encode()
+    assert workspace.shell("echo on") == "on"
+
+
+def test_files_and_folders_without_rights_are_taken_back(sandbox: Sandbox) -> None:
+    workspace = Workspace(sandbox, FILES)
+    assert workspace.shell("chmod 0 main.py; chmod 444 data") == "(no output)"
+    assert workspace.entries["main.py"] == Entry("file", b"print('hi')\n", 0)
+    assert workspace.entries["data"] == Entry("folder", b"", 0o444)
+    assert workspace.files["data/a.txt"] == b"1\n2\n3\n"
+    assert workspace.shell("stat -c %a main.py data; chmod 755 data; cat data/a.txt") == (
+        "0\n444\n1\n2\n3"
+    )
+
+
+def test_folders_nested_without_end(sandbox: Sandbox) -> None:
+    workspace = Workspace(sandbox, FILES)
+    before = workspace.snapshot()
+    program = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')"
+    told = workspace.shell(f'python3 -c "{program}"')
+    assert UNCHANGED in told
+    assert workspace.snapshot() == before
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ group the advantage of its tokens: 0 where nothing was sampled. Those that use a
 what the critic is to be trained towards. Pure float64 numpy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from turnwise.algorithms import hindsight, outcomes, playouts, process, trees, t
 from turnwise.algorithms.distillation import distillation
 from turnwise.algorithms.episodes import Episode, Floats, Groups
 from turnwise.algorithms.token_baselines import otb
+from turnwise.errors import ConfigError
 
 WHITENING_FLOOR = 1e-8
 """Added to the variance."""
@@ -153,19 +154,52 @@ def opo(groups: Groups) -> list[list[Credit]]:
     ]
 
 
-def gdpo(groups: Groups) -> list[list[Credit]]:
-    """Each part of the reward z-scored in its group, then added up; to be whitened afterwards.
+def grpo(groups: Groups) -> list[list[Credit]]:
+    """`outcomes.grpo` of what the environment gave; what the trainer adds to rewards, such as a KL
+    penalty, is taken less the group's mean and not divided.
 
-    Parts with different spreads count the same; a part that is missing counts as 0. An episode
-    without parts stands with its reward. Source: arXiv 2601.05242.
+    So a penalty stays as small as it is where a group's rewards are all equal; among the z-scored
+    rewards it would become as large as they are. RAGEN's program (arXiv 2504.20073) too normalises
+    rewards before it adds the penalty.
     """
     batch = []
     for group in groups:
-        total = np.zeros(len(group))
-        for name in sorted({name for episode in group for name in _parts(episode)}):
-            total += outcomes.grpo(np.array([_parts(e).get(name, 0.0) for e in group], np.float64))
-        batch.append(_spread(group, total))
+        added = np.array([episode.added for episode in group], np.float64)
+        scores = outcomes.grpo(_totals(group) - added) + outcomes.dr_grpo(added)
+        batch.append(_spread(group, scores))
     return batch
+
+
+def gdpo(groups: Groups, reward_weights: Mapping[str, float]) -> list[list[Credit]]:
+    """A_i = z_batch(sum_n w_n z_group(r_n,i)): each named part of the reward z-scored in its group,
+    the weighted sum of these z-scored over all episodes of the batch.
+
+    Parts with different spreads count by their weights alone. A part that an episode lacks counts
+    as 0; the reward itself and rewards per turn are not among the parts. Standard deviations have
+    n-1 degrees of freedom, as in the authors' program. Source: GDPO (arXiv 2601.05242). Raises
+    ConfigError for a name that no episode of the batch has a part of, and without any name.
+    """
+    known = sorted({name for group in groups for episode in group for name in episode.parts})
+    if not reward_weights:
+        raise ConfigError(f"gdpo needs reward_weights, of some of: {', '.join(known) or 'none'}")
+    for name in sorted(set(reward_weights) - set(known)):
+        if any(len(group) for group in groups):
+            raise ConfigError(
+                f"algorithm.overrides.reward_weights names {name!r}, which no verdict has among "
+                f"its parts: {', '.join(known) or 'there are none'}"
+            )
+    sums = [
+        sum(
+            (
+                weight * outcomes.grpo(np.array([e.parts.get(name, 0.0) for e in group], float))
+                for name, weight in reward_weights.items()
+            ),
+            start=np.zeros(len(group)),
+        )
+        for group in groups
+    ]
+    scores = iter(outcomes.grpo(np.concatenate([np.zeros(0), *sums])))
+    return [_spread(group, np.array([next(scores) for _ in group])) for group in groups]
 
 
 def remax(groups: Groups) -> list[list[Credit]]:
@@ -176,7 +210,7 @@ def remax(groups: Groups) -> list[list[Credit]]:
 ESTIMATORS: dict[str, Estimator] = {
     "reinforce": reinforce,
     "reinforce_baseline": reinforce_baseline,
-    "grpo": _of_outcomes(outcomes.grpo),
+    "grpo": grpo,
     "dr_grpo": _of_outcomes(outcomes.dr_grpo),
     "rloo": _of_outcomes(outcomes.rloo),
     "max_rl": _of_outcomes(outcomes.max_rl),
@@ -227,7 +261,3 @@ def _token_returns(episode: Episode, discount: float) -> Floats:
     spread = np.zeros(len(episode.mask))
     spread[episode.mask] = rewards
     return spread
-
-
-def _parts(episode: Episode) -> dict[str, float]:
-    return dict(episode.parts) or {"reward": episode.reward}

@@ -59,6 +59,9 @@ class Episode:
     """float64[n], squared norm of the gradient of each token's log-probability with respect to the
     logits, 1 - 2 pi + sum_v pi_v^2; read at sampled tokens, NaN counts as 0. None where nobody
     measured it."""
+    information_gains: Floats | None = None
+    """float64[K-1]: by how much each turn but the last raised the probability of the right answer;
+    None where nobody measured it."""
     turn_values: Floats | None = None
     """float64[K+1] or more: the mean reward of episodes played on from before each turn, NaN where
     none has a grade; last, the own reward. None where nothing was played on."""
@@ -75,12 +78,17 @@ class Episode:
     @property
     def total(self) -> float:
         """The outcome and all other rewards."""
-        total = self.reward
+        total = self.reward + self.added
         if self.turn_rewards is not None:
             total += float(self.turn_rewards.sum())
-        if self.token_rewards is not None:
-            total += float(self.token_rewards[self.mask].sum())
         return total
+
+    @property
+    def added(self) -> float:
+        """The rewards of single tokens, which the trainer adds to what the environment gave."""
+        if self.token_rewards is None:
+            return 0.0
+        return float(self.token_rewards[self.mask].sum())
 
     @property
     def turns(self) -> int:

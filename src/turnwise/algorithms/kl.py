@@ -2,6 +2,9 @@
 
 All take log-probabilities of one shape, of tokens that `sampler` sampled, and estimate
 KL(sampler || other) token by token. x = sampler - other.
+
+x itself (k1) is not among them: the gradient of its mean over what the sampler sampled is 0, so as
+a loss it holds nothing back. Among the rewards it does (`kl_reward_coefficient`).
 """
 
 from collections.abc import Callable
@@ -14,11 +17,6 @@ MAX_LOG_RATIO = 20.0
 
 MAX_KL_ERROR = 0.2
 """How much of a miss of the KL target one step answers to, as a share of the target."""
-
-
-def k1(sampler: Tensor, other: Tensor) -> Tensor:
-    """x: unbiased as a value, of high variance; as a loss its gradient has mean 0."""
-    return sampler - other
 
 
 def k2(sampler: Tensor, other: Tensor) -> Tensor:
@@ -88,7 +86,6 @@ def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Divergence:
 
 
 DIVERGENCES: dict[str, Divergence] = {
-    "k1": _of_two(k1),
     "k2": _of_two(k2),
     "k3": _of_two(k3),
     "k3_plus": _of_two(k3_plus),

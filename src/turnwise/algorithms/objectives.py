@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means
+from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,27 @@ def dppo_kl(inputs: Inputs, divergence: float) -> tuple[Tensor, Tensor]:
     return _without(inputs, further & (_binary_kl(old, policy) > divergence))
 
 
+def sequence_squared(inputs: Inputs, temperature: float) -> tuple[Tensor, Tensor]:
+    """-A x + temperature S x / 2 for the log-ratio x of each token, S their sum over its sequence.
+
+    The sum over a sequence is -A S + temperature S^2 / 2, which is (A - temperature S)^2 / (2
+    temperature) less what has no gradient: the square is that of the whole sequence's log-ratio. A
+    sequence is one context, and its tokens have one weight, as every aggregation gives it. Source:
+    Kimi K2 (arXiv 2507.20534), after Kimi k1.5 (arXiv 2501.12599), equation 3.
+    """
+    x = inputs.log_ratio
+    sums = sequence_sums(x, inputs.sequence)
+    return -inputs.advantage * x + temperature * sums * x / 2, _nowhere(inputs)
+
+
 def squared(
     inputs: Inputs, temperature: float, window_low: float, window_high: float
 ) -> tuple[Tensor, Tensor]:
     """-A x + temperature x^2 / 2 for the log-ratio x, and nothing outside of [-low, high].
 
     That is (A - temperature x)^2 / (2 temperature) less what has no gradient; at x = 0 the gradient
-    is that of -A log pi. Source: Kimi K2 (arXiv 2507.20534), where x is a sequence's sum; the
-    window, whatever the advantage's sign, Kimi K2.5 (arXiv 2602.02276).
+    is that of -A log pi. Source: Kimi K2.5 (arXiv 2602.02276): the square is each token's, and the
+    window holds whatever the advantage's sign.
     """
     x = inputs.log_ratio
     gone = (x.detach() < -window_low) | (x.detach() > window_high)
@@ -140,6 +153,7 @@ OBJECTIVES: dict[str, Objective] = {
     "sapo": sapo,
     "dppo_tv": dppo_tv,
     "dppo_kl": dppo_kl,
+    "sequence_squared": sequence_squared,
     "squared": squared,
     "gmpo": gmpo,
 }

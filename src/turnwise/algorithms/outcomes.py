@@ -10,6 +10,7 @@ from math import comb
 import numpy as np
 
 from turnwise.algorithms.episodes import Floats
+from turnwise.errors import ConfigError
 
 STANDARD_DEVIATION_FLOOR = 1e-6
 
@@ -49,10 +50,14 @@ def rloo(rewards: Floats) -> Floats:
 def max_rl(rewards: Floats) -> Floats:
     """(R_i - mean) / mean, for rewards that are not negative; 0 where all are 0.
 
-    Source: arXiv 2602.02710 (as our notes have it). Raises ValueError for a negative reward.
+    Source: arXiv 2602.02710 (as our notes have it). Raises ConfigError for a negative reward.
     """
+    check_finite(rewards)
     if len(rewards) and rewards.min() < 0:
-        raise ValueError(f"max_rl divides by the mean reward: {rewards.min()} is negative")
+        raise ConfigError(
+            f"estimator max_rl divides by the mean reward, and one is {rewards.min():g}: choose "
+            "another estimator, or rewards that are not negative"
+        )
     deviations = dr_grpo(rewards)
     return deviations / float(rewards.mean()) if deviations.any() else deviations
 
@@ -63,13 +68,17 @@ def pass_at_k(rewards: Floats, k: float) -> Floats:
 
     With c of n right: mean 1 - C(n-c, k) / C(n, k), std its binomial one; a wrong trajectory's
     subsets fail with C(n-c-1, k-1) / C(n-1, k-1). Source: Pass@k Training (arXiv 2508.10751),
-    analytical form, from memory. Raises ValueError for other rewards; a group of fewer than k
+    analytical form, from memory. Raises ConfigError for other rewards; a group of fewer than k
     trajectories has no such subset: 0.
     """
     check_finite(rewards)
     right = rewards == 1.0
     if not (right | (rewards == 0.0)).all():
-        raise ValueError("pass_at_k is for rewards of 0 and 1")
+        other = rewards[~right & (rewards != 0.0)][0]
+        raise ConfigError(
+            f"estimator pass_at_k is for rewards of 0 and 1, and one is {other:g}: choose another "
+            "estimator, or another reward"
+        )
     k, n, c = int(k), len(rewards), int(right.sum())
     if n < k or c in (0, n):
         return np.zeros(n)

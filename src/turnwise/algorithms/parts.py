@@ -11,8 +11,10 @@ no torch, so that it can be printed at once.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 BYPASS = "bypass"
+PLAIN_SUM = "sequence_mean_token_sum"
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,40 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """A table that a part takes: names, each with its weight; a recipe has to give it."""
+
+    default: ClassVar[Mapping[str, float]] = {}
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value is a table of numbers, all finite and none of them 0."""
+        return isinstance(value, Mapping) and all(
+            isinstance(weight, int | float)
+            and not isinstance(weight, bool)
+            and math.isfinite(weight)
+            and weight != 0
+            for weight in value.values()
+        )
+
+    def __str__(self) -> str:
+        return "a table of names and weights other than 0, as in {exact_match = 1.0}"
+
+
+Setting = Number | Weights
+
+
+@dataclass(frozen=True)
 class Part:
     """Example: Part("leave-one-out over turns", {"discount": Number(1.0, 0, 1)})."""
 
     description: str
     """What it does in a few words, and the paper."""
-    numbers: Mapping[str, Number] = field(default_factory=dict)
+    numbers: Mapping[str, Setting] = field(default_factory=dict)
     """Passed to the function by name."""
     needs: frozenset[str] = frozenset()
     """Of `critic`, `turn_rewards`, `process_rewards`, `states`, `teacher`, `hindsight`,
-    `score_norms`, `restorable` (an environment whose episodes can go on from a snapshot), and what
-    a rollout `gives`: what has to be there."""
+    `information_gain`, `score_norms`, `restorable` (an environment whose episodes can go on from a
+    snapshot), and what a rollout `gives`: what has to be there."""
     gives: frozenset[str] = frozenset()
     """Of a rollout: what the estimator gets by it. One of them has to need it."""
 
@@ -60,6 +85,7 @@ GREEDY = frozenset({"greedy"})
 BRANCHES = frozenset({"branches"})
 TURN_VALUES = frozenset({"turn_values"})
 HINDSIGHT = frozenset({"hindsight"})
+INFORMATION_GAIN = frozenset({"information_gain"})
 SCORE_NORMS = frozenset({"score_norms"})
 RESTORABLE = frozenset({"restorable"})
 _SHARE = Number(1.0, 0.0, 1.0)
@@ -80,12 +106,17 @@ ESTIMATOR = {
         "less the mean at each token, weighted by summed score norms (arXiv 2602.07078)",
         needs=SCORE_NORMS,
     ),
-    "gdpo": Part("each part of the reward z-scored in the group (arXiv 2601.05242)"),
+    "gdpo": Part(
+        "named parts of the reward z-scored in the group, their weighted sum in the batch "
+        "(arXiv 2601.05242)",
+        {"reward_weights": Weights()},
+    ),
     "returns": Part("discounted return from each token on (arXiv 2501.03262)", _DISCOUNT),
     "returns_baseline": Part("the same less the group's mean (arXiv 2501.03262)", _DISCOUNT),
     "turn_rloo": Part("each turn's return less the others' at that turn; unbiased", _DISCOUNT),
     "mt_grpo": Part(
-        "turn rewards z-scored per turn index, biased if turn counts differ (arXiv 2505.11821v1)",
+        "turn rewards z-scored per turn index, outcomes in the group; biased if turn counts differ "
+        "(arXiv 2505.11821v1)",
         _DISCOUNT,
         TURN_REWARDS,
     ),
@@ -99,12 +130,14 @@ ESTIMATOR = {
         STATES,
     ),
     "information_gain": Part(
-        "turn rewards and outcomes z-scored in the group, summed backwards (arXiv 2510.14967)",
-        _DISCOUNT,
-        TURN_REWARDS,
+        "by how much each turn made the right answer likelier, and outcomes, z-scored in the group "
+        "and summed backwards (arXiv 2510.14967)",
+        {"discount": _SHARE, "separate": Number(0, 0, 1, whole=True)},
+        INFORMATION_GAIN,
     ),
     "tree_grpo": Part(
-        "z-score in the tree plus that in the group; shared turns have the mean (arXiv 2509.21240)",
+        "z-score in the tree plus that in the group, over the path's length; shared turns have the "
+        "sum (arXiv 2509.21240)",
         needs=BRANCHES,
     ),
     "arpo": Part(
@@ -154,13 +187,26 @@ ESTIMATOR = {
         "log teacher - log policy of each token (arXiv 2306.13649)", needs=TEACHER
     ),
 }
-NO_SHAPING = frozenset({"max_rl", "pass_at_k", "counterfactual", "distillation", "none"})
-"""Estimators that a penalty among the rewards makes no sense for: those for rewards of 0 and 1, and
-those that would not see it, since they compare replays, ask a teacher, or estimate nothing."""
-NO_PENALTY = NO_SHAPING | {"gdpo", "process_rloo", "tree_grpo", "arpo", "arpo_soft"}
-"""Those that a KL penalty makes no sense for: these, the one that brings every part of the reward
-to the same scale, the one whose rewards per token are something else, and those on trees, where
-what episodes share stands, with its penalty, in one of them alone."""
+UNGROUPED = frozenset(
+    {
+        *("reinforce", "reinforce_baseline", "returns", "hca", "distillation", "none"),
+        *("token_gae", "turn_gae", "bilevel_gae", "length_adaptive_gae"),
+        *("remax", "counterfactual"),
+    }
+)
+"""Estimators that compare nothing within a group, so that a group may be of one."""
+NO_SHAPING = frozenset({"max_rl", "pass_at_k", "gdpo", "counterfactual", "distillation", "none"})
+"""Estimators that a penalty among the rewards makes no sense for: those for rewards of 0 and 1, the
+one whose rewards are named, and those that would not see it, since they compare replays, ask a
+teacher, or estimate nothing."""
+NO_PENALTY = NO_SHAPING | {
+    *("mt_grpo", "gigpo", "information_gain", "hcapo"),
+    *("process_rloo", "tree_grpo", "arpo", "arpo_soft"),
+}
+"""Those that a KL penalty makes no sense for: these; those that divide all they compare by its
+deviation, where a penalty of any size would be as large as the rewards as soon as these are equal;
+the one whose rewards per token are something else; and those on trees, where what episodes share
+stands, with its penalty, in one of them alone."""
 OBJECTIVE = {
     "clip": Part(
         "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
@@ -179,8 +225,11 @@ OBJECTIVE = {
     "dppo_kl": Part(
         "trust region in binary divergence (arXiv 2602.04879)", {"divergence": Number(0.05)}
     ),
+    "sequence_squared": Part(
+        "squared log-ratio of the whole sequence (arXiv 2507.20534)", {"temperature": Number(0.1)}
+    ),
     "squared": Part(
-        "squared log-ratio inside a window (arXiv 2507.20534, 2602.02276)",
+        "squared log-ratio of each token, inside a window (arXiv 2602.02276)",
         {
             "temperature": Number(0.1),
             "window_low": Number(math.inf),
@@ -199,7 +248,7 @@ RATIO_LEVEL = {
 AGGREGATION = {
     "token_mean": Part("every token counts the same (arXiv 2503.14476)"),
     "sequence_mean_token_mean": Part("every trajectory counts the same (arXiv 2402.03300)"),
-    "sequence_mean_token_sum": Part("the log-probability of the whole trajectory"),
+    PLAIN_SUM: Part("the log-probability of the whole trajectory"),
     "constant": Part(
         "the same over a constant (arXiv 2503.20783)", {"length": Number(1024.0, 1.0)}
     ),
@@ -244,7 +293,6 @@ TOKEN_FILTER = {
     ),
 }
 DIVERGENCE = {
-    "k1": Part("log-ratio"),
     "k2": Part("half the squared log-ratio: the right gradient"),
     "k3": Part("never negative, the right value (Schulman 2020)"),
     "k3_plus": Part("the value of k3 with the gradient of k2"),

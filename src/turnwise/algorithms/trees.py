@@ -6,7 +6,7 @@ episodes that go through it have together. Each function gives a list with float
 episode. Pure float64 numpy. Not here: which turns are branched at (`rollout/trees.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,12 +17,14 @@ TurnNumbers = list[Floats]
 
 
 def tree_grpo(group: Sequence[Episode]) -> TurnNumbers:
-    """Each episode's reward z-scored in its tree plus z-scored in the group; a turn that episodes
-    share has their mean.
+    """A_i = z_tree(R_i) + z_group(R_i) of each episode, over the length |H_i| of its path, what it
+    shares included; a turn that episodes share has the sum over them.
 
-    What a whole tree shares is thus compared with other trees alone. A tree of one compares nothing
-    in itself. Source: Tree-GRPO (arXiv 2509.21240), the sum as in the paper; the published code
-    normalises twice in a row. There every episode trains its own copy of what it shares. Raises
+    With the aggregation `sequence_mean_token_sum` that is the paper's objective, the mean over
+    episodes of 1/|H_i| sum_t A_i over all tokens of the path, with every shared token computed
+    once; so it does not depend on who sampled what is shared. Its clip sees the sum where the
+    paper's sees each episode's own. A tree of one compares nothing in itself. Source: Tree-GRPO
+    (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's `tree`. Raises
     ValueError where the rollout did not branch.
     """
     rewards = _totals(group)
@@ -30,7 +32,7 @@ def tree_grpo(group: Sequence[Episode]) -> TurnNumbers:
     trees = np.array(roots(group), np.int64)
     for tree in np.unique(trees):
         within[trees == tree] = grpo(rewards[trees == tree])
-    return path_mean(group, within + grpo(rewards))
+    return path_sum(group, (within + grpo(rewards)) / np.maximum(path_lengths(group), 1))
 
 
 def arpo(group: Sequence[Episode]) -> TurnNumbers:
@@ -53,19 +55,24 @@ def arpo_soft(group: Sequence[Episode]) -> TurnNumbers:
     return path_sum(group, grpo(_totals(group)))
 
 
+def path_lengths(group: Sequence[Episode]) -> Floats:
+    """float64[n]: tokens that were sampled on the way to the end of each episode, those that others
+    sampled before it branched off included."""
+    lengths = np.zeros(len(group))
+    for index in range(len(group)):
+        for owner, end in _path(group, index):
+            sampled = group[owner].mask & (group[owner].turn < end)
+            lengths[index] += sampled.sum()
+    return lengths
+
+
 def path_sum(group: Sequence[Episode], numbers: Floats) -> TurnNumbers:
     """For each turn the sum of the numbers, float64[n], of all episodes that go through it; 0 for
     turns that an episode inherited."""
     sums = [np.zeros(episode.turns) for episode in group]
     for index, number in enumerate(numbers):
-        owner, end = index, group[index].turns
-        while True:  # what it sampled itself, then its parent's share, up to the root
-            first = group[owner].first_turn
-            sums[owner][first:end] += number
-            parent = _parent(group[owner])
-            if parent == owner:
-                break
-            owner, end = parent, min(first, end)
+        for owner, end in _path(group, index):
+            sums[owner][group[owner].first_turn : end] += number
     return sums
 
 
@@ -85,6 +92,18 @@ def roots(group: Sequence[Episode]) -> list[int]:
             index = parent
         found.append(index)
     return found
+
+
+def _path(group: Sequence[Episode], index: int) -> Iterator[tuple[int, int]]:
+    """Who sampled the turns of an episode, and the turn before which its share ends: the episode
+    itself, then its parent, up to the root."""
+    owner, end = index, group[index].turns
+    while True:
+        yield owner, end
+        first, parent = group[owner].first_turn, _parent(group[owner])
+        if parent == owner:
+            return
+        owner, end = parent, min(first, end)
 
 
 def _parent(episode: Episode) -> int:

@@ -44,26 +44,26 @@ def turn_rloo(group: Sequence[Episode], discount: float) -> TurnNumbers:
 
 
 def mt_grpo(group: Sequence[Episode], discount: float) -> TurnNumbers:
-    """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: turn rewards z-scored for each
-    turn index over the episodes that have that turn (I), outcomes over the group (O); an outcome
-    counts with the last turn.
+    """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
+    the last z-scored for each turn index over the episodes in which that turn is not the last (I),
+    outcomes over the group (O). A reward of the last turn is part of its outcome.
 
-    Source: arXiv 2505.11821, first version, for equal numbers of turns. It is biased where the
-    policy decides when to stop: which turns are compared then depends on the actions. It is here
-    to be compared with; `turn_rloo` is the estimator without that fault.
+    Source: arXiv 2505.11821, first version, and its program, which have two turns: A_0 = I + O and
+    A_1 = O. It is biased where the policy decides when to stop: which turns are compared then
+    depends on the actions. It is here to be compared with; `turn_rloo` is the estimator without
+    that fault.
     """
-    outcome = grpo(np.array([episode.reward for episode in group], np.float64))
     rewards = [_turn_rewards(episode) for episode in group]
+    totals = [e.reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)]
+    outcome = grpo(np.array(totals, np.float64))
     advantages = []
-    for index, episode in enumerate(group):
-        numbers = np.zeros(episode.turns)
-        for turn in range(episode.turns):
-            column = [row[turn] for row in rewards if turn < len(row)]
-            place = sum(turn < len(row) for row in rewards[:index])
-            numbers[turn] = grpo(np.array(column))[place]
-        numbers[-1:] += outcome[index]
-        for turn in range(episode.turns - 2, -1, -1):
-            numbers[turn] += discount * numbers[turn + 1]
+    for index, row in enumerate(rewards):
+        numbers = np.zeros(len(row))
+        numbers[-1:] = outcome[index]
+        for turn in range(len(row) - 2, -1, -1):
+            column = [other[turn] for other in rewards if turn < len(other) - 1]
+            place = sum(turn < len(other) - 1 for other in rewards[:index])
+            numbers[turn] = grpo(np.array(column))[place] + discount * numbers[turn + 1]
         advantages.append(numbers)
     return advantages
 
@@ -95,18 +95,30 @@ def gigpo(
     return advantages
 
 
-def information_gain(group: Sequence[Episode], discount: float) -> TurnNumbers:
-    """Turn rewards and outcomes, each z-scored over all of the group's, then summed backwards with
-    the discount. With turn rewards p(answer | turns so far) - p(answer | turns before) this is
-    IGPO (arXiv 2510.14967; formula from memory)."""
-    rewards = [_turn_rewards(episode) for episode in group]
-    flat = grpo(np.concatenate([np.zeros(0), *rewards]))
-    outcome = grpo(np.array([episode.reward for episode in group], np.float64))
+def information_gain(group: Sequence[Episode], discount: float, separate: float) -> TurnNumbers:
+    """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
+    turn l in the probability of the right answer, and that of the last turn the outcome with all
+    that the environment gave.
+
+    `separate` z-scores gains and outcomes each among themselves over the group, as the authors'
+    training script does; without it all of them are z-scored together, as in the paper. A group of
+    one compares nothing: 0. Source: IGPO (arXiv 2510.14967). Raises ValueError where no gain was
+    measured.
+    """
+    gains = [_gains(episode) for episode in group]
+    outcome = np.array([episode.total for episode in group], np.float64)
+    flat = np.concatenate([np.zeros(0), *gains])
+    if len(group) < 2:
+        scores = np.zeros(len(flat) + len(outcome))
+    elif separate:
+        scores = np.concatenate([grpo(flat), grpo(outcome)])
+    else:
+        scores = grpo(np.concatenate([flat, outcome]))
     advantages, place = [], 0
-    for index, row in enumerate(rewards):
-        numbers = flat[place : place + len(row)].copy()
+    for index, (episode, row) in enumerate(zip(group, gains, strict=True)):
+        own = scores[place : place + len(row)]
         place += len(row)
-        numbers[-1:] += outcome[index]
+        numbers = np.append(own, scores[len(flat) + index])[: episode.turns]
         for turn in range(len(numbers) - 2, -1, -1):
             numbers[turn] += discount * numbers[turn + 1]
         advantages.append(numbers)
@@ -114,11 +126,16 @@ def information_gain(group: Sequence[Episode], discount: float) -> TurnNumbers:
 
 
 def _turn_rewards(episode: Episode) -> Floats:
-    if episode.turn_rewards is None:
-        raise ValueError("this estimator needs a reward per turn, and there is none")
+    """Without the outcome; 0 throughout where no turn has a reward."""
     rewards = episode.rewards_by_turn()
     rewards[-1:] -= episode.reward
     return rewards
+
+
+def _gains(episode: Episode) -> Floats:
+    if episode.information_gains is None:
+        raise ValueError("this estimator needs information gains, and there are none")
+    return episode.information_gains
 
 
 def _mean(numbers: Sequence[float]) -> float:

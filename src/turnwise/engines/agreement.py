@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from turnwise.engines.cache import PADDING, Run
+from turnwise.engines.runner import evaluating
 from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
 
 SINGLE = 4
@@ -42,9 +43,7 @@ def disagreement(model: Any, run: Pass, longest: int) -> float:
     histories = _histories(model, longest)
     try:
         found = _computed(run, histories)
-        own = [
-            _own(model, history, len(rows)) for history, rows in zip(histories, found, strict=True)
-        ]
+        own = [_own(model, history) for history in histories]
     except FOREIGN_ERRORS:
         return float("inf")
     return max(_distance(*pair) for pair in zip(found, own, strict=True))
@@ -96,24 +95,22 @@ def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tenso
 
 
 @torch.no_grad()
-def _own(model: Any, history: Sequence[int], passes: int) -> torch.Tensor:
-    """The same from one forward pass over the history alone."""
-    parts = _parts(len(history))
-    assert len(parts) == passes
+def own_logprobs(model: Any, history: Sequence[int], last: int) -> torch.Tensor:
+    """Log-probabilities after each of the last tokens of a history, float32[last, vocabulary], by
+    the model's own forward pass over it alone: no cache, no mask, no padding."""
     ids = torch.tensor([list(history)], device=model.device)
-    kept = {}
-    if "logits_to_keep" in inspect.signature(model.forward).parameters:
-        kept["logits_to_keep"] = len(history) - parts[0].stop + 1
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        logits = model(input_ids=ids, use_cache=False, **kept).logits[0]
-    finally:
-        for module in training:
-            module.training = True
-    after = [part.stop - 1 - len(history) for part in parts]
-    own: torch.Tensor = logits[after].float().log_softmax(-1)
+    known = inspect.signature(model.forward).parameters
+    kept = {"logits_to_keep": last} if "logits_to_keep" in known else {}
+    with evaluating(list(model.modules())):
+        logits = model(input_ids=ids, use_cache=False, **kept).logits[0, -last:]
+    own: torch.Tensor = logits.float().log_softmax(-1)
     return own
+
+
+def _own(model: Any, history: Sequence[int]) -> torch.Tensor:
+    """As `_computed`, of one history."""
+    ends = [part.stop for part in _parts(len(history))]
+    return own_logprobs(model, history, len(history) - ends[0] + 1)[[n - ends[0] for n in ends]]
 
 
 def _distance(found: torch.Tensor, own: torch.Tensor) -> float:

@@ -128,7 +128,7 @@ class PoolCache(Cache):  # type: ignore[misc]
 
     def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
         super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
-        self.tokens = tokens
+        self.tokens, self.by_spans = tokens, by_spans
 
     def place(self, runs: Sequence[Run], positions: np.ndarray, device: Any) -> Placement:
         """Say where the inputs of the next forward pass go.

@@ -1,7 +1,7 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: the forward pass (`runners.py`), which part of the cache a session has (`budget.py`), sampling.
+here: forward passes (`runners.py`), which part of the cache a session has (`budget.py`), sampling.
 """
 
 import asyncio

@@ -12,6 +12,7 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,8 @@ class OwnRunner:
                 inputs = torch.from_numpy(ids[rows][:, known]).to(self.model.device)
                 first = int(positions[rows[0], known][0])
                 own = [runs[row] for row in rows]
-                pieces = inputs.split(1 if first and not self.at_once else inputs.shape[1], 1)
+                size = 1 if first and not self.at_once else inputs.shape[1]
+                pieces = torch.split(inputs, size, 1)
                 for place, piece in enumerate(pieces):
                     found = self._advance(caches, own, piece, first + place)
                 for row, each in zip(rows, found, strict=True):
@@ -169,14 +171,18 @@ def _alike(positions: NDArray[np.int64]) -> list[list[int]]:
 
 def joined(caches: Sequence[Any]) -> Any:
     """One cache of n rows out of n caches of one row each."""
-    return caches[0] if len(caches) == 1 else _merged(caches, torch.cat)
+    return caches[0] if len(caches) == 1 else _merged(caches, lambda rows: torch.cat(list(rows)))
 
 
 def parted(cache: Any, rows: int) -> list[Any]:
     """A cache for each row."""
     if rows == 1:
         return [cache]
-    return [_merged([cache], lambda one, row=row: one[0][row : row + 1]) for row in range(rows)]
+    return [_merged([cache], partial(_row, row=row)) for row in range(rows)]
+
+
+def _row(whole: Sequence[torch.Tensor], row: int) -> torch.Tensor:
+    return whole[0][row : row + 1]
 
 
 def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:

@@ -4,7 +4,6 @@ weights.
 Not here: requests, sampling, and which session has which run.
 """
 
-import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +23,10 @@ from turnwise.engines.tiled import TiledForward
 from turnwise.errors import ConfigError, NotSupportedError, unknown_name
 from turnwise.kernels.decode import decode_kernels
 from turnwise.kernels.tiles import tile_kernels
-from turnwise.models.plain import is_plain
+from turnwise.models.plain import is_plain, may_compile
 from turnwise.models.probing import FOREIGN_ERRORS
+from turnwise.models.rounding import sensitivities
+from turnwise.models.twin import is_rounding, longest_sum, twin_of
 
 Forward = Callable[
     [torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], PoolCache], torch.Tensor
@@ -37,9 +38,8 @@ PROBE = 8
 """Tokens on which the two forward passes are compared."""
 TOLERANCE = 1e-4
 """How far log-probabilities in float32 may be from those of the model's own forward pass."""
-LOWER = 2.0
-"""Those in bfloat16 may be so many times as far from float32's as those of transformers' own
-forward pass in bfloat16 are."""
+Written = tuple[FusedForward, Decode | None, TiledForward | None]
+"""A model written out, with what is compiled of it."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +48,10 @@ class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
     A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
-    give the same; every other one through its own forward. With `autocast` it goes through those in
-    bfloat16, whatever the model's own weights are. `spans` is whether its attention may read the
-    pool where it is. Raises NotSupportedError for a model whose
-    attention is not masked here, ConfigError for one that is not written out though `autocast`
-    needs it.
+    give what its twin gives in float64; every other one through its own forward. With `autocast`
+    it goes through those in bfloat16, whatever the model's own weights are. `spans` is whether its
+    attention may read the pool where it is. Raises NotSupportedError for a model whose attention is
+    not masked here, ConfigError for one that is not written out though `autocast` needs it.
     """
 
     def __init__(
@@ -71,6 +70,9 @@ class Runner:
         self._modules = list(model.modules())
         self._layers: int = settings.num_hidden_layers
         self._length = min(PROBE, longest)
+        self._fused: FusedForward | None
+        self._decode: Decode | None
+        self._tiled: TiledForward | None
         self._fused, self._decode, self._tiled = self._equal_fused(longest)
         if autocast and self._fused is None:
             raise ConfigError(
@@ -85,7 +87,7 @@ class Runner:
     @property
     def by_spans(self) -> bool:
         """Whether the model's own attention reads the pool where it is."""
-        return self.cache.layers[0].by_spans
+        return self.cache.by_spans
 
     @property
     def fused(self) -> bool:
@@ -195,30 +197,50 @@ class Runner:
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
-    def _equal_fused(
-        self, longest: int
-    ) -> tuple[FusedForward | None, Decode | None, TiledForward | None]:
-        """The written-out forward pass, if there is one and it does what the model does."""
+    def _equal_fused(self, longest: int) -> Written | tuple[None, None, None]:
+        """The fastest way of writing the model out that does what the model does, if there is one.
+        It is looked for with weights of a fixed seed, whatever the model's are now."""
         if not is_plain(self.model):
             return None, None, None
-        fused = FusedForward(self.model, longest, self._dtype)
-        for compiled in self._compiled(fused):
-            if self._equals_general(self._probe(partial(self._written_out, fused, *compiled))):
-                return fused, *compiled
-            logger.warning("compiled kernels do not give what the model gives: they are not used")
-        equal = self._equals_general(self._probe(partial(self._written_out, fused, None, None)))
-        return (fused if equal else None), None, None
+        twin = twin_of(self.model)
+        ways = self._written(twin, longest)
+        found = [self._probe(partial(self._written_out, *parts)) for parts in ways]
+        agrees = self._exactly(twin)
+        for place, (logprobs, (_, decode, _)) in enumerate(zip(found, ways, strict=True)):
+            if agrees(logprobs):
+                return self._written(self.model, longest)[place]
+            if decode is not None:
+                logger.warning("compiled kernels do not give what the model gives: not used")
+        return None, None, None
 
-    def _compiled(self, fused: FusedForward) -> Iterator[tuple[Decode | None, TiledForward | None]]:
-        """What there is of compiled kernels, the fastest first."""
-        kernels = decode_kernels(fused.shape) if self.model.device.type == "cpu" else None
+    def _written(self, model: PreTrainedModel, longest: int) -> list[Written]:
+        """The ways in which this machine can write a model out, the fastest first."""
+        fused = FusedForward(model, longest, self._dtype)
+        found: list[Written] = [(fused, None, None)]
+        compiles = model.device.type == "cpu" and may_compile(model)
+        kernels = decode_kernels(fused.shape) if compiles else None
         if kernels is None:
-            return
-        decode, settings = Decode(fused, kernels, self._window), self.model.config
+            return found
+        decode, settings = Decode(fused, kernels, self._window), model.config
+        found.insert(0, (fused, decode, None))
         tiles = tile_kernels(fused.shape, settings.hidden_size, settings.intermediate_size)
         if tiles is not None:
-            yield decode, TiledForward(self.model, fused, tiles, self._window)
-        yield decode, None
+            found.insert(0, (fused, decode, TiledForward(model, fused, tiles, self._window)))
+        return found
+
+    def _exactly(self, twin: PreTrainedModel) -> Callable[[torch.Tensor], bool]:
+        """Whether log-probabilities of the probe are those that a twin has in float64, both for a
+        prompt and for a token after it. The twin is in float64 afterwards."""
+        exact, ids = twin.double(), torch.from_numpy(self._probe_ids()).to(twin.device)
+
+        def logprobs() -> list[torch.Tensor]:
+            with torch.no_grad():
+                logits = exact(input_ids=ids, use_cache=False).logits
+            return [logits[0, -2:].log_softmax(-1)]
+
+        moved = sensitivities(logprobs, exact.parameters())
+        terms = longest_sum(exact)
+        return lambda found: is_rounding([found], logprobs(), moved, self._dtype, terms)
 
     def _equal_by_spans(self) -> bool:
         """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
@@ -232,26 +254,8 @@ class Runner:
         except FOREIGN_ERRORS:
             return False
 
-    def _equals_general(self, found: torch.Tensor) -> bool:
-        """Whether these log-probabilities are the model's own, both for a prompt and for a token
-        after it; in bfloat16, whether they are about as near to those in float32."""
-        if self._dtype == torch.float32:
-            return torch.allclose(self._own_probe(), found, rtol=0, atol=TOLERANCE)
-        exact, own = self._probe_in(torch.float32), self._probe_in(self._dtype)
-        return bool((found - exact).abs().max() <= LOWER * (own - exact).abs().max())
-
     def _own_probe(self) -> torch.Tensor:
         return self._probe(partial(self._forward, self._general))
-
-    @torch.inference_mode()
-    def _probe_in(self, dtype: torch.dtype) -> torch.Tensor:
-        """What `_probe` finds, of a copy of the model and without a cache."""
-        model = copy.deepcopy(self.model).to(dtype).eval()
-        logits = model(
-            input_ids=torch.from_numpy(self._probe_ids()).to(model.device), use_cache=False
-        ).logits
-        found: torch.Tensor = logits[0, -2:].float().log_softmax(-1)
-        return found
 
     def _probe(self, run: Pass, by_spans: bool = False) -> torch.Tensor:
         """Log-probabilities after all tokens but one put in at once, and after that one,

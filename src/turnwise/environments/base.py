@@ -29,6 +29,7 @@ from turnwise.types import (
 )
 
 Split = Literal["train", "heldout"]
+Rewards = Literal["unknown", "shares", "signed"]
 
 
 def cut_words(text: str, max_tokens: int) -> str:
@@ -47,6 +48,9 @@ class EnvironmentSpec:
     """Success of trivial policies, where it is known: noop, random, oracle."""
     turn_rewards: bool = False
     """Whether its steps have rewards of their own."""
+    rewards: Rewards = "unknown"
+    """What an episode's reward can be besides 0 and 1: numbers between them (`shares`), or any,
+    also below 0 (`signed`); `unknown` where nobody has said so."""
 
 
 class Environment:

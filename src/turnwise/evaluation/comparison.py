@@ -4,7 +4,7 @@ Reads run folders only. Not here: the runs themselves (`cli.compare`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,6 +36,8 @@ class Row:
     """Variance of the gradient over the square of its mean, both summed over all steps in which
     they were measured; None where that was never, or found nothing but noise."""
     seconds: list[float]
+    notes: list[str] = field(default_factory=list)
+    """What is to be known of the algorithm in these runs, in sentences."""
 
 
 def compare(runs: Mapping[str, Sequence[Path]], target: float) -> list[Row]:
@@ -45,18 +47,19 @@ def compare(runs: Mapping[str, Sequence[Path]], target: float) -> list[Row]:
 
 
 def markdown(rows: Sequence[Row], target: float) -> str:
-    """The comparison as a table: all seeds, then their mean."""
+    """The comparison as a table: all seeds, then their mean; below it the notes."""
     head = (
         "| algorithm | success by seed (95% interval) | mean | "
         f"steps to {target:.0%} | sampled tokens to {target:.0%} | gradient's noise | seconds |\n"
         "|---|---|---|---|---|---|---|\n"
     )
-    return head + "".join(
+    table = head + "".join(
         f"| {row.algorithm} | {_intervals(row)} | {fmean(row.success):.1%} | "
         f"{_counts(row.steps)} | {_counts(row.tokens)} | {_noises(row.noise)} | "
         f"{fmean(row.seconds):.0f} |\n"
         for row in rows
     )
+    return table + "".join(f"\n- {note}\n" for row in rows for note in row.notes)
 
 
 def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
@@ -126,7 +129,8 @@ def _noise(folder: RunFolder) -> float | None:
 
 
 def _successes(folder: RunFolder) -> list[float]:
-    return [line["rollout/success"] for line in folder.lines("metrics.jsonl")]
+    """Of each step; one without a grade has none."""
+    return [line.get("rollout/success", 0.0) for line in folder.lines("metrics.jsonl")]
 
 
 def _intervals(row: Row) -> str:

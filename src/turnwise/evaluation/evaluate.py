@@ -34,7 +34,8 @@ async def evaluate_policy(
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """What a report says of one evaluation.
 
-    `success`, `low`, `high` (95% Wilson) and `n` count graded episodes only; `ungraded` says how
+    `success`, `low`, `high` (95% Wilson), `n` and `reward`, the mean (None where no episode has a
+    grade), are of graded episodes only; `ungraded` says how
     many were not, `success_if_ungraded_failed` what the rate would be if all of those had failed.
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
     in `Task.info` (hop counts, for example).
@@ -73,6 +74,7 @@ def _rate(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         "high": high,
         "n": len(verdicts),
         "successes": successes,
+        "reward": fmean(verdict.reward for verdict in verdicts) if verdicts else None,
         "tool_calls": fmean([t.tool_calls for t in trajectories] or [0]),
     }
 

@@ -16,7 +16,7 @@ from turnwise.environments.base import Environment
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.types import Task
 
-RULER = "|---|---|---|---|---|"
+RULER = "|---|---|---|---|---|---|"
 
 
 def build_report(
@@ -24,15 +24,19 @@ def build_report(
     environment: Environment,
     heldout: Sequence[Task],
     evaluations: Mapping[str, Mapping[str, Any]],
+    signal: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
     """The report as data: one key for each evaluation (`cold_start`, `trained`, floors such as
-    `no_search`), each with `success`, `low`, `high`, `n`; `seconds`, `commit`, and `statement`."""
+    `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `learning_signal`,
+    how many RL steps taught nothing and why (`monitor/signal.py`); `seconds`, `commit`, and
+    `statement`."""
     return {
         "name": recipe.name,
         "seed": recipe.seed,
         **{name: dict(summary) for name, summary in evaluations.items()},
         "constant_answer": best_constant_answer(heldout),
+        "learning_signal": dict(signal),
         "statement": statement(recipe, environment),
         "seconds": round(seconds, 1),
         "commit": commit(),
@@ -68,12 +72,12 @@ def report_markdown(report: Mapping[str, Any]) -> str:
         lines += [f"## {name}", "", f"Outcomes: {_pairs(summary['outcomes'])}.", ""]
         for label, values in summary["breakdown"].items():
             lines += [
-                f"| {label} | success | 95% interval | n | tool calls |",
+                f"| {label} | success | 95% interval | n | reward | tool calls |",
                 RULER,
             ]
             lines += [f"| {value} | {_cells(part)} |" for value, part in values.items()]
             lines.append("")
-    lines += ["## What the figures mean", ""]
+    lines += [*_signal(report["learning_signal"]), "## What the figures mean", ""]
     lines += [f"- **{key}**: {value}" for key, value in report["statement"].items()]
     if report["constant_answer"] is not None:
         share = f"{report['constant_answer']:.1%}"
@@ -114,13 +118,24 @@ def _evaluations(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]
 
 def _table(report: Mapping[str, Any]) -> list[str]:
     rows = [f"| {name} | {_cells(part)} |" for name, part in _evaluations(report)]
-    head = ["| policy | success | 95% interval | n | tool calls |", RULER]
+    head = ["| policy | success | 95% interval | n | reward | tool calls |", RULER]
     return [*head, *rows] if rows else ["No evaluation was asked for."]
 
 
 def _cells(part: Mapping[str, Any]) -> str:
     interval = f"{part['low']:.1%} – {part['high']:.1%}"
-    return f"{part['success']:.1%} | {interval} | {part['n']} | {part['tool_calls']:.2f}"
+    reward = "–" if part["reward"] is None else f"{part['reward']:.2f}"
+    rate = f"{part['success']:.1%} | {interval}"
+    return f"{rate} | {part['n']} | {reward} | {part['tool_calls']:.2f}"
+
+
+def _signal(signal: Mapping[str, Any]) -> list[str]:
+    """How many steps taught nothing, where there are any."""
+    if not signal["without"]:
+        return []
+    head = f"{signal['without']} of {signal['steps']} RL steps had no learning signal:"
+    reasons = [f"- {count}: {why}." for why, count in signal["reasons"].items()]
+    return ["## Learning signal", "", head, "", *reasons, ""]
 
 
 def _pairs(counts: Mapping[str, int]) -> str:

@@ -1,15 +1,18 @@
 """C files built by the machine's compiler, and kept in the cache folder.
 
 What is built uses the pool of threads that PyTorch has, so both are never at work at once. Where
-there is no gcc, no Linux or no GNU OpenMP in PyTorch, nothing is built. Not here: what the files
-compute (`decode.c`, `tiles.c`, `training.c`).
+there is no gcc, no Linux or no GNU OpenMP in PyTorch, and with `TURNWISE_KERNELS=off`, nothing is
+built. What is loaded is run, so a kept file is loaded only if it is whole, ours, and in a folder
+that nobody else can write. Not here: what the files compute (`decode.c`, `tiles.c`, `training.c`).
 """
 
 import ctypes
 import hashlib
 import logging
+import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from pathlib import Path
 
 import torch
 
+from turnwise.errors import ConfigError
 from turnwise.folders import cache_folder
 
 FOLDER = Path(__file__).parent
@@ -32,15 +36,18 @@ FLAGS = (
 that numbers may be none, by which weights that have diverged are found out."""
 X86_FLAGS = ("-mprefer-vector-width=512",)
 COMPILER_SECONDS = 60.0
+SWITCH = "TURNWISE_KERNELS"
+"""Environment variable: "off" switches all kernels off, for engine and learner."""
 
 logger = logging.getLogger(__name__)
 
 
 def library(name: str, macros: Sequence[str]) -> ctypes.CDLL | None:
     """A file of this folder, built with macros ("-DSIZE=32") or found in the cache; None where it
-    cannot be built, which is said if there is a compiler that fails."""
+    cannot be built, which is said if there is a compiler that fails, and where kernels are switched
+    off. Raises ConfigError for a switch that is neither on nor off."""
     compiler, threads = shutil.which("gcc"), _threads_of_torch()
-    if compiler is None or threads is None:
+    if not switched_on() or compiler is None or threads is None:
         return None
     extra = X86_FLAGS if platform.machine() == "x86_64" else ()
     source = FOLDER / name
@@ -52,30 +59,79 @@ def library(name: str, macros: Sequence[str]) -> ctypes.CDLL | None:
         return None
 
 
+def switched_on() -> bool:
+    """Whether the environment lets kernels run. Raises ConfigError for a word it does not know."""
+    word = os.environ.get(SWITCH, "auto")
+    if word not in ("auto", "off"):
+        raise ConfigError(f"{SWITCH} is {word!r}: set it to off, or to auto, which is the default")
+    return word == "auto"
+
+
 def _kept_or_built(source: Path, command: list[str], threads: Path) -> ctypes.CDLL:
     """From the cache folder, or built, and kept there if it can be written."""
-    try:
-        kept = cache_folder() / f"{source.stem}-{_key(source, command, threads)}.so"
-    except RuntimeError:  # nobody's home is known
-        kept = None
-    if kept is not None:
-        with suppress(OSError):
-            return ctypes.CDLL(str(kept))
-    with tempfile.TemporaryDirectory() as folder:
-        middle, built = Path(folder) / "kernels.o", Path(folder) / "kernels.so"
+    folder, name = _own_folder(), f"{source.stem}-{_key(source, command, threads)}"
+    for kept in sorted(folder.glob(f"{name}-*.so")) if folder is not None else ():
+        if _is_whole(kept):
+            with suppress(OSError):
+                return ctypes.CDLL(str(kept))
+    with tempfile.TemporaryDirectory() as scratch:
+        middle, built = Path(scratch) / "kernels.o", Path(scratch) / "kernels.so"
         _run([*command, "-c", str(source), "-o", str(middle)])
         _run([command[0], "-shared", str(middle), str(threads), "-lm", "-o", str(built)])
-        if kept is not None:
+        if folder is not None:
             with suppress(OSError):
-                _keep(built, kept)
+                _keep(built.read_bytes(), folder, name)
         return ctypes.CDLL(str(built))
 
 
-def _keep(built: Path, kept: Path) -> None:
-    """Whole or not at all, whoever else does the same."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        shutil.copyfile(built, Path(folder) / kept.name).replace(kept)
+def _own_folder() -> Path | None:
+    """Where kernels are kept, made if need be; None where there can be no such folder, or one that
+    is somebody else's."""
+    try:
+        folder = cache_folder() / "kernels"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            logger.warning("%s is a link or somebody else's: compiled kernels are not kept", folder)
+            return None
+        folder.chmod(0o700)
+    except (OSError, RuntimeError):  # nothing can be written; nobody's home is known
+        return None
+    return folder
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether a file is what was kept under its name, and ours; another one is deleted, since to
+    load it could end the process. Its name ends with the hash of what it holds."""
+    with suppress(OSError):
+        found = kept.lstat()
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        if ours and not found.st_mode & 0o022 and kept.stem.endswith(_hash(kept.read_bytes())):
+            return True
+        logger.warning("%s is not what was kept there: it is built again", kept)
+        kept.unlink()
+    return False
+
+
+def _keep(built: bytes, folder: Path, name: str) -> None:
+    """Whole or not at all, whoever else does the same and whenever the machine stops."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        fresh = Path(scratch) / "kernels.so"
+        with fresh.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(built)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(folder / f"{name}-{_hash(built)}.so")
+    entries = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(entries)
+    finally:
+        os.close(entries)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _run(command: list[str]) -> None:

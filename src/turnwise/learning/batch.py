@@ -4,7 +4,7 @@ The loss mask, the denominators and the shift by one (position t predicts token 
 here and nowhere else. Not here: what is done with the tensors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -20,7 +20,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.kernels.training import Layout
 from turnwise.learning.selection import kept_groups, kept_members
-from turnwise.types import Group, Picture, Source, Tokens, Trajectory, Verdict
+from turnwise.types import Group, Picture, Source, Tokens, Trajectory
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -175,7 +175,7 @@ def _episode(member: Trajectory, parent: int | None) -> Episode:
             token_rewards=member.token_rewards,
             values=None if member.values is None else np.nan_to_num(member.values),
             states=member.states,
-            parts=_parts(member.verdict, member.penalty),
+            parts=member.verdict.parts,
             baseline=member.baseline,
             parent=parent,
             first_turn=member.first_turn,
@@ -183,17 +183,11 @@ def _episode(member: Trajectory, parent: int | None) -> Episode:
             teacher_logprobs=_float64(member.teacher_logprobs),
             hindsight_logprobs=_float64(member.hindsight_logprobs),
             score_norms=_float64(member.score_norms),
+            information_gains=member.information_gains,
             turn_values=member.turn_values,
         )
     except ValueError as error:
         raise ValueError(f"{_name(member)}: {error}") from None
-
-
-def _parts(verdict: Verdict, penalty: float) -> Mapping[str, float]:
-    """With the penalty as one more, where the verifier gives any."""
-    if not verdict.parts or not penalty:
-        return verdict.parts
-    return {**verdict.parts, "reward_shaping": -penalty}
 
 
 def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:

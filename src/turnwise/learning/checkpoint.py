@@ -33,7 +33,9 @@ NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
 SFT, COLD_START, RL, PREFERENCES = "sft", "cold_start", "rl", "preferences"
-"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs."""
+IMITATION = "imitation"
+"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs.
+Imitation is what RL is compared with: no run goes on from it to another phase."""
 
 
 class Saveable(Protocol):

@@ -18,8 +18,14 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
-from turnwise.learning.hidden import base_model, inputs_of
-from turnwise.learning.optimizer import Moved, Optimizer, prepare_for_training, warm_up
+from turnwise.learning.hidden import base_model, decoder_of, inputs_of
+from turnwise.learning.optimizer import (
+    Moved,
+    Optimizer,
+    add_gradient,
+    prepare_for_training,
+    warm_up,
+)
 from turnwise.learning.selection import shares
 from turnwise.types import Group, Trajectory
 
@@ -57,7 +63,7 @@ class Critic(nn.Module):
 
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""
-        self.body = copy.deepcopy(base_model(policy).get_decoder()).requires_grad_(True)
+        self.body = copy.deepcopy(decoder_of(base_model(policy))).requires_grad_(True)
 
     def assess(self, groups: Sequence[Group]) -> None:
         """Set `values` of every graded trajectory: float32[n], NaN where nothing was sampled."""
@@ -119,7 +125,7 @@ class Critic(nn.Module):
 
     def _backward(self, members: Sequence[Trajectory], count: int) -> float:
         loss = self._losses(self._values(members), members).sum() / count
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach())
 
     def _losses(self, values: Tensor, members: Sequence[Trajectory]) -> Tensor:

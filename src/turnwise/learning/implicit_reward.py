@@ -18,7 +18,7 @@ from torch import nn
 from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.learning.batch import collate, pack, supervised_examples
 from turnwise.learning.logprobs import token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.types import Group, Trajectory
 
@@ -122,4 +122,4 @@ class ImplicitReward:
                 pictures=batch.pictures,
             )
             own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
-            torch.autograd.backward((own.to(self.device)[batch.sequence] * logprobs).sum())
+            add_gradient((own.to(self.device)[batch.sequence] * logprobs).sum())

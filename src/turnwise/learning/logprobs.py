@@ -17,11 +17,19 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.learning.hidden import Pictures, base_model, hidden_states
+from turnwise.learning.logit_factor import bounded, logit_factor, softcapping
 from turnwise.learning.token_scores import token_scores
+from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
 where an output layer is differentiated automatically."""
+TOKENS = 8
+"""On which a model's own logits are compared."""
+EXACT = 2**10 * torch.finfo(torch.float32).eps
+"""How far log-probabilities in float32 may be from the model's own, as a part of these: 1.2e-4."""
+ROUNDED = 2**3 * torch.finfo(torch.bfloat16).eps
+"""The same of bfloat16, in which the model rounds its logits themselves: 0.06."""
 
 
 def token_logprobs(
@@ -76,7 +84,7 @@ def score_tokens(
     if layer.plain:
         states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
         rows = layer.rows(logits_per_chunk)
-        logprobs, entropies = token_scores(states, weight, targets, temperature, rows)
+        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows)
         return logprobs, entropies if entropy_gradient else entropies.detach()
     score = partial(_score, layer, entropy_gradient)
     logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
@@ -117,18 +125,26 @@ class OutputLayer:
     temperature: float
     cap: float | None
     """Gemma's bound on logits."""
+    factor: float
+    """What the model multiplies its logits by."""
 
     @classmethod
     def of(cls, model: nn.Module, temperature: float) -> "OutputLayer":
         """The model's own, at that temperature, above 0."""
         base = base_model(model)
-        return cls(base.get_output_embeddings(), temperature, softcapping(base))
+        head = base.get_output_embeddings()
+        return cls(head, temperature, softcapping(base), logit_factor(base))
 
     @property
     def plain(self) -> bool:
-        """Whether it is a float32 matrix and nothing else."""
+        """Whether it is a float32 matrix and nothing else but a number."""
         plain = type(self.head) is nn.Linear and self.head.bias is None and self.cap is None
         return plain and self.head.weight.dtype == torch.float32
+
+    @property
+    def divisor(self) -> float:
+        """Of the logits of a plain one."""
+        return self.temperature / self.factor
 
     def rows(self, logits_per_chunk: int) -> int:
         """How many positions make up so many logits; at least one."""
@@ -136,8 +152,9 @@ class OutputLayer:
 
     def __call__(self, hidden: Tensor) -> Tensor:
         logits = self.head(hidden.to(self.head.weight.dtype)).float()
-        if self.cap is not None:
-            logits = self.cap * torch.tanh(logits / self.cap)
+        if self.factor != 1:
+            logits = logits * self.factor
+        logits = bounded(logits, self.cap)
         if self.temperature != 1:
             logits = logits / self.temperature
         return torch.log_softmax(logits, dim=-1)
@@ -155,30 +172,35 @@ def in_chunks(
     return tuple(torch.cat(column) for column in zip(*found, strict=True))
 
 
-def softcapping(base: Any) -> float | None:
-    """Gemma's bound on logits: cap tanh(logits / cap); None for other models."""
-    cap = getattr(base.config.get_text_config(), "final_logit_softcapping", None)
-    return None if cap is None else float(cap)
-
-
 def check_supported(model: nn.Module) -> None:
     """Compare `token_logprobs` with the model's own logits on a few tokens.
 
-    Raises NotSupportedError for a model that does more between its last layer and its logits than
-    is done here (a scale, say): trained as it is, it would silently learn from wrong numbers.
+    Raises NotSupportedError for a model that is not made of a body and an output layer as is
+    assumed here, or does more between its last layer and its logits: trained as it is, it would
+    silently learn from wrong numbers.
     """
-    vocabulary, _ = base_model(model).get_input_embeddings().weight.shape
+    base = base_model(model)
+    name = type(base).__name__
     device = next(model.parameters()).device
-    inputs = (torch.arange(1, 9, device=device) % vocabulary)[None, :]
+    inputs = torch.tensor([ordinary_tokens(base, TOKENS)], device=device)
     selected = torch.ones_like(inputs, dtype=torch.bool)
-    with torch.no_grad():
-        ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
-        logits = model(input_ids=inputs, use_cache=False).logits[0].float()
-    theirs = -functional.cross_entropy(logits, inputs[0], reduction="none")
-    if not torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2):
+    try:
+        with torch.no_grad():
+            ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
+            logits = model(input_ids=inputs, use_cache=False).logits[0].float()
+    except FOREIGN_ERRORS as error:
+        reason = str(error).strip().partition("\n")[0]
         raise NotSupportedError(
-            f"{type(base_model(model)).__name__} changes its logits in a way that "
-            "turnwise.learning.logprobs does not know; its log-probabilities would be wrong"
+            f"{name} cannot be trained: it has no body and output layer of the usual kind "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    theirs = -functional.cross_entropy(logits, inputs[0], reduction="none")
+    bound = EXACT if base.dtype == torch.float32 else ROUNDED
+    if not torch.allclose(ours, theirs, rtol=bound, atol=bound):
+        far = float((ours - theirs).abs().max())
+        raise NotSupportedError(
+            f"{name} changes its logits in a way that turnwise.learning.logprobs does not know; "
+            f"its log-probabilities would be wrong by {far:.2g} nats"
         )
 
 

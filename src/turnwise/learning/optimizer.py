@@ -176,6 +176,13 @@ class Optimizer:
         return [(parameter, master) for parameter, master in pairs if master is not parameter]
 
 
+def add_gradient(loss: Tensor) -> None:
+    """Adds a loss's gradient to those of the weights. One in which no trained weight has a part
+    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/signal.py`)."""
+    if loss.requires_grad:
+        torch.autograd.backward(loss)
+
+
 def _master(parameter: nn.Parameter) -> Tensor:
     """The parameter itself, or where it has fewer bits than float32 a copy that has them; its
     gradients are then summed in float32 too."""

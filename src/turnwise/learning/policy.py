@@ -35,7 +35,7 @@ from turnwise.learning.batch import (
 from turnwise.learning.gradient_spread import GradientSpread
 from turnwise.learning.hidden import base_model
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.prefix_tree import (
     check_sharing,
     forest_logprobs,
@@ -299,7 +299,7 @@ class PolicyLearner:
                 if problem:
                     return problem
                 loss = result.losses.sum()
-                torch.autograd.backward(loss)
+                add_gradient(loss)
                 tally.add_losses(result, len(batch.targets), loss.item())
                 if measure_gap:
                     tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
@@ -330,7 +330,7 @@ class PolicyLearner:
             problem = _non_finite(logprobs.detach(), batch)
             if problem:
                 return problem
-            torch.autograd.backward(-term.coefficient * (logprobs * batch.weight).sum())
+            add_gradient(-term.coefficient * (logprobs * batch.weight).sum())
             tally.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
         return ""
 

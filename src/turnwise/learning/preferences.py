@@ -21,7 +21,7 @@ from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
 from turnwise.learning.sft import batch_of_step
 from turnwise.types import Group, Picture, Tokens, Trajectory
@@ -58,6 +58,9 @@ class PreferenceLearner:
 
     Raises DataError when there is no pair.
     """
+
+    name = "preferences"
+    """What its metrics' names begin with."""
 
     def __init__(
         self,
@@ -166,7 +169,7 @@ class PreferenceLearner:
         sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
         losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
         loss = losses.sum() / count
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach()), margins.detach().cpu().numpy()
 
     def _micro_batches(

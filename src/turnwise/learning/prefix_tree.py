@@ -24,8 +24,9 @@ from turnwise.learning.attention import attend
 from turnwise.learning.batch import Example, Forest, by_group
 from turnwise.learning.body import Rows, asked_hidden
 from turnwise.learning.hidden import base_model, fitting_kernels, last_hidden
-from turnwise.learning.logprobs import score_tokens, token_logprobs
+from turnwise.learning.logprobs import EXACT, ROUNDED, score_tokens, token_logprobs
 from turnwise.models.attention import attending
+from turnwise.models.probing import FOREIGN_ERRORS, SHORT, ordinary_tokens, past_boundaries
 
 IN_BLOCKS = "turnwise_in_blocks"
 """Name of the attention function under which transformers finds it."""
@@ -343,9 +344,10 @@ def _split(states: Tensor, sizes: list[int]) -> Sequence[Tensor]:
     return pieces
 
 
-def check_sharing(model: nn.Module) -> None:
-    """Raise ConfigError for a model that cannot run trees: it has to have full attention alone, by
-    PyTorch's own function, and no gradient checkpointing, which would forget the blocks."""
+def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
+    """Raise ConfigError for a model that cannot run trees of at most `longest` tokens a sequence:
+    it has to have full attention alone, by PyTorch's own function, and no gradient checkpointing,
+    which would forget the blocks."""
     base = base_model(model)
     settings = base.config.get_text_config()
     types = getattr(settings, "layer_types", None) or ["full_attention"]
@@ -353,7 +355,7 @@ def check_sharing(model: nn.Module) -> None:
     plain = set(types) == {"full_attention"} and not window
     forgets = getattr(base, "is_activation_checkpointing", False)
     sdpa = settings._attn_implementation == "sdpa"
-    if not plain or not sdpa or forgets or not _agrees(model):
+    if not plain or not sdpa or forgets or not _agrees(model, longest):
         raise ConfigError(
             f"learning.share_prefixes: {type(base).__name__} does not have the plain full "
             "attention (sdpa, without gradient checkpointing) that this needs: set it to false"
@@ -361,16 +363,23 @@ def check_sharing(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def _agrees(model: nn.Module) -> bool:
-    """Whether two sequences score as they do by themselves."""
-    device = next(model.parameters()).device
-    vocabulary, _ = base_model(model).get_input_embeddings().weight.shape
-    both = np.array([[1, 2, 3, 4, 5, 6], [1, 2, 3, 7, 8, 9]]) % vocabulary
-    wanted = np.array([False, True, True, True, True, True])
-    forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device)
-    shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
+def _agrees(model: nn.Module, longest: int) -> bool:
+    """Whether two sequences score as they do by themselves, past every boundary that the model's
+    configuration names."""
+    base, device = base_model(model), next(model.parameters()).device
+    length = past_boundaries(base, longest)
+    beginning = ordinary_tokens(base, length - length // 4)
+    both = np.array([beginning + ordinary_tokens(base, length // 4, seed) for seed in (1, 2)])
+    wanted = np.arange(length) > 0
     ids = torch.from_numpy(both).to(device)
     every = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-    targets = ids[:, 1:].flatten()
-    alone, _ = token_logprobs(model, ids[:, :-1], every, targets, 1.0, autocast=False)
-    return torch.allclose(shared, alone, rtol=1e-2, atol=1e-2)
+    try:
+        forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device)
+        shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
+        alone, _ = token_logprobs(
+            model, ids[:, :-1], every, ids[:, 1:].flatten(), 1.0, autocast=False
+        )
+    except FOREIGN_ERRORS:
+        return False
+    bound = EXACT if base.dtype == torch.float32 else ROUNDED
+    return torch.allclose(shared, alone, rtol=bound, atol=bound)

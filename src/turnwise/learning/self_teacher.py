@@ -30,6 +30,7 @@ from turnwise.errors import ConfigError
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.hidden import hidden_states
 from turnwise.learning.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
+from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.selection import kept_members
 from turnwise.scaffolds.base import Scaffold
@@ -96,7 +97,7 @@ class SelfTeacher:
             total = (divergences * weights).sum()
             if not math.isfinite(total.item()):
                 return f"the self-teacher's loss is {total.item()}"
-            torch.autograd.backward(algorithm.self_teacher_coefficient * total / count)
+            add_gradient(algorithm.self_teacher_coefficient * total / count)
             self._divergence += divergences.sum().item()
             self._tokens += len(divergences)
         return ""

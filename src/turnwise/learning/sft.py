@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
 from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
 from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, prepare_for_training, warm_up_then_cosine
+from turnwise.learning.optimizer import (
+    Optimizer,
+    add_gradient,
+    prepare_for_training,
+    warm_up_then_cosine,
+)
 from turnwise.seeds import derive
 from turnwise.types import Tokens
 
@@ -32,6 +36,9 @@ class SupervisedLearner:
 
     Raises DataError when no demonstration has a token to learn.
     """
+
+    name = "sft"
+    """What its metrics' names begin with."""
 
     def __init__(
         self,
@@ -110,7 +117,7 @@ class SupervisedLearner:
             pictures=batch.pictures,
         )
         loss = -(logprob * batch.weight).sum()
-        torch.autograd.backward(loss)
+        add_gradient(loss)
         return float(loss.detach())
 
     def _batch(self, step: int) -> list[Example]:

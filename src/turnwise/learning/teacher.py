@@ -55,7 +55,7 @@ class Teacher:
 def load_teacher(recipe: Recipe) -> Teacher:
     """The model that `teacher.model` names, in the type and on the device of the policy's."""
     config = recipe.model.model_copy(update={"name": recipe.teacher.model, "lora_rank": 0})
-    model, _ = load_model(config)
+    model, _ = load_model(config, longest=recipe.rollout.max_tokens)
     return Teacher(model, recipe.learning, recipe.rollout.temperature)
 
 

@@ -18,7 +18,8 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.critic import Critic, graded, target_count
-from turnwise.learning.hidden import base_model
+from turnwise.learning.hidden import base_model, decoder_of
+from turnwise.learning.optimizer import add_gradient
 from turnwise.types import Group, Trajectory
 
 
@@ -30,7 +31,7 @@ class ValueHead(Critic):
     """
 
     def _share(self, policy: nn.Module) -> None:
-        body = base_model(policy).get_decoder()
+        body = decoder_of(base_model(policy))
         object.__setattr__(self, "body", body)  # not registered: it is no part of this module
 
     def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
@@ -50,7 +51,7 @@ class ValueHead(Critic):
             loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
             if not math.isfinite(loss.item()):
                 return f"the value loss is {loss.item()}"
-            torch.autograd.backward(loss)
+            add_gradient(loss)
         return ""
 
     def _hidden(self, members: Sequence[Trajectory]) -> Tensor:

@@ -21,6 +21,7 @@ from transformers import (
 
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.models.rotations import fix_rotations
 from turnwise.models.tiny import TINY, tiny_folder
 from turnwise.models.vision import FAMILIES, attach_reader, reader_of
 from turnwise.seeds import derive
@@ -29,13 +30,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load_model(
-    config: ModelConfig, weights: Path | None = None, seed: int = 0
+    config: ModelConfig, weights: Path | None = None, seed: int = 0, longest: int | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The weights and the tokenizer that a recipe names, adapters included where it asks for them.
 
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
-    new adapters. A model that takes pictures has its `image_reader`. Raises DataError for a folder
-    without a model or tokenizer or with a damaged file.
+    new adapters. Rotary positions that change with a text's length are those of `longest` tokens,
+    the most that any will have. A model that takes pictures has its `image_reader`. Raises
+    DataError for a folder without a model or tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
     source = str(weights) if weights is not None and not config.lora_rank else _source(config)
@@ -45,7 +47,10 @@ def load_model(
         model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
+    model.kernels = config.kernels
     model.to(_device(config.device))
+    if longest is not None:
+        fix_rotations(model, longest)
     if pictures:
         attach_reader(model, tokenizer, _source(config))
     if config.gradient_checkpointing:

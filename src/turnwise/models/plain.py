@@ -23,9 +23,26 @@ def is_plain(model: PreTrainedModel) -> bool:
         return False
     if model.model.rotary_emb.rope_type not in FIXED_ROTATIONS:
         return False
+    if any(map(_is_changed, [model.model, *model.model.layers.modules()])):
+        return False
     products = [model.lm_head, *(m for m in model.model.layers.modules() if hasattr(m, "weight"))]
     products = [module for module in products if module.weight.ndim == 2]
     return all(type(module) is nn.Linear and module.bias is None for module in products)
+
+
+def may_compile(model: Any) -> bool:
+    """Whether compiled kernels may compute the model: the recipe's `model.kernels`, noted on it
+    when it was loaded. Where they are switched off for the process there are none
+    (`kernels/compiler.py`)."""
+    return getattr(model, "kernels", "auto") == "auto"
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether somebody else's code runs when it is called: a class of theirs, or a hook."""
+    own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return not own or bool(hooks or backward) or "forward" in vars(module)
 
 
 @torch.no_grad()

@@ -4,11 +4,15 @@ The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within
 the reward no longer rises. An agent that has learned its task looks alike in the first and differs
 in the second: its spread falls because it always succeeds. There the entropy falls as well; it is
 told, and is no condition, since it also rises when what an agent repeats is no longer trained on.
+
+A few groups a step, or rewards that are seldom, give spreads that come and go by chance: a fall
+counts when it is far beyond what the steps of a window differ by. Steps in which spread or reward
+was not measured stand for nothing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, variance
 
 SPREAD, ENTROPY, REWARD = "reward/group_std", "policy/entropy", "reward/mean"
 
@@ -21,6 +25,8 @@ class Thresholds:
     """Steps that are averaged."""
     spread: float = 0.45
     """To what share of its highest average the spread has fallen."""
+    certainty: float = 4.0
+    """Standard errors, of the difference of the two averages, that the fall must exceed."""
     gain: float = 0.02
     """The reward counts as rising when its average is so much above that of the window before, or
     of the first one."""
@@ -46,54 +52,63 @@ class EchoTrap:
     step: int
     spread: tuple[float, float]
     """Highest and present average."""
-    entropy: tuple[float, float]
+    entropy: tuple[float, float] | None
+    """The same; None where it was measured in too few steps."""
     reward: tuple[float, float]
     """Average of the window before (or the first), and of the last one."""
 
     def __str__(self) -> str:
+        entropy = (
+            ""
+            if self.entropy is None
+            else (
+                f"; the policy's entropy is {self.entropy[1]:.3f} (at most: {self.entropy[0]:.3f})"
+            )
+        )
         return (
             f"Echo Trap: at step {self.step} the spread of rewards within groups has fallen from "
             f"{self.spread[0]:.3f} to {self.spread[1]:.3f}, while the reward stays at "
-            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}); the policy's entropy is "
-            f"{self.entropy[1]:.3f} (at most: {self.entropy[0]:.3f}): the agent repeats itself"
+            f"{self.reward[1]:.3f} (before: {self.reward[0]:.3f}){entropy}: "
+            "the agent repeats itself"
         )
 
 
 def look(
     history: Sequence[Mapping[str, float]], highest_reward: float, thresholds: Thresholds
 ) -> EchoTrap | None:
-    """The warning that the last step of a run's metrics calls for, if it does.
-
-    Steps in which nothing was updated have no entropy and stand with the one before them.
-    """
+    """The warning that the last step of a run's metrics calls for, if it does."""
     window = thresholds.window
-    if len(history) < thresholds.fewest_steps:
+    known = [line for line in history if SPREAD in line and REWARD in line]
+    if len(known) < thresholds.fewest_steps:
         return None
-    spreads = averages([line[SPREAD] for line in history], window)
-    entropies = averages(_carried([line.get(ENTROPY) for line in history]), window)
-    rewards = averages([line[REWARD] for line in history], window)
-    fallen = spreads[-1] <= thresholds.spread * max(spreads)
+    spreads = averages([line[SPREAD] for line in known], window)
+    rewards = averages([line[REWARD] for line in known], window)
+    if not _fallen([line[SPREAD] for line in known], thresholds):
+        return None
     before = rewards[max(0, len(rewards) - 1 - window)]
     rising = rewards[-1] > before + thresholds.gain * abs(highest_reward)
-    if not fallen or rising or rewards[-1] >= thresholds.solved * highest_reward:
+    if rising or rewards[-1] >= thresholds.solved * highest_reward:
         return None
+    entropies = averages([line[ENTROPY] for line in known if ENTROPY in line], window)
     return EchoTrap(
-        step=int(history[-1]["step"]),
+        step=int(known[-1]["step"]),
         spread=(max(spreads), spreads[-1]),
-        entropy=(max(entropies), entropies[-1]),
+        entropy=(max(entropies), entropies[-1]) if entropies else None,
         reward=(before, rewards[-1]),
     )
+
+
+def _fallen(spreads: Sequence[float], thresholds: Thresholds) -> bool:
+    """Whether the present average is far enough below the highest, and surely so (Welch's t)."""
+    window = thresholds.window
+    windows = [spreads[end - window : end] for end in range(window, len(spreads) + 1)]
+    highest, present = max(windows, key=fmean), windows[-1]
+    fall = fmean(highest) - fmean(present)
+    error = ((variance(highest) + variance(present)) / window) ** 0.5
+    small = fmean(present) <= thresholds.spread * fmean(highest)
+    return fall > 0 and small and fall >= thresholds.certainty * error
 
 
 def averages(numbers: Sequence[float], window: int) -> list[float]:
     """Of each full window, in order."""
     return [fmean(numbers[end - window : end]) for end in range(window, len(numbers) + 1)]
-
-
-def _carried(numbers: Sequence[float | None]) -> list[float]:
-    known = next((number for number in numbers if number is not None), 0.0)
-    carried = []
-    for number in numbers:
-        known = known if number is None else number
-        carried.append(known)
-    return carried

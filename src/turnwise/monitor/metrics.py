@@ -4,8 +4,9 @@ What the update measures (`policy/…`) comes from the learner. Times are not he
 apart so that the metrics of two runs with the same seed are the same, byte for byte.
 """
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from turnwise.monitor.repetition import repetition_metrics
@@ -13,33 +14,35 @@ from turnwise.types import Group, Trajectory
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Rewards, outcomes, lengths and tool use of one step. Ungraded episodes are counted apart."""
+    """Rewards, outcomes, lengths and tool use of one step. Ungraded episodes are counted apart, and
+    what nothing was measured for is absent: a mean reward without a grade, how far rewards are
+    apart in groups of which none has two grades."""
     members = [member for group in groups for member in group.trajectories]
     graded = [member for group in groups for member in group.graded]
     rewards = [member.reward for member in graded if member.reward is not None]
-    spreads = [_spread(group) for group in groups if group.graded]
+    spreads = [_spread(group) for group in groups if len(group.graded) > 1]
     lengths = [int(m.tokens.mask.sum()) for m in members]
+    means: dict[str, Sequence[float]] = {
+        "reward/mean": rewards,
+        "reward/group_std": spreads,
+        "groups/all_equal": [spread == 0.0 for spread in spreads],
+        "rollout/success": [m.verdict is not None and m.verdict.success for m in graded],
+        "rollout/turns": [len(m.turns) for m in members],
+        "rollout/tool_calls": [m.tool_calls for m in members],
+        "rollout/tool_success": _results(groups),
+        "rollout/malformed": [t.action.error is not None for m in members for t in m.turns],
+        "rollout/length_mean": lengths,
+    }
     metrics = {
-        "reward/mean": fmean(rewards or [0.0]),
-        "reward/std": pstdev(rewards or [0.0]),
-        "reward/group_std": fmean(spreads or [0.0]),
-        "groups/all_equal": fmean([spread == 0.0 for spread in spreads] or [0.0]),
-        "rollout/success": fmean(
-            [m.verdict is not None and m.verdict.success for m in graded] or [0]
-        ),
+        **{name: float(fmean(values)) for name, values in means.items() if values},
         "rollout/episodes": float(len(members)),
         "rollout/ungraded": float(len(members) - len(graded)),
-        "rollout/turns": fmean([len(m.turns) for m in members] or [0]),
-        "rollout/tool_calls": fmean([m.tool_calls for m in members] or [0]),
-        "rollout/tool_success": _tool_success(groups),
-        "rollout/malformed": fmean(
-            [turn.action.error is not None for m in members for turn in m.turns] or [0]
-        ),
         "rollout/tokens": float(sum(len(m.tokens) for m in members)),
         "rollout/tokens_sampled": float(sum(lengths)),
-        "rollout/length_mean": fmean(lengths or [0]),
         "rollout/length_max": float(max(lengths, default=0)),
     }
+    if rewards:
+        metrics["reward/std"] = pstdev(rewards)
     contexts = [len(m.tokens.contexts) for m in members]
     if max(contexts, default=1) > 1:
         metrics["rollout/contexts"] = fmean(contexts)
@@ -58,10 +61,11 @@ def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
     """What the episodes cost that were played beside the groups, where there are any."""
     if not members:
         return {}
+    rewards = [member.reward for member in members if member.reward is not None]
     return {
         "beside/episodes": float(len(members)),
         "beside/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
-        "beside/reward": fmean([m.reward for m in members if m.reward is not None] or [0.0]),
+        **({"beside/reward": fmean(rewards)} if rewards else {}),
     }
 
 
@@ -75,8 +79,9 @@ def _spare(members: Sequence[Trajectory]) -> dict[str, float]:
     }
 
 
-def _tool_success(groups: Sequence[Group]) -> float:
-    results = [
+def _results(groups: Sequence[Group]) -> list[bool]:
+    """Of each tool call, whether it was no mistake of the agent's."""
+    return [
         result.ok
         for group in groups
         for member in group.trajectories
@@ -84,4 +89,22 @@ def _tool_success(groups: Sequence[Group]) -> float:
         if turn.step is not None
         for result in turn.step.results
     ]
-    return fmean(results or [0.0])
+
+
+def step_text(metrics: Mapping[str, float]) -> str:
+    """What the progress of a run says of its last step: only what was measured."""
+    words = []
+    if "reward/mean" in metrics:
+        words.append(f"reward {metrics['reward/mean']:.2f}")
+    if "rollout/turns" in metrics:
+        words.append(f"turns {metrics['rollout/turns']:.1f}")
+    if metrics.get("policy/updates") == 0:
+        words.append("no update")
+    elif "policy/weights_changed" in metrics:
+        words.append(f"weights changed {metrics['policy/weights_changed']:.0%}")
+    return "  ".join(words)
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without what is no number: the loss of an update that was skipped for it."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -126,10 +126,10 @@ def best_step(history: Sequence[Mapping[str, float]], every: int) -> int | None:
 
     `history` holds every step from the first one.
     """
-    rewards = [line[REWARD] for line in history]
     window = Thresholds().window
-    averages = {
-        step: fmean(rewards[max(0, step - window) : step])
-        for step in range(every, len(rewards) + 1, every)
+    windows = {
+        step: [line[REWARD] for line in history[max(0, step - window) : step] if REWARD in line]
+        for step in range(every, len(history) + 1, every)
     }
+    averages = {step: fmean(rewards) for step, rewards in windows.items() if rewards}
     return max(averages, key=averages.__getitem__, default=None)

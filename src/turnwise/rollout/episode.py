@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
@@ -257,8 +259,7 @@ class Episode:
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 verdict: Verdict = await self._environment.verify(trajectory)
-            if not math.isfinite(verdict.reward):
-                raise ValueError(f"reward {verdict.reward} is not a finite number")
+            _check_finite(verdict, trajectory.turn_rewards)
         except TimeoutError:
             trajectory.outcome = Outcome.GRADER_TIMEOUT
         except Exception as error:  # noqa: BLE001 - a user's verifier may raise anything
@@ -295,6 +296,16 @@ class Episode:
                 await self._environment.close()
         except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
             self.trajectory.problem += f" close: {located(error)}"
+
+
+def _check_finite(verdict: Verdict, turn_rewards: np.ndarray | None) -> None:
+    """Raise ValueError for a number of the verdict, or a turn's reward, that is none."""
+    numbers = {"reward": verdict.reward} | {f"part {k}": v for k, v in verdict.parts.items()}
+    if turn_rewards is not None:
+        numbers |= {f"reward of turn {turn}": value for turn, value in enumerate(turn_rewards)}
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise ValueError(f"{name} {number} is not a finite number")
 
 
 def _length(segments: Sequence[Segment]) -> int:

@@ -4,6 +4,7 @@ Standard library only: the warden gathers files inside the sandbox by the same r
 host checks them. Not here: what is in the files; they are the agent's, and untrusted.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,7 +146,10 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
     for path, content in sorted(files.items()):
         if not plain_path(path):
             raise ValueError(f"{path!r} is not a plain relative path")
-        whole = os.path.join(folder, path)
-        os.makedirs(os.path.dirname(whole), exist_ok=True)
-        with open(whole, "xb") as file:
+        place = folder
+        for part in path.split("/")[:-1]:  # os.makedirs calls itself for each
+            place = os.path.join(place, part)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(place)
+        with open(os.path.join(folder, path), "xb") as file:
             file.write(content)

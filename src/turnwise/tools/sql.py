@@ -30,6 +30,16 @@ MAX_VALUE_BYTES = 20_000
 MAX_STATEMENT_CHARACTERS = 5_000
 MAX_PAGES = 1024
 """Of 4 KiB each that the tables may fill."""
+MAX_COLUMNS = 200
+"""Of a table or a result; those that are worked out when they are read (`AS`) fill no page."""
+MAX_RESULT_BYTES = 1 << 20
+"""Of the rows that are looked at for an answer to the agent."""
+MAX_SHOWN_CHARACTERS = 20_000
+MAX_STATE_BYTES = 16 << 20
+"""Of all that is in the tables, with `CELL_BYTES` for each value."""
+CELL_BYTES = 16
+_GENERATED = (2, 3)
+"""What `PRAGMA table_xinfo` says of a generated column."""
 
 REFUSED = {
     sqlite3.SQLITE_ATTACH: "other databases are not here",
@@ -103,15 +113,24 @@ class Database:
         return [list(row) for row in self._fetch(self._execute(statement), -1)]
 
     def state(self) -> dict[str, Any]:
-        """What is in the tables: name -> columns and rows, whatever the order of the rows."""
-        self._connection.set_progress_handler(None, 0)
+        """What is in the tables: name -> columns and rows, whatever the order of the rows. Tables
+        that an agent made too large to be read, or with columns that are worked out when they are
+        read (which can take any time and fail), are a state that no other one equals."""
         names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-        found = {}
+        self._connection.set_progress_handler(None, 0)
+        found, left = {}, MAX_STATE_BYTES
         for (name,) in self._connection.execute(names).fetchall():
+            if self._works_out_columns(name):
+                return {"": f"{name} has columns that are worked out"}  # no table has this name
             cursor = self._connection.execute(f"SELECT * FROM {quoted(name)}")
+            rows = []
+            for row in cursor:
+                left -= _weight(row)
+                if left < 0:
+                    return {"": f"the tables hold more than {MAX_STATE_BYTES} bytes"}
+                rows.append([as_plain(value) for value in row])
             columns = [column for column, *_ in cursor.description]
-            rows = sorted(([as_plain(value) for value in row] for row in cursor), key=repr)
-            found[name] = {"columns": columns, "rows": rows}
+            found[name] = {"columns": columns, "rows": sorted(rows, key=repr)}
         return found
 
     def dump(self) -> bytes:
@@ -135,6 +154,12 @@ class Database:
         """Release it. Idempotent."""
         self._connection.close()
 
+    def _works_out_columns(self, table: str) -> bool:
+        self._connection.set_authorizer(None)  # it asks for what is refused to the agent
+        found = self._connection.execute(f"PRAGMA table_xinfo({quoted(table)})").fetchall()
+        self._connection.set_authorizer(self._authorize)
+        return any(kind in _GENERATED for *_, kind in found)
+
     def _lock_up(self) -> None:
         connection = self._connection
         connection.set_authorizer(None)
@@ -142,6 +167,7 @@ class Database:
         connection.execute(f"PRAGMA max_page_count = {MAX_PAGES}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
         connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, MAX_STATEMENT_CHARACTERS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MAX_COLUMNS)
         connection.set_authorizer(self._authorize)
 
     def _authorize(
@@ -168,7 +194,7 @@ class Database:
     def _fetch(self, cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
         """So many rows, or all for -1; the statement is over then."""
         try:
-            rows = cursor.fetchall() if most < 0 else cursor.fetchmany(most)
+            rows = cursor.fetchall() if most < 0 else _first(cursor, most)
         except sqlite3.Error as error:
             raise ToolError(self._explained(error)) from None
         finally:
@@ -180,6 +206,22 @@ class Database:
         if isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted":
             return "the statement takes too long"
         return self._why or str(error)
+
+
+def _first(cursor: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    left = MAX_RESULT_BYTES
+    while len(rows) < most and (row := cursor.fetchone()) is not None:
+        left -= _weight(row)
+        if left < 0:
+            raise ToolError(f"the result is more than {MAX_RESULT_BYTES} bytes: ask for less")
+        rows.append(row)
+    return rows
+
+
+def _weight(row: Sequence[Any]) -> int:
+    """Bytes that a row takes, about."""
+    return sum(CELL_BYTES + (len(value) if isinstance(value, str | bytes) else 0) for value in row)
 
 
 def check_text(statement: str) -> None:
@@ -203,7 +245,11 @@ def result_text(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]], ch
         lines.append("(no rows)")
     if len(rows) > MAX_ROWS:
         lines.append(f"(more rows: only {MAX_ROWS} are shown)")
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        note = f"(more: only {MAX_SHOWN_CHARACTERS} characters are shown)"
+        return f"{text[:MAX_SHOWN_CHARACTERS]}\n{note}"
+    return text
 
 
 def quoted(name: str) -> str:

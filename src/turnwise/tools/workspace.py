@@ -17,9 +17,7 @@ isolation and limits (sandbox/), and any judgement of the files (sandbox/grading
 
 import base64
 import inspect
-import io
 import json
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -141,19 +139,13 @@ class Workspace:
         return "deleted"
 
     def packed(self) -> bytes:
-        """The folder as a tar archive, the same for the same folder."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path, entry in sorted(self.entries.items()):
-                info = tarfile.TarInfo(path)
-                info.mode = entry.mode
-                info.type = _TYPES[entry.kind]
-                if entry.kind == "link":
-                    info.linkname = entry.content.decode(errors="surrogateescape")
-                elif entry.kind == "file":
-                    info.size = len(entry.content)
-                archive.addfile(info, io.BytesIO(entry.content))
-        return buffer.getvalue()
+        """The folder as bytes (see `folder.pack`), the same for the same folder."""
+        letters = {kind: letter for letter, kind in _KINDS.items()}
+        rows = (
+            (path, letters[entry.kind], entry.mode, entry.content)
+            for path, entry in sorted(self.entries.items())
+        )
+        return b"".join(folder.pack(rows))
 
     def snapshot(self) -> bytes:
         """The folder, all of it."""
@@ -177,12 +169,11 @@ class Workspace:
         if folder.PACKED not in result.files:
             reason = result.refused.get(folder.PACKED, "they could not be packed")
             return f"The files could not be taken back ({reason}). {UNCHANGED}"
+        limits = self.limits or self.sandbox.settings.limits
         try:
-            entries = unpacked(result.files[folder.PACKED])
-        except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
+            entries = taken(result.files[folder.PACKED], limits.files)
+        except ValueError as error:
             return f"The files could not be taken back ({error}). {UNCHANGED}"
-        if sum(len(entry.content) for entry in entries.values()) > MAX_BYTES:
-            return f"The files are more than {MAX_BYTES >> 20} MiB together. {UNCHANGED}"
         self.entries = entries
         return ""
 
@@ -256,27 +247,22 @@ class WorkspaceTools:
         return self.workspace.delete(path)
 
 
-def unpacked(data: bytes) -> dict[str, Entry]:
-    """The entries of a tar archive that nobody vouches for. Raises TarError or ValueError for a
-    broken one; paths that leave the folder and special files are left out."""
+def taken(data: bytes, most: int) -> dict[str, Entry]:
+    """The entries of a packed folder that nobody vouches for; paths that leave it are left out.
+    Raises ValueError for what is broken, for more than `most`, and beyond MAX_BYTES."""
     found: dict[str, Entry] = {}
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        for member in archive:
-            if not plain_path(member.name):
-                continue
-            mode = member.mode & 0o777
-            if member.isdir():
-                found[member.name] = Entry("folder", b"", mode)
-            elif member.issym():
-                target = member.linkname.encode(errors="surrogateescape")
-                found[member.name] = Entry("link", target, mode)
-            elif member.isreg():
-                file = archive.extractfile(member)
-                found[member.name] = Entry("file", file.read() if file else b"", mode)
+    left = MAX_BYTES
+    for path, kind, mode, content in folder.unpack(data, most):
+        if not plain_path(path):
+            continue
+        left -= len(content)
+        if left < 0:
+            raise ValueError(f"they are more than {MAX_BYTES >> 20} MiB together")
+        found[path] = Entry(_KINDS[kind], content, mode)
     return found
 
 
-_TYPES = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}
+_KINDS: dict[str, Kind] = {"f": "file", "d": "folder", "l": "link"}
 
 
 def _observation(result: Result, problem: str) -> str:

@@ -73,13 +73,20 @@ def drive(folder: Path, servers: list[FakeVllm], body: Body, **settings: Any) ->
         model = small_model(tokenizer)
         for server in servers:
             await server.start()
+        bound = settings.pop("parity_bound", 0.0)
         config = VllmConfig(
             urls=tuple(server.url for server in servers),
             **{"start_seconds": 10, "request_seconds": 10, **settings},
         )
         try:
             engine = await asyncio.to_thread(
-                make_vllm, EngineConfig(name="vllm"), config, model, tokenizer, LIMIT, folder
+                make_vllm,
+                EngineConfig(name="vllm", parity_bound=bound),
+                config,
+                model,
+                tokenizer,
+                LIMIT,
+                folder,
             )
             try:
                 await asyncio.wait_for(body(engine, model), 60)

@@ -68,9 +68,14 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        config = VllmConfig(parity_bound=1e9, start_seconds=30, **settings)
+        config = VllmConfig(start_seconds=30, **settings)
         engine = make_vllm(
-            EngineConfig(slots=5), config, small_model(tokenizer), tokenizer, 64, folder
+            EngineConfig(slots=5, parity_bound=1e9),
+            config,
+            small_model(tokenizer),
+            tokenizer,
+            64,
+            folder,
         )
         try:
             await asyncio.wait_for(body(engine), 60)
@@ -127,8 +132,10 @@ def test_without_a_folder_nothing_is_left(python: str, notes: Path) -> None:
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        config = VllmConfig(parity_bound=1e9, python=python)
-        engine = make_vllm(EngineConfig(), config, small_model(tokenizer), tokenizer, 64)
+        config = VllmConfig(python=python)
+        engine = make_vllm(
+            EngineConfig(parity_bound=1e9), config, small_model(tokenizer), tokenizer, 64
+        )
         await engine.load({}, 0)
         arguments = starts(notes)[0][1]
         folders.append(Path(arguments[arguments.index("--model") + 1]).parent.parent)

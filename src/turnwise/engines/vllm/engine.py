@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.config import VllmConfig
+from turnwise.config import ROUNDED_PARITY, VllmConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.runner import end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
@@ -78,15 +78,17 @@ class VllmEngine:
         limit: int,
         folder: Path,
         temporary: Path | None = None,
+        parity_bound: float = ROUNDED_PARITY,
     ) -> None:
         """`limit` is the most tokens of a trajectory; weights are written into `folder`; the
-        `temporary` one is deleted at the end."""
+        `temporary` one is deleted at the end; for the bound see `EngineConfig`."""
         self._model, self._tokenizer, self._config = model, tokenizer, config
         self._replicas, self._limit = replicas, limit
         self._router = Router(replicas)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
+        self._parity_bound = parity_bound
         self._folders, self._temporary = WeightFolders(folder / "weights"), temporary
         self._run = uuid.uuid4().hex[:8]
         self._newest: tuple[Path, str] | None = None
@@ -426,12 +428,12 @@ class VllmEngine:
         self, replica: Replica, sampled: list[Probe], expected: list[Probe], which: str = ""
     ) -> None:
         self.parity = disagreement(sampled, expected)
-        if self.parity <= self._config.parity_bound:
+        if self.parity <= self._parity_bound:
             return
         raise RunStoppedError(
             f"with the weights{which}, log-probabilities of vLLM at {replica.url} differ from the "
-            f"model's by {self.parity:.2g} on average, and vllm.parity_bound is "
-            f"{self._config.parity_bound:g}: it does not sample from the weights that are trained, "
+            f"model's by {self.parity:.2g} on average, and engine.parity_bound is "
+            f"{self._parity_bound:g}: it does not sample from the weights that are trained, "
             "or in a coarser dtype than the bound allows"
         )
 

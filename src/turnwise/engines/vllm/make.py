@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from turnwise.config import EngineConfig, VllmConfig
+from turnwise.config import ROUNDED_PARITY, EngineConfig, VllmConfig
 from turnwise.engines.vllm.client import look_at
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.process import ServerProcess, check_interpreter
@@ -45,7 +45,8 @@ def make_vllm(
         replicas = [_running(url, vllm, limit) for url in vllm.urls]
     else:
         replicas = _own(config, vllm, str(model.dtype).removeprefix("torch."), limit, folder)
-    return VllmEngine(model, tokenizer, replicas, vllm, limit, folder, temporary)
+    bound = config.parity_bound or ROUNDED_PARITY
+    return VllmEngine(model, tokenizer, replicas, vllm, limit, folder, temporary, bound)
 
 
 def _running(url: str, vllm: VllmConfig, limit: int) -> Replica:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
 from turnwise.environments.function_calling.applications import Desk, application_tools
 from turnwise.environments.function_calling.tasks import made_tasks, tasks_hash
 from turnwise.environments.random_actions import random_call
@@ -91,7 +91,10 @@ class FunctionCalling(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
-        return EnvironmentSpec("function_calling", "1", self._data_hash, self._floors)
+        rewards: Rewards = "signed" if self._reward == "toolrl" else "unknown"
+        return EnvironmentSpec(
+            "function_calling", "1", self._data_hash, self._floors, rewards=rewards
+        )
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""

@@ -50,7 +50,7 @@ class RecordedCalls(Environment):
     def spec(self) -> EnvironmentSpec:
         """The floor of an answer without calls is the share of records that expect none."""
         floors = {"noop": 0.0, "answer": self._free, "oracle": 1.0}
-        return EnvironmentSpec("recorded_calls", "1", self._data_hash, floors)
+        return EnvironmentSpec("recorded_calls", "1", self._data_hash, floors, rewards="signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec, Rewards, Split
 from turnwise.environments.games.base import DIRECTIONS, Game
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
@@ -56,7 +56,8 @@ class FrozenLake(Game):
         rows = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(rows).encode()).hexdigest()
         floors = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("frozen_lake", "1", digest, floors, bool(self.move_reward))
+        rewards: Rewards = "signed" if self.move_reward < 0 else "unknown"
+        return EnvironmentSpec("frozen_lake", "1", digest, floors, bool(self.move_reward), rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One for each map; train and held-out share none, except the standard map."""

@@ -62,7 +62,8 @@ class Sokoban(Game):
         """The hash is of all boards."""
         ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        return EnvironmentSpec("sokoban", "1", digest, {"noop": 0.0, "oracle": 1.0}, True)
+        floors = {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("sokoban", "1", digest, floors, True, "signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One for each board; train and held-out share none."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
 from turnwise.environments.multi_tool.tasks import MOST, made_tasks, tasks_hash
 from turnwise.environments.multi_tool.world import towns
 from turnwise.errors import ConfigError, ToolError
@@ -70,7 +70,8 @@ class MultiTool(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all questions, answers and documents."""
-        return EnvironmentSpec("multi_tool", "1", self._data_hash, self._floors)
+        rewards: Rewards = "signed" if self._reward == "tool_star" else "unknown"
+        return EnvironmentSpec("multi_tool", "1", self._data_hash, self._floors, rewards=rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""

@@ -7,8 +7,10 @@ gitformat-index). Not here: what git does with it.
 """
 
 import hashlib
+import io
 import struct
 import subprocess
+import tarfile
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError, InfrastructureError
-from turnwise.tools.workspace import Entry, unpacked
+from turnwise.tools.workspace import Entry
 
 AUTHOR = "turnwise <turnwise@localhost> 946684800 +0000"
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
@@ -124,7 +126,16 @@ def files_at(repository: Path, commit: str) -> Mapping[str, Entry]:
     """The files and links of a commit. Raises InfrastructureError if git fails or takes too long;
     whether the commit is there is asked by `check_commit`."""
     data = _git(repository, "archive", "--format=tar", commit)
-    return {path: entry for path, entry in unpacked(data).items() if entry.kind != "folder"}
+    found: dict[str, Entry] = {}
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            mode = member.mode & 0o777
+            if member.issym():
+                target = member.linkname.encode(errors="surrogateescape")
+                found[member.name] = Entry("link", target, mode)
+            elif member.isreg() and (file := archive.extractfile(member)):
+                found[member.name] = Entry("file", file.read(), mode)
+    return found
 
 
 def check_commit(repository: Path, commit: str, where: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
 from turnwise.environments.shop.catalogue import Product, catalogue
 from turnwise.environments.shop.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError, ToolError
@@ -77,7 +77,8 @@ class Shop(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all products and tasks."""
-        return EnvironmentSpec("shop", "1", self._data_hash, self._floors)
+        rewards: Rewards = "shares" if self._reward == "webshop" else "unknown"
+        return EnvironmentSpec("shop", "1", self._data_hash, self._floors, rewards=rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""

@@ -1,0 +1,113 @@
+"""What an algorithm is: a choice of parts, and their numbers that are not at the defaults.
+
+Not here: the algorithms that there are (`rows.py`), what there is to choose from (`parts.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part
+
+COEFFICIENTS = {
+    "kl_coefficient": Number(0.0),
+    "kl_reward_coefficient": Number(0.0),
+    "kl_target": Number(0.0),
+    "kl_horizon": Number(10_000.0, 1.0),
+    "entropy_coefficient": Number(0.0),
+    "observation_coefficient": Number(0.0),
+    "demonstration_coefficient": Number(0.0),
+    "success_coefficient": Number(0.0),
+    "self_teacher_coefficient": Number(0.0),
+}
+"""Numbers that belong to no part."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What the update maximises. Example: make_algorithm("grpo", {"clip_high": 0.28})."""
+
+    name: str
+    source: str
+    """Paper."""
+    estimator: str = "grpo"
+    """Rewards of a batch -> advantages."""
+    whitening: bool = False
+    """Whether advantages get mean 0 and standard deviation 1 over all sampled tokens of a batch."""
+    objective: str = "clip"
+    """Ratio and advantage -> loss of a token."""
+    ratio_level: str = "token"
+    aggregation: str = "sequence_mean_token_mean"
+    """Token losses -> one loss."""
+    group_filter: str = "none"
+    """Which groups are in the batch at all."""
+    trajectory_filter: str = "none"
+    """Which of their trajectories are in the loss; the others stay in the baseline."""
+    reward_shaping: str = "none"
+    """What is taken off the task's reward before trajectories are compared."""
+    token_filter: str = "none"
+    """Which tokens are taken out, or held back."""
+    correction: str = BYPASS
+    """Weights for samples of another policy."""
+    divergence: str = "k3"
+    """How the divergence from the reference is estimated from sampled tokens."""
+    rollout: str = "independent"
+    """How the groups are played."""
+    kl_coefficient: float = 0.0
+    """Of the divergence from the reference model, added to the loss."""
+    kl_reward_coefficient: float = 0.0
+    """Of log(sampling policy / reference) of each token, subtracted from its reward: PPO's place
+    for the KL term, where estimators carry it back to earlier tokens. One of the two is 0."""
+    kl_target: float = 0.0
+    """The mean divergence per token that the coefficient is adapted to keep, in nats; 0 leaves the
+    coefficient as it is."""
+    kl_horizon: float = 10_000.0
+    """Trajectories in which an adapted coefficient can change by a fifth."""
+    entropy_coefficient: float = 0.0
+    """Of the entropy of the trained positions, subtracted from the loss."""
+    observation_coefficient: float = 0.0
+    """Of the cross-entropy of what tools and environment wrote: a term of its own beside the policy
+    loss, which never trains it (ECHO)."""
+    demonstration_coefficient: float = 0.0
+    """Of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
+    success_coefficient: float = 0.0
+    """Of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
+    self_teacher_coefficient: float = 0.0
+    """Of the divergence from the policy's own average that was shown a success (SDPO, arXiv
+    2601.20802)."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Those of the chosen parts that are not at their defaults, by name."""
+
+    def part(self, choice: str) -> Part:
+        """What was chosen. Example: grpo.part("aggregation").description."""
+        return PARTS[choice][getattr(self, choice)]
+
+    def numbers_of(self, choice: str) -> dict[str, Any]:
+        """The numbers of one choice, and its tables of weights. Example:
+        grpo.numbers_of("objective")["clip_high"] == 0.2."""
+        return {
+            key: self.numbers.get(key, setting.default)
+            for key, setting in self.part(choice).numbers.items()
+        }
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What has to be there: see `Part.needs`."""
+        return frozenset().union(*(self.part(choice).needs for choice in PARTS))
+
+    @property
+    def has_kl(self) -> bool:
+        """Whether there is a KL term, in the loss or in the reward."""
+        return bool(self.kl_coefficient or self.kl_reward_coefficient)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether a reference model is needed."""
+        return self.has_kl or "process_rewards" in self.needs
+
+    @property
+    def has_terms_without_advantage(self) -> bool:
+        """Whether a token whose advantage is 0 can have a gradient, or a part in another's."""
+        regularised = self.kl_coefficient or self.entropy_coefficient
+        ranked = self.token_filter != "none"
+        return bool(regularised) or ranked or self.objective.endswith("squared")

@@ -1,0 +1,38 @@
+"""Where importance ratios are all 1, and what an algorithm comes to there.
+
+In the first update on samples of the present policy every ratio to it is 1: clips, windows, gates
+and means of ratios change nothing then, and algorithms that differ in them alone have the same
+gradient.
+"""
+
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.parts import BYPASS
+
+PLAIN = ("clip", "policy_gradient")
+"""Objectives for which a ratio of 1 is nothing special: they are what the others come to."""
+
+
+def has_special_ratio(algorithm: Algorithm) -> bool:
+    """Whether the algorithm does something of its own with ratios, and has a policy loss at all."""
+    special = algorithm.objective not in PLAIN or algorithm.ratio_level != "token"
+    return special and algorithm.estimator != "none"
+
+
+def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: int) -> bool:
+    """Whether every update begins with all ratios at 1, up to how the sampler rounds: one update a
+    step, on samples of the present policy, or with ratios to the learner's own policy."""
+    return updates_per_step == 1 and (max_staleness == 0 or algorithm.correction != BYPASS)
+
+
+def ratio_note(algorithm: Algorithm) -> str:
+    """For people who compare algorithms; empty where nothing is to be said."""
+    if not has_special_ratio(algorithm):
+        return ""
+    same = "grpo" if _differs_from_grpo_in_ratios_alone(algorithm) else "objective clip per token"
+    return f"with one update a step, and nothing stale, its gradient is that of {same}"
+
+
+def _differs_from_grpo_in_ratios_alone(algorithm: Algorithm) -> bool:
+    grpo = Algorithm("grpo", "")
+    choices = ("estimator", "whitening", "aggregation", "group_filter", "token_filter", "rollout")
+    return all(getattr(algorithm, key) == getattr(grpo, key) for key in choices)

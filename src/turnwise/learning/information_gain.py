@@ -1,0 +1,128 @@
+"""Information gain: how much likelier the right answer becomes by each turn of an episode.
+
+Before each turn the model reads what the agent had before it then, followed by the right answer as
+the scaffold would write it, and the tokens of the answer itself are scored: p = exp(mean log pi),
+from 0 to 1. Source: IGPO (arXiv 2510.14967). The right answer is the last one of the environment's
+oracle. It is read by the learner alone, in sequences that are made here and thrown away: no
+trajectory holds it, and no agent sees it. Not here: what is made of the gains
+(`algorithms/turns.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.learning.scoring import Sequenced, score
+from turnwise.scaffolds.base import Scaffold
+from turnwise.types import Action, Group, Task, Trajectory
+
+Oracle = Callable[[Task], Sequence[Action]]
+"""The actions of a perfect agent, from a task with its secret (`Environment.oracle`)."""
+
+PROBES = ("0", "x")
+"""Answers that begin and end otherwise, to see where in a turn the answer stands."""
+
+
+def measure_information_gain(
+    groups: Sequence[Group],
+    model: nn.Module,
+    scaffold: Scaffold,
+    oracle: Oracle,
+    temperature: float,
+    learning: LearningConfig,
+) -> dict[str, float]:
+    """Set `information_gains` of every graded trajectory, float64[K-1] for K turns up to the last
+    in which something was sampled: p before the next turn less p before the turn.
+
+    A turn in which nothing was sampled gained nothing. `temperature` is that of sampling, above 0.
+    The metrics are means over all gains, and over trajectories of p before the last turn. Raises
+    ConfigError for a task without a right answer, and where there is no room for it in the model's
+    context.
+    """
+    config: Any = model.config
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
+    members = [member for group in groups for member in group.graded]
+    answers = {member.task.id: right_answer(member.task, scaffold, oracle) for member in members}
+    sequences = [
+        _before(member, turn, answers[member.task.id], context)
+        for member in members
+        for turn in _acted(member)
+    ]
+    scores = score(model, sequences, learning, temperature)
+    means = iter(
+        float(np.exp(own[wanted].astype(np.float64).mean()))
+        for own, (_, wanted) in zip(scores, sequences, strict=True)
+    )
+    gains, last = [np.zeros(0)], []
+    for member in members:
+        acted = _acted(member)
+        measured = np.array([next(means) for _ in acted], np.float64)
+        turns = np.arange(acted[-1] + 1 if acted else 0)
+        values = measured[np.searchsorted(acted, turns, side="left")] if acted else measured
+        member.information_gains = np.diff(values)
+        gains.append(member.information_gains)
+        last += values[-1:].tolist()
+    flat = np.concatenate(gains)
+    return {
+        **({"information/gain": float(flat.mean())} if len(flat) else {}),
+        **({"information/answer": float(np.mean(last))} if last else {}),
+    }
+
+
+def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:
+    """A turn that gives the right answer, as the scaffold writes it, and which of its tokens are
+    the answer's. A token that belongs to both, the answer and what stands around it, is the
+    answer's. Raises ConfigError where the environment knows no answer to the task."""
+    try:
+        actions = oracle(task)
+    except NotSupportedError as error:
+        raise ConfigError(
+            f"estimator information_gain needs the right answers, which are those of the "
+            f"environment's oracle: {error}; choose another algorithm"
+        ) from None
+    answer = actions[-1].answer if actions else None
+    if not answer:
+        raise ConfigError(
+            f"estimator information_gain scores right answers, and the oracle of task {task.id} "
+            "ends without one: choose another algorithm"
+        )
+    tokens = scaffold.render(Action("", answer=answer))
+    others = [scaffold.render(Action("", answer=probe)) for probe in PROBES if probe != answer]
+    start = min(_common(tokens, other) for other in others)
+    end = min(_common(tokens[::-1], other[::-1]) for other in others)
+    own = np.zeros(len(tokens), np.bool_)
+    own[start : max(len(tokens) - end, start + 1)] = True
+    return np.array(tokens, np.int64), own
+
+
+def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | None) -> Sequenced:
+    """What the agent had read before a turn, and the answer after it."""
+    tokens = member.tokens
+    first = int(np.flatnonzero(tokens.mask & (tokens.turn == turn))[0])
+    start = next(span.start for span in tokens.spans if span.start <= first < span.stop)
+    ids, own = answer
+    length = first - start + len(ids)
+    if context is not None and length > context:
+        raise ConfigError(
+            f"{member.group} episode {member.episode}: with the right answer after it turn {turn} "
+            f"is {length} tokens long, and the model's context is {context}: lower "
+            f"rollout.max_tokens by {length - context}"
+        )
+    read = np.zeros(first - start, np.bool_)
+    return np.concatenate([tokens.ids[start:first], ids]), np.concatenate([read, own])
+
+
+def _acted(member: Trajectory) -> list[int]:
+    """The turns in which something was sampled."""
+    turns: list[int] = np.unique(member.tokens.turn[member.tokens.mask]).tolist()
+    return turns
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))

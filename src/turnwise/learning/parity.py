@@ -1,0 +1,185 @@
+"""Do the engine and the learner say of tokens what the model itself says?
+
+Before a run begins, its engine samples a few short turns of several histories: in one ragged batch,
+past every boundary that the model's configuration names and the run's limits reach (of windows and
+chunks, and where rotary positions switch), two turns in one session, and one more after its cache
+is lost. Their log-probabilities, and the learner's of all histories in one padded batch, are
+compared with the model's own forward pass over each history alone. No history is longer than a
+trajectory may be, so it costs about as much as a few forward passes of episodes. Not here: which
+pass the engine has
+(`engines/runners.py`); what `policy/logprob_gap` says while a run goes on (`trainer.py`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.engines.agreement import own_logprobs
+from turnwise.engines.base import Engine, Sampling
+from turnwise.engines.runner import evaluating
+from turnwise.errors import NotSupportedError
+from turnwise.learning.hidden import base_model
+from turnwise.learning.logprobs import token_logprobs
+from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
+
+TURNS = 3
+"""Of each history; before the last one the session is closed and opened again."""
+SAMPLED = 4
+"""Tokens of a turn..."""
+OBSERVED = 8
+"""...and between two turns."""
+ROOMY = 2 * TURNS * (SAMPLED + OBSERVED)
+"""Shorter limits than that have turns and observations of one token."""
+
+
+@dataclass
+class Played:
+    """A history as the engine sampled it."""
+
+    name: str
+    ids: list[int]
+    places: list[int] = field(default_factory=list)
+    """Of the sampled tokens."""
+    logprobs: list[float] = field(default_factory=list)
+    """The engine's."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far log-probabilities of sampled tokens are from the model's own, in nats: the mean of
+    the differences' absolute values over a history, of the worst history."""
+
+    engine: float
+    learner: float
+    tokens: int
+    """Of the longest history."""
+
+
+async def measure_parity(
+    engine: Engine, model: nn.Module, longest: int, autocast: bool = False
+) -> Parity:
+    """Of an engine that has the model's weights and no session, for histories of at most `longest`
+    tokens; `autocast` is the learner's. Raises what the engine raises, NotSupportedError where the
+    model's own code fails."""
+    histories = await _play(engine, model, longest)
+    return _compare(model, histories, autocast)
+
+
+async def check_parity(
+    engine: Engine, model: nn.Module, longest: int, bound: float, autocast: bool = False
+) -> None:
+    """Raise NotSupportedError where `measure_parity` finds more than the bound."""
+    found = await measure_parity(engine, model, longest, autocast)
+    over = f"over histories of up to {found.tokens} tokens"
+    rule = f"and engine.parity_bound is {bound:.2g}"
+    name = type(base_model(model)).__name__
+    if not found.learner <= bound:
+        raise NotSupportedError(
+            f"{name} cannot be trained: {over}, what it says of a text depends on the longer texts "
+            f"beside it, or on its later tokens; log-probabilities differ by {found.learner:.2g} "
+            f"nats on average from those of each text alone, {rule}"
+        )
+    if not found.engine <= bound:
+        raise NotSupportedError(
+            f"the engine does not sample from {name} as it is trained: {over}, log-probabilities "
+            f"differ by {found.engine:.2g} nats on average from the model's own, {rule}. Choose "
+            "another engine.name or model, or raise the bound for a coarser dtype"
+        )
+
+
+async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
+    base = base_model(model)
+    long = past_boundaries(base, longest)
+    observed, sampled = (OBSERVED, SAMPLED) if long >= ROOMY else (1, 1)
+    first = long - TURNS * sampled - (TURNS - 1) * observed
+    long_one, short_one = (ordinary_tokens(base, first, seed) for seed in range(2))
+    short_one = short_one[: max(1, first // 2)]
+    histories = [
+        Played("parity/long", long_one),
+        Played("parity/short", short_one),
+        Played("parity/beside", [*short_one, *ordinary_tokens(base, 1, 2)][-len(short_one) :]),
+    ]
+    between = iter(range(3, 3 + TURNS * len(histories)))
+    for turn in range(TURNS):
+        if turn in (0, TURNS - 1):
+            for each in histories:
+                engine.open(each.name)
+        for each in histories if turn else []:
+            each.ids += ordinary_tokens(base, observed, next(between))
+        turns = [_turn(engine, each, Sampling(sampled, seed=turn)) for each in histories]
+        try:
+            await asyncio.gather(*turns)
+        finally:
+            if turn >= TURNS - 2:
+                for each in histories:
+                    engine.close(each.name)
+    return histories
+
+
+async def _turn(engine: Engine, history: Played, sampling: Sampling) -> None:
+    completion = await engine.generate(history.ids, sampling, session=history.name)
+    start = len(history.ids)
+    history.ids += completion.tokens
+    history.places += range(start, len(history.ids))
+    history.logprobs += completion.logprobs
+
+
+def _compare(model: nn.Module, histories: Sequence[Played], autocast: bool) -> Parity:
+    try:
+        own = [_own(model, each) for each in histories]
+        learner = _learned(model, histories, autocast)
+    except FOREIGN_ERRORS as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise NotSupportedError(
+            f"{type(base_model(model)).__name__} cannot be trained as it is: it does not score "
+            f"texts of different lengths side by side ({type(error).__name__}: {reason})"
+        ) from error
+    engine = [torch.tensor(each.logprobs) for each in histories]
+    return Parity(
+        _furthest(engine, own), _furthest(learner, own), max(len(each.ids) for each in histories)
+    )
+
+
+def _furthest(found: Sequence[Tensor], own: Sequence[Tensor]) -> float:
+    """A number that is none counts as infinitely far."""
+    distances = [
+        float((one - other).abs().nan_to_num(float("inf")).mean())
+        for one, other in zip(found, own, strict=True)
+    ]
+    return max(distances)
+
+
+def _own(model: nn.Module, history: Played) -> Tensor:
+    """float32[sampled], the model's own log-probabilities."""
+    first = history.places[0]
+    every = own_logprobs(base_model(model), history.ids, len(history.ids) - first + 1).cpu()
+    places = torch.tensor(history.places)
+    targets = torch.tensor(history.ids)[places]
+    return every[places - first].gather(1, targets[:, None])[:, 0]
+
+
+@torch.no_grad()
+def _learned(model: nn.Module, histories: Sequence[Played], autocast: bool) -> list[Tensor]:
+    """The learner's, of all histories in one batch."""
+    base = base_model(model)
+    width = max(len(each.ids) for each in histories) - 1
+    inputs = torch.zeros(len(histories), width, dtype=torch.int64)
+    selected = torch.zeros(inputs.shape, dtype=torch.bool)
+    targets: list[int] = []
+    for row, each in enumerate(histories):
+        inputs[row, : len(each.ids) - 1] = torch.tensor(each.ids[:-1])
+        selected[row, [place - 1 for place in each.places]] = True
+        targets += [each.ids[place] for place in each.places]
+    with evaluating(list(model.modules())):
+        found, _ = token_logprobs(
+            model,
+            inputs.to(base.device),
+            selected.to(base.device),
+            torch.tensor(targets, device=base.device),
+            1.0,
+            autocast,
+        )
+    return list(torch.split(found.cpu(), [len(each.places) for each in histories]))

@@ -1,0 +1,54 @@
+"""What nothing was measured for is absent, in the metrics and in what is said of a step."""
+
+import numpy as np
+
+from tests.learning.conftest import random_trajectory
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
+from turnwise.types import Group
+
+Rewards = list[float | None]
+MEASURED_OF_GRADES = {
+    "reward/mean",
+    "reward/std",
+    "reward/group_std",
+    "groups/all_equal",
+    "rollout/success",
+}
+
+
+def groups(*rewards: Rewards) -> list[Group]:
+    generator = np.random.default_rng(0)
+    return [
+        Group(f"g{n}", [random_trajectory(generator, f"g{n}", e, r) for e, r in enumerate(row)])
+        for n, row in enumerate(rewards)
+    ]
+
+
+def test_a_step_without_a_grade_has_no_reward() -> None:
+    metrics = rollout_metrics(groups([None, None], [None]))
+    assert not MEASURED_OF_GRADES & metrics.keys()
+    assert metrics["rollout/ungraded"] == metrics["rollout/episodes"] == 3
+    assert "reward" not in step_text(metrics)
+
+
+def test_groups_of_one_grade_have_no_spread() -> None:
+    metrics = rollout_metrics(groups([1.0, None], [0.0]))
+    assert metrics["reward/mean"] == 0.5
+    assert not {"reward/group_std", "groups/all_equal"} & metrics.keys()
+    assert rollout_metrics(groups([1.0, 1.0], [0.0]))["groups/all_equal"] == 1
+
+
+def test_without_a_tool_call_there_is_no_share_of_good_ones() -> None:
+    assert "rollout/tool_success" not in rollout_metrics(groups([1.0, 0.0]))
+
+
+def test_a_step_is_said_by_what_was_measured() -> None:
+    metrics = {"reward/mean": 0.25, "rollout/turns": 2.0, "policy/updates": 0.0}
+    assert step_text(metrics) == "reward 0.25  turns 2.0  no update"
+    moved = metrics | {"policy/updates": 1.0, "policy/weights_changed": 0.974}
+    assert step_text(moved) == "reward 0.25  turns 2.0  weights changed 97%"
+    assert step_text({}) == ""
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    assert finite({"a": 1.0, "b": float("nan"), "c": float("inf")}) == {"a": 1.0}
