@@ -104,7 +104,8 @@ def test_algorithms(shell: Shell) -> None:
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
-    assert row.keys() == measured | {"concurrent", "steps_per_second", "note"}
+    told = {"note", "floors", "weaknesses"}
+    assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
     assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
     assert "did you mean 'bandit'" in shell("environments", "bandid", code=2).err
