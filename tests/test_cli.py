@@ -104,7 +104,8 @@ def test_algorithms(shell: Shell) -> None:
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
-    assert row.keys() == measured | {"concurrent", "steps_per_second", "note"}
+    told = {"note", "floors", "weaknesses"}
+    assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
     assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
     assert "did you mean 'bandit'" in shell("environments", "bandid", code=2).err
@@ -114,7 +115,7 @@ BROKEN = """from turnwise import Environment, Task, Verdict
 
 class Broken(Environment):
     def tasks(self, split):
-        return [Task(f"{split}/{n}", f"{n}?", {"answer": "x"}) for n in range(3)]
+        return [Task(f"{split}/{n}", f"{split} {n}?", {"answer": "x"}) for n in range(3)]
 
     async def verify(self, trajectory):
         return Verdict(1 / 0, True)

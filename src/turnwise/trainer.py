@@ -23,6 +23,7 @@ from turnwise.assembly import Assembly, assemble
 from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
+from turnwise.environments.splits import check_splits
 from turnwise.errors import DataError, RunStoppedError
 from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
@@ -101,6 +102,7 @@ class Trainer:
             recipe.evaluation.tasks,
             recipe.evaluation.seed,
         )
+        check_splits(self.parts.environment, self.tasks, self.heldout)
         self.curriculum = self._curriculum()
         folder.begin(recipe)
         folder.write_tokenizer(self.parts.tokenizer)

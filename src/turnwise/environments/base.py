@@ -66,6 +66,9 @@ class Environment:
     pictures: bool = False
     """Whether its observations have images, which the policy's model has to take."""
 
+    same_splits: bool = False
+    """Whether training and held-out tasks may be the same: episodes differ by luck alone."""
+
     weaknesses: Sequence[str] = ()
     """What is known to deceive its verifier, in sentences; told by `turnwise environments`."""
 

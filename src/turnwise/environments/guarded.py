@@ -48,7 +48,8 @@ class Guarded(Environment):
                 raise unknown_name("tool or consequence", name, {*tools, *consequences})
             if isinstance(rule, int) and rule < 0:
                 raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
-        self.inner, self.pictures = inner, inner.pictures
+        self.inner, self.pictures, self.same_splits = inner, inner.pictures, inner.same_splits
+        self.warnings, self.weaknesses = inner.warnings, inner.weaknesses
         self._rules = {
             name: rules.get(name, rules.get(tool.consequence, "allow"))
             for name, tool in tools.items()

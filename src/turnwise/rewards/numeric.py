@@ -9,6 +9,7 @@ guesses, `not 5`, `1 = 2` and an expression that was not worked out (`48/2`) ear
 - `%` is a unit and no factor: `10%` is 10 percent, never 0.1;
 - with a unit that is known, another one is converted (180 minutes are 3 hours) or wrong (5 cm for
   5 km, `$5` for 5 apples), and none at all is right;
+- LaTeX's fractions, spaces and words are read as what they show: `\\frac{3}{4}`, `12\\text{ cm}`;
 - with none known, as in GSM8K, whatever unit is given is taken to be the right one.
 
 Not here: algebra, intervals, sets; answers in words (`answer.py`).
@@ -65,6 +66,19 @@ _NO_UNITS = re.compile(
 """Words that change or hedge a number: an answer with one of them after it is wrong."""
 _FILLERS = ("altogether", "each", "left")
 """Words after a unit that change nothing."""
+
+_LATEX = tuple(
+    (re.compile(pattern), shown)
+    for pattern, shown in (
+        (r"\\(?:text|mbox|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\\[dt]?frac\s*\{\s*([0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}", r" \1/\2"),
+        (r"\\[dt]?frac\s*([0-9])\s*([0-9])(?![0-9])", r" \1/\2"),
+        (r"\^\s*(?:\\circ|\{\s*\\circ\s*\})", " degrees"),
+        (r"(?<=[0-9])\{,\}(?=[0-9])", ","),
+        (r"\\(?:[!,;: ]|left|right|displaystyle)", ""),
+    )
+)
+"""What LaTeX writes, and what it shows."""
 
 _WRAPPED = re.compile(r"\\boxed\{([^{}]*)\}|\$([^$]+)\$|####\s*(.*)")
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+"
@@ -131,6 +145,8 @@ def read_quantity(text: str) -> Quantity | None:
 def _unwrapped(text: str) -> str:
     """Without what stands around an answer: \\boxed{}, $…$, ####, a full stop, the model's case."""
     bare = " ".join(text.lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$").split())
+    for pattern, shown in _LATEX if "\\" in bare or "{" in bare else ():
+        bare = " ".join(pattern.sub(shown, bare).split())
     wrapped = _WRAPPED.fullmatch(bare)
     if wrapped:
         bare = next(part for part in wrapped.groups() if part is not None).strip()

@@ -91,7 +91,8 @@ TAU2_LEND = {"name": "lend", "arguments": {"book": "b1", "reader": "r1"}, "info"
 TAU2 = [
     tau2("0", [TAU2_LEND], communicate_info=["14"], nl_assertions=["polite"]),
     tau2("1", [], communicate_info=[], nl_assertions=["refuses"]),
-    tau2("2", [TAU2_LEND], reward_basis=["DB", "NL_ASSERTION"]),
+    tau2("2", [TAU2_LEND], nl_assertions=["polite"], reward_basis=["DB", "NL_ASSERTION"]),
+    tau2("5", [TAU2_LEND], nl_assertions=[], reward_basis=["DB", "NL_ASSERTION"]),
     tau2("3", [{**TAU2_LEND, "requestor": "user"}], reward_basis=["DB"]),
     tau2("4", [TAU2_LEND], initial_state={"message_history": [{"role": "user"}]}),
 ]

@@ -67,10 +67,13 @@ def test_what_doing_nothing_solves_is_left_out_with_a_line(options: dict[str, An
 
 def test_tau2s_format(tmp_path: Path) -> None:
     environment = make_environment("own_desk", written(tmp_path, TAU2))
-    (task,) = all_tasks(environment)
-    assert "reason for call: Borrow Rivers.\nknown info: You are Ada." in task.prompt
-    assert task.secret["outputs"] == ["14"]
-    assert success(played_all(environment, [task], [environment.oracle(task)])) == 1.0
+    tasks = all_tasks(environment)
+    assert all(
+        "reason for call: Borrow Rivers.\nknown info: You are Ada." in t.prompt for t in tasks
+    )
+    told = sorted(tuple(task.secret["outputs"]) for task in tasks)
+    assert told == [(), ("14",)], "one that names assertions and has none is kept"
+    assert success(played_all(environment, tasks, [environment.oracle(t) for t in tasks])) == 1.0
     assert len(environment.warnings) == 4
     assert all(line.startswith("1 tasks ") for line in environment.warnings)
 

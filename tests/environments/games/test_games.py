@@ -25,6 +25,15 @@ GAMES: dict[str, dict[str, Any]] = {
 }
 
 
+def test_as_many_boards_as_are_asked_for() -> None:
+    """Of 1,000 draws 6 are a board that was there already."""
+    made = Sokoban()
+    rows = {tuple(task.data["rows"]) for s in ("train", "heldout") for task in made.tasks(s)}
+    assert len(rows) == len(made.tasks("train")) + len(made.tasks("heldout")) == 1000
+    with pytest.raises(ConfigError, match=r"there are only about \d+ such boards: lower"):
+        Sokoban(size=5, boards=1200)
+
+
 def act(game: Environment, tool: str, **arguments: str) -> Step:
     return asyncio.run(game.step(Action("", calls=(ToolCall(tool, arguments),))))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.playing import judged
 from turnwise.environments.base import Environment
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
@@ -294,3 +295,34 @@ def test_a_file_that_is_not_there() -> None:
         Mathematics(questions="nowhere.jsonl")
     with pytest.raises(ToolError):
         Mathematics(count=10).calculator("")
+
+
+def test_maths_format(tmp_path: Path) -> None:
+    """Problems with LaTeX: answers that are numbers are kept, the others counted."""
+    records = [
+        {
+            "problem": "What is half of 3?",
+            "solution": r"It is $\boxed{\frac{3}{2}}$.",
+            "level": "1",
+        },
+        {"problem": "How wide?", "solution": "x", "answer": r"12\text{ cm}"},
+        {"problem": "Which root?", "answer": r"\sqrt{2}", "solution": ""},
+        {"problem": "None?", "solution": "no box"},
+    ]
+    path = tmp_path / "math.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    made = Mathematics(questions=str(path), heldout_share=0.0)
+    answers = {task.prompt: task.secret["answer"] for task in made.tasks("train")}
+    assert answers == {"What is half of 3?": r"\frac{3}{2}", "How wide?": r"12\text{ cm}"}
+    assert made.warnings == ["2 questions whose answer is no number are left out"]
+    half = next(task for task in made.tasks("train") if "half" in task.prompt)
+    for answer, reward in (("3/2", 1.0), ("1.5", 1.0), (r"\boxed{\frac{3}{2}}", 1.0), ("2/3", 0.0)):
+        assert judged(made, half, Action("", answer=answer)).reward == reward
+    path.write_text(json.dumps(records[2]))
+    with pytest.raises(
+        DataError, match="no questions in it; 1 questions whose answer is no number"
+    ):
+        Mathematics(questions=str(path))
+    path.write_text(json.dumps({"text": "?"}))
+    with pytest.raises(DataError, match="fields are 'question' and 'answer', or MATH's 'problem'"):
+        Mathematics(questions=str(path))

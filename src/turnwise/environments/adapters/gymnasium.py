@@ -190,6 +190,7 @@ class Gymnasium(Replayed):
             found.setdefault(name, Task(name, prompt, data={"seed": seed}))
         if len(found) > 1:
             return shuffled_split(found.values(), heldout_share)
+        self.same_splits = True
         self.warnings = (f"gymnasium: all episodes of {self.id} begin alike: there is one task",)
         return {"train": list(found.values()), "heldout": list(found.values())}
 

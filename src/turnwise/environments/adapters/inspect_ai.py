@@ -62,6 +62,7 @@ class Inspect(Environment):
         self._scorers = _scorers(theirs, task)
         if "includes" in self._scorers:
             self.warnings = (f"inspect: {task}: includes pays for an answer among others",)
+            self.weaknesses = ["the scorer includes pays for an answer among others"]
         self._samples: dict[str, Any] = {}
         for sample in theirs.dataset:
             _check(sample, task)

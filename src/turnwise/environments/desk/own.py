@@ -39,6 +39,10 @@ from turnwise.types import (
 HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20
 """A message with more numbers than that tells none of them: it is a list to hit by chance."""
+WEAKNESS = (
+    "what has to be told counts in any sentence of the agent's: words around it are not read, and a "
+    "message that lists up to 20 numbers tells each of them"
+)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -87,6 +91,7 @@ class OwnDesk(Environment):
         self._base = read_tables(Path(database).expanduser())
         self._dump = pickle.dumps(self._base)
         place = Path(tasks).expanduser()
+        self.weaknesses = [WEAKNESS]
         found, self.warnings = read_tasks(
             place, self._base, self._own_tools, document, scripted=self._model is None
         )

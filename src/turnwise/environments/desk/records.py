@@ -24,6 +24,8 @@ from turnwise.types import Task
 GO_ON = "Yes, please go on. Tell me what you found and what you did."
 COUNTED = frozenset({"DB", "COMMUNICATE"})
 """What of tau2-bench's `reward_basis` can be judged here."""
+ASSERTED = {"NL_ASSERTION": "nl_assertions", "ENV_ASSERTION": "env_assertions"}
+"""What of it asks for nothing where a record has none of these."""
 LEFT_OUT = {
     "idle": "solved by doing nothing (the actions change nothing, and nothing has to be told)",
     "basis": "judged by more than the database and what is told",
@@ -80,8 +82,8 @@ def _unfit(record: Mapping[str, Any]) -> str:
     criteria = record.get("evaluation_criteria")
     if not isinstance(criteria, Mapping):
         return ""
-    basis = criteria.get("reward_basis") or COUNTED
-    if not COUNTED.issuperset(str(entry) for entry in basis):
+    basis = {str(entry) for entry in criteria.get("reward_basis") or COUNTED}
+    if any(criteria.get(ASSERTED[one]) if one in ASSERTED else True for one in basis - COUNTED):
         return "basis"
     if any(action.get("requestor") == "user" for action in criteria.get("actions") or ()):
         return "user"

@@ -20,6 +20,8 @@ NAMES = ("phoenix", "dragon", "teacher", "engineer", "trader", "librarian")
 class Bandit(Game):
     """One tool, `pull`; the episode ends after so many pulls."""
 
+    same_splits = True
+
     def __init__(self, pulls: int = 1, count: int = 512) -> None:
         """`pulls` in an episode; `count` tasks in each split. Raises ConfigError below 1."""
         if pulls < 1 or count < 1:

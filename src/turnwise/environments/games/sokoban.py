@@ -21,6 +21,8 @@ from turnwise.types import Action, Task, ToolCall
 STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 MOVE, ON, OFF, DONE = -0.1, 1.0, -1.0, 10.0
 RULES = "Push every box ($) onto a target (.). @ is you, # a wall, * a box on a target."
+DRAFTS_PER_BOARD = 4
+"""How many boards may be drawn for one that is not there yet."""
 MOST_STATES = 200_000
 """Looked at by the solver before it gives up."""
 
@@ -39,8 +41,9 @@ class Sokoban(Game):
         levels: str | None = None,
         heldout_share: float = 0.5,
     ) -> None:
-        """`boards` random solvable boards of size x size with walls around; or `levels`, a file or
-        folder in Boxoban's format, and then the other options but the share are not looked at.
+        """`boards` different random solvable boards of size x size with walls around; or `levels`,
+        a file or folder in Boxoban's format, and then the other options but the share are not
+        looked at.
 
         Raises ConfigError for options that make no sense, DataError for files without a level.
         """
@@ -49,7 +52,7 @@ class Sokoban(Game):
         found = (
             read_levels(Path(levels).expanduser())
             if levels is not None
-            else [_random_board(size, boxes, number) for number in range(boards)]
+            else _random_boards(size, boxes, boards)
         )
         tasks = [Task(_id(rows), RULES, data={"rows": list(rows)}) for rows in dict.fromkeys(found)]
         self._tasks = shuffled_split(tasks, heldout_share)
@@ -166,6 +169,15 @@ def _checked(rows: list[str], where: str) -> tuple[str, ...]:
     if len(_places(rows, "@+")) != 1 or len(boxes) != len(targets) or not boxes:
         raise DataError(f"{where}: a board has one player, and as many boxes as targets")
     return tuple(rows)
+
+
+def _random_boards(size: int, boxes: int, count: int) -> list[tuple[str, ...]]:
+    found: dict[tuple[str, ...], None] = {}
+    for number in range(DRAFTS_PER_BOARD * count):
+        found[_random_board(size, boxes, number)] = None
+        if len(found) == count:
+            return list(found)
+    raise ConfigError(f"sokoban: there are only about {len(found)} such boards: lower boards")
 
 
 def _random_board(size: int, boxes: int, number: int) -> tuple[str, ...]:

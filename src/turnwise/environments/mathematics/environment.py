@@ -40,7 +40,8 @@ class Mathematics(Environment):
         heldout_share: float = HELDOUT_SHARE,
     ) -> None:
         """`count` made problems in each split, of `min_steps` to `max_steps` steps; or those of
-        `questions`, a .jsonl or .json file in GSM8K's format, of which `heldout_share` is held out.
+        `questions`, a .jsonl or .json file in GSM8K's or MATH's format, of which `heldout_share`
+        is held out.
 
         Raises ConfigError for options that make no sense, DataError for a file that is broken.
         """
@@ -57,7 +58,8 @@ class Mathematics(Environment):
             raise ConfigError("mathematics: count and steps are for made problems, not for a file")
         self._floors = {"noop": 0.0}
         if questions is not None:
-            self._tasks = read_questions(Path(questions).expanduser(), heldout_share)
+            place = Path(questions).expanduser()
+            self._tasks, self.warnings = read_questions(place, heldout_share)
         else:
             self._tasks = made_tasks(*made)
             self._floors["oracle"] = 1.0

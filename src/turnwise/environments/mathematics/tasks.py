@@ -1,4 +1,5 @@
-"""The tasks of the mathematics environment: made by program, or read from files in GSM8K's format.
+"""The tasks of the mathematics environment: made by program, or read from files in GSM8K's
+or MATH's format.
 
 A task's secret is the accepted number, its unit's names where they are known, and the way there.
 Both splits are decided by content. Not here: how problems are made (`problems.py`).
@@ -48,36 +49,75 @@ def made_tasks(count: int, min_steps: int, max_steps: int) -> dict[Split, list[T
     raise ConfigError(f"mathematics: there are only about {found} such problems: lower count")
 
 
-def read_questions(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
-    """The tasks of a file in GSM8K's format, shuffled by a hash; a question's content decides its
-    split, and one that occurs again is one task.
+def read_questions(
+    path: Path, heldout_share: float
+) -> tuple[dict[Split, list[Task]], Sequence[str]]:
+    """The tasks of a file in GSM8K's or MATH's format, shuffled by a hash, and a sentence on what
+    is left out; a question's content decides its split, and one that occurs again is one task.
 
-    A record has `question` and `answer`; an answer is a number, or a solution that ends with
-    `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. Raises DataError,
-    naming file and line, for what is missing or is no number.
+    A record of GSM8K's has `question` and `answer`; an answer is a number, or a solution that ends
+    with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
+    has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
+    that are no numbers, but expressions, intervals or words, are left out. Raises DataError, naming
+    file and line, for what is missing, for an answer of GSM8K's that is no number, and where
+    nothing is left.
     """
     tasks: dict[str, Task] = {}
+    others = 0
     for where, record in read_records(path):
-        task = _task(record, where)
+        task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
+        if task is None:
+            others += 1
+            continue
         known = tasks.setdefault(task.id, task)
         if not matches(task.secret["answer"], known.secret["answer"]):
             raise DataError(f"{where}: the question was there before, with another answer")
+    told = f"{others} questions whose answer is no number are left out"
     if not tasks:
-        raise DataError(f"{path}: there are no questions in it")
-    return shuffled_split(tasks.values(), heldout_share)
+        raise DataError(f"{path}: there are no questions in it{f'; {told}' if others else ''}")
+    return shuffled_split(tasks.values(), heldout_share), [told] if others else []
 
 
-def _task(record: Mapping[str, Any], where: str) -> Task:
+def _of_gsm8k(record: Mapping[str, Any], where: str) -> Task:
     for name in ("question", "answer"):
         if not isinstance(record.get(name), str) or not record[name].strip():
-            raise DataError(f"{where}: {name!r} must be there, a string that is not empty")
+            raise DataError(
+                f"{where}: {name!r} must be there, a string that is not empty (fields are "
+                "'question' and 'answer', or MATH's 'problem' and 'solution' or 'answer')"
+            )
     solution, mark, final = record["answer"].rpartition(_MARK)
     answer = final.strip()
     if read_quantity(answer) is None:
         form = f"after {_MARK}" if mark else f"or a solution that ends with {_MARK} and a number"
         raise DataError(f"{where}: 'answer' must be a number {form}, not {answer!r:.40}")
-    question = record["question"].strip()
     steps = [expression.strip() for expression, _ in _ANNOTATION.findall(solution)]
+    return _task(record["question"], answer, steps)
+
+
+def _of_math(record: Mapping[str, Any], where: str) -> Task | None:
+    question, answer = record["problem"], record.get("answer", record.get("solution"))
+    if not all(isinstance(one, str) and one.strip() for one in (question, answer)):
+        raise DataError(
+            f"{where}: 'problem', and 'answer' or 'solution', must be there, as strings"
+        )
+    if "answer" not in record:
+        answer = _boxed(answer)
+    return None if read_quantity(answer) is None else _task(question, answer.strip(), [])
+
+
+def _boxed(solution: str) -> str:
+    """What the last \\boxed{} of a solution holds, braces in it included; "" without one."""
+    _, mark, rest = solution.rpartition("\\boxed{")
+    depth = 1
+    for place, character in enumerate(rest if mark else ""):
+        depth += (character == "{") - (character == "}")
+        if depth == 0:
+            return rest[:place]
+    return ""
+
+
+def _task(text: str, answer: str, steps: list[str]) -> Task:
+    question = text.strip()
     secret = {"answer": answer, "units": None, "solution": steps}
     return Task(_id(question), question, secret, info={"steps": len(steps)})
 

@@ -66,7 +66,10 @@ def _field(record: Mapping[str, Any], names: Sequence[str], where: str) -> str:
             if not isinstance(record[name], str):
                 raise DataError(f"{where}: {name!r} must be a string, not {record[name]!r:.40}")
             return " ".join(record[name].split())
-    raise DataError(f"{where}: there is no field {' or '.join(map(repr, names))}")
+    raise DataError(
+        f"{where}: there is no field {' or '.join(map(repr, names))}: a document has 'title' (or "
+        f"'name') and 'text' (or 'contents'); this one has {', '.join(map(repr, record)) or 'none'}"
+    )
 
 
 def _text_files(folder: Path) -> list[Path]:

@@ -91,7 +91,10 @@ def _words(text: str) -> tuple[str, ...]:
 def _text(record: Mapping[str, Any], where: str) -> str:
     question = record.get("question")
     if not isinstance(question, str) or not normalise(question):
-        raise DataError(f"{where}: 'question' must be there, a string that is not empty")
+        raise DataError(
+            f"{where}: 'question' must be there, a string that is not empty: a question has "
+            "'question', and 'answer' or 'answers'"
+        )
     return question.strip()
 
 
@@ -103,4 +106,7 @@ def _answers(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
             if answers and all(isinstance(entry, str) and normalise(entry) for entry in answers):
                 return tuple(answers)
             raise DataError(f"{where}: {name!r} must be a string or a list of strings, not empty")
-    raise DataError(f"{where}: there is no field 'answer' or 'answers'")
+    raise DataError(
+        f"{where}: there is no field 'answer' or 'answers': a question has 'question' and one of "
+        "them, a string or a list of strings"
+    )
