@@ -40,8 +40,8 @@ HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20
 """A message with more numbers than that tells none of them: it is a list to hit by chance."""
 WEAKNESS = (
-    "what has to be told counts in any sentence of the agent's: words around it are not read, and a "
-    "message that lists up to 20 numbers tells each of them"
+    "what has to be told counts in any sentence of the agent's: words around it are not read, and "
+    "a message that lists up to 20 numbers tells each of them"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
