@@ -165,7 +165,16 @@ def test_supported_models_pass_the_check(load_model: LoadModel, family: str) -> 
     check_supported(load_model(family, dtype=torch.bfloat16))
 
 
-def test_a_model_that_scales_its_logits_is_refused() -> None:
+class Shifted(GraniteForCausalLM):  # type: ignore[misc]
+    """A model that does something to its logits that no configuration names."""
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        output = super().forward(*arguments, **options)
+        output.logits = output.logits + torch.arange(output.logits.shape[-1]) % 3
+        return output
+
+
+def scaled(kind: Any = GraniteForCausalLM) -> Any:
     config = GraniteConfig(
         vocab_size=50,
         hidden_size=32,
@@ -176,5 +185,17 @@ def test_a_model_that_scales_its_logits_is_refused() -> None:
         initializer_range=0.2,
         logits_scaling=8.0,
     )
-    with pytest.raises(NotSupportedError, match="GraniteForCausalLM changes its logits"):
-        check_supported(GraniteForCausalLM(config))
+    return kind(config).eval()
+
+
+def test_a_model_that_scales_its_logits_is_trained_with_them() -> None:
+    model = scaled()
+    check_supported(model)
+    inputs, selected, targets, _ = batch()
+    ours = token_logprobs(model, inputs, selected, targets, 0.6, autocast=False)
+    assert_rounding(ours, model, lambda exact: by_logits(exact, 0.6))
+
+
+def test_a_model_that_changes_its_logits_is_refused() -> None:
+    with pytest.raises(NotSupportedError, match="Shifted changes its logits .* nats"):
+        check_supported(scaled(Shifted))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.tiny_models import tiny_model as any_model
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
@@ -220,6 +221,12 @@ def test_models_with_other_attention_are_refused(load_model: LoadModel) -> None:
     algorithm = make_algorithm("grpo", {})
     with pytest.raises(ConfigError, match="share_prefixes"):
         PolicyLearner(windowed, None, LearningConfig(share_prefixes=True), algorithm)
+
+
+@pytest.mark.parametrize("kind", ["stablelm", "nemotron", "falcon", "doge", "gpt_neo"])
+def test_models_whose_own_code_fails_on_trees_are_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match="share_prefixes"):
+        check_sharing(any_model(kind), 128)
 
 
 def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:

@@ -130,6 +130,12 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
         turns = [_turn(engine, each, Sampling(sampled, seed=turn)) for each in histories]
         try:
             await asyncio.gather(*turns)
+        except FOREIGN_ERRORS as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise NotSupportedError(
+                f"the engine cannot sample from {type(base).__name__}: {type(error).__name__}: "
+                f"{reason}. Choose another engine.name or model"
+            ) from error
         finally:
             if turn >= TURNS - 2:
                 for each in histories:

@@ -1,0 +1,105 @@
+"""Engine and learner against the model's own forward pass, before a run begins."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.architectures import BOUND, Ends
+from benchmarks.tiny_models import tiny_model
+from tests.models.test_rotations import switching
+from turnwise.engines.base import Completion
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.engines.own_caches import OwnRunner
+from turnwise.engines.runners import make_runner
+from turnwise.errors import NotSupportedError, RunStoppedError
+from turnwise.learning.parity import check_gap, check_parity, measure_parity
+from turnwise.models.rotations import fix_rotations
+
+LIMIT = 100
+
+
+class Liar(EmbeddedEngine):
+    """Says of tokens that they were a little likelier."""
+
+    async def generate(self, *arguments: Any, **options: Any) -> Completion:
+        found = await super().generate(*arguments, **options)
+        logprobs = [logprob + 0.01 for logprob in found.logprobs]
+        return Completion(found.tokens, logprobs, found.stop_reason, found.version)
+
+
+def check(model: Any, kind: Any = EmbeddedEngine, bound: float = BOUND, **options: Any) -> None:
+    async def main() -> None:
+        settings = {"slots": 4, "max_tokens": LIMIT, "deterministic": True, **options}
+        engine = kind(model, Ends(), **settings)
+        try:
+            await check_parity(engine, model, LIMIT, bound)
+        finally:
+            await engine.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "mistral", "gpt_neo", "qwen3_5_text", "mamba"])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_right_models_pass(kind: str, deterministic: bool) -> None:
+    check(tiny_model(kind), deterministic=deterministic)
+
+
+@pytest.mark.parametrize("kind", ["mistral", "qwen3_5_text"])
+def test_sessions_may_lose_their_cache_to_others(kind: str) -> None:
+    check(tiny_model(kind), slots=1)
+
+
+def test_an_engine_that_is_off_is_refused_and_by_how_much() -> None:
+    with pytest.raises(NotSupportedError, match=r"from Qwen3ForCausalLM .* differ by 0\.01 nats"):
+        check(tiny_model("qwen3"), Liar)
+    check(tiny_model("qwen3"), Liar, bound=0.02)
+
+
+def test_a_learner_whose_rows_depend_on_others_is_refused() -> None:
+    with pytest.raises(NotSupportedError, match="Phi3ForCausalLM .*beside"):
+        check(switching("longrope"))
+    fixed = switching("longrope")
+    fix_rotations(fixed, LIMIT)
+    check(fixed)
+
+
+def test_a_model_that_reads_later_tokens_is_refused() -> None:
+    model = tiny_model("bert")
+    with pytest.raises(NotSupportedError, match="BertLMHeadModel"):
+        check(model)
+
+
+def test_a_window_that_masks_know_nothing_of_is_found() -> None:
+    """GPT-Neo's is in its attention; in the pool keys are not where it takes them to be."""
+    assert isinstance(make_runner(tiny_model("gpt_neo"), 200, LIMIT), OwnRunner)
+    assert not isinstance(make_runner(tiny_model("mistral"), 200, LIMIT), OwnRunner)
+
+
+def test_numbers_that_are_none_are_no_agreement() -> None:
+    model = tiny_model("qwen3")
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(NotSupportedError, match="inf nats"):
+        check(model)
+
+
+def test_a_gap_in_training_stops_the_run() -> None:
+    check_gap(0.01, 0.01, 3)
+    with pytest.raises(RunStoppedError, match=r"logprob_gap is 0\.02 in step 3"):
+        check_gap(0.02, 0.01, 3)
+
+
+def test_what_is_measured_is_rounding() -> None:
+    model = tiny_model("qwen3")
+
+    async def main() -> None:
+        engine = EmbeddedEngine(model, Ends(), slots=4, max_tokens=LIMIT, deterministic=True)
+        found = await measure_parity(engine, model, LIMIT)
+        await engine.stop()
+        assert max(found.engine, found.learner) < BOUND
+        assert found.tokens == 64
+
+    asyncio.run(main())
