@@ -45,6 +45,7 @@ MEASURED: dict[str, dict[str, Any]] = {
         "environment": {"name": f"{FAKES}:Levels"},
         "algorithm": {"name": "sdpo"},
     },
+    "information gain": {"algorithm": {"name": "igpo"}},
     "greedy episodes": {
         "algorithm": {"name": "remax"},
         "rollout": {"max_turns": 4, "max_turn_tokens": 8, "max_tokens": 200, "context": "drop"},
