@@ -46,6 +46,7 @@ MEASURED: dict[str, dict[str, Any]] = {
         "environment": {"name": f"{FAKES}:Levels"},
         "algorithm": {"name": "sdpo"},
     },
+    "information gain": {"algorithm": {"name": "igpo"}},
     "greedy episodes": {
         "algorithm": {"name": "remax"},
         "sft": {"steps": 0},
