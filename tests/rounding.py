@@ -29,7 +29,8 @@ def bounded(
     terms = 1 if dtype == torch.bfloat16 else longest
     moved = sensitivities(lambda: compute(exact), exact.parameters())
     parts = [part.detach() for part in compute(exact)]
-    return parts, [allowed(dtype, terms, by) for by in moved]
+    sizes = [max(by, float(part.abs().max())) for by, part in zip(moved, parts, strict=True)]
+    return parts, [allowed(dtype, terms, size) for size in sizes]  # the result is rounded too
 
 
 def excess(
