@@ -60,6 +60,7 @@ def test_importing_any_module_changes_and_says_nothing(tmp_path: Path) -> None:
     home.mkdir()
     work.mkdir()
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTHONPATH"] = str(PACKAGE.parent)
     command = [sys.executable, "-W", "error", "-c", IMPORTS, *modules()]
     with out.open("w") as file:
         done = subprocess.run(command, cwd=work, env=environment, stdout=file, stderr=file)
