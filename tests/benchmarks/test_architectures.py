@@ -12,9 +12,9 @@ OWN = "right, own caches"
     ("kind", "engine", "shared"),
     [
         ("falcon", "right", "refused"),
-        ("deepseek_v3", "right", "refused"),
+        ("deepseek_v3", "right", "right"),
         ("granite", "right", "right"),
-        ("minicpm3", "right", "refused"),
+        ("minicpm3", "right", "right"),
         ("stablelm", "right", "refused"),
         ("phi3", "right", "right"),  # past the switch of its rotary positions
         ("gpt_neo", OWN, "refused"),  # past its window

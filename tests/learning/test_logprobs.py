@@ -197,5 +197,5 @@ def test_a_model_that_scales_its_logits_is_trained_with_them() -> None:
 
 
 def test_a_model_that_changes_its_logits_is_refused() -> None:
-    with pytest.raises(NotSupportedError, match="Shifted changes its logits .* nats"):
+    with pytest.raises(NotSupportedError, match=r"Shifted changes its logits .* nats"):
         check_supported(scaled(Shifted))

@@ -59,7 +59,7 @@ def test_an_engine_that_is_off_is_refused_and_by_how_much() -> None:
 
 
 def test_a_learner_whose_rows_depend_on_others_is_refused() -> None:
-    with pytest.raises(NotSupportedError, match="Phi3ForCausalLM .*beside"):
+    with pytest.raises(NotSupportedError, match=r"Phi3ForCausalLM .*beside"):
         check(switching("longrope"))
     fixed = switching("longrope")
     fix_rotations(fixed, LIMIT)
