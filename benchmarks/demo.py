@@ -16,6 +16,8 @@ from typing import Any
 from turnwise.comparison import finished_run
 
 VARIANTS = ("masked", "unmasked")
+POLICIES = ("base", "cold_start", "sft", "trained", "no_search", "random_document")
+KINDS = ("one", "two", "three", "intersection")
 
 
 def main() -> None:
@@ -43,6 +45,7 @@ def run(variant: str, seed: int, out: Path, overrides: list[str]) -> Path:
     if variant == "unmasked":
         cold = run("masked", seed, out, overrides) / "checkpoints/cold_start/step-000000"
         chosen += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
+        chosen += ["evaluation.base=false", "evaluation.sft=false"]
     return finished_run(out / f"{variant}-{seed}", "demo", chosen)
 
 
@@ -50,14 +53,10 @@ def row(variant: str, seed: int, folder: Path) -> dict[str, Any]:
     """The figures of one run."""
     report = json.loads((folder / "report.json").read_text())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    hops = report["trained"]["breakdown"]["hops"]
     return {
         "variant": variant,
         "seed": seed,
-        **{
-            name: report[name] for name in ("cold_start", "trained", "no_search", "random_document")
-        },
-        "searches": {value: part["tool_calls"] for value, part in hops.items()},
+        **{name: report[name] for name in POLICIES if name in report},
         "training_reward_last_5": fmean([line["reward/mean"] for line in lines[-5:]]),
         "seconds": report["seconds"],
         "commit": report["commit"],
@@ -65,20 +64,23 @@ def row(variant: str, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """One line a run."""
-    head = "| recipe | seed | cold start | after RL | no search | random document | searches at "
-    head += "one / two / three hops, intersection | seconds |\n|---|---|---|---|---|---|---|---|\n"
+    """One line a run and policy: success, in all and by hops, and searches after RL."""
+    head = "| recipe | seed | policy | success (95% interval) | " + " | ".join(KINDS)
+    head += " | searches | seconds |\n" + "|---" * (6 + len(KINDS)) + "|\n"
     return head + "".join(
-        f"| {one['variant']} | {one['seed']} | {_rate(one['cold_start'])} | "
-        f"{_rate(one['trained'])} | {_rate(one['no_search'])} | {_rate(one['random_document'])} | "
-        + " / ".join(f"{one['searches'].get(kind, 0):.2f}" for kind in ("one", "two", "three"))
-        + f", {one['searches'].get('intersection', 0):.2f} | {one['seconds']:.0f} |\n"
+        f"| {one['variant']} | {one['seed']} | {policy} | {_cells(one[policy])} | "
+        f"{one['seconds']:.0f} |\n"
         for one in rows
+        for policy in POLICIES
+        if policy in one
     )
 
 
-def _rate(part: dict[str, float]) -> str:
-    return f"{part['success']:.1%} ({part['low']:.1%} – {part['high']:.1%})"
+def _cells(part: dict[str, Any]) -> str:
+    hops = part["breakdown"]["hops"]
+    kinds = " | ".join(f"{hops[kind]['success']:.1%}" if kind in hops else "–" for kind in KINDS)
+    whole = f"{part['success']:.1%} ({part['low']:.1%} – {part['high']:.1%})"
+    return f"{whole} | {kinds} | {part['tool_calls']:.2f}"
 
 
 if __name__ == "__main__":

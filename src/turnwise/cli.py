@@ -285,15 +285,21 @@ def compare(
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    stages: Annotated[
+        str,
+        typer.Option(
+            help="Of read, cards, tags, words, search; the last is not in what is shipped."
+        ),
+    ] = "read,cards,tags,words",
 ) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (1.5 hours)."""
+    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (half an hour)."""
     from turnwise.threads import configure_threads
 
     configure_threads(2)
     from turnwise.environments.search.corpus import standard_library
     from turnwise.synthesis.tiny import build
 
-    build(target, standard_library(), seed, _display())
+    build(target, standard_library(), seed, _display(), stages.split(","))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,9 +8,14 @@ import torch
 
 from tests.fakes import save_small_model
 from turnwise.config import ModelConfig
+from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import DataError
 from turnwise.models.load import load_model, load_tokenizer
-from turnwise.models.tiny import SPECIAL_TOKENS, tiny_folder
+from turnwise.models.tiny import SPECIAL_TOKENS, TINY, tiny_folder
+from turnwise.seeds import derive
+from turnwise.synthesis.cards import Library
+from turnwise.synthesis.drills import DrillMaker
+from turnwise.synthesis.tiny import SHIPPED, Sizes, accuracy
 
 TEN_MEGABYTES = 10_000_000
 
@@ -21,12 +26,25 @@ def test_tiny_is_what_it_says() -> None:
     assert not model.config.tie_word_embeddings
     assert 1.5e6 < sum(weight.numel() for weight in model.parameters()) < 4e6
     assert model.dtype == torch.float32
-    assert sum(file.stat().st_size for file in tiny_folder().iterdir()) < TEN_MEGABYTES
+    folders = [tiny_folder(name) for name in TINY]
+    files = [file for folder in folders for file in folder.iterdir()]
+    assert sum(file.stat().st_size for file in files) < TEN_MEGABYTES
     for token in SPECIAL_TOKENS:
         assert len(tokenizer(token, add_special_tokens=False)["input_ids"]) == 1
     figures = json.loads((tiny_folder() / "figures.json").read_text())
-    assert figures["reading"]["accuracy"]["look-up among 4"] > 0.8
-    assert figures["searching"]["turns right"] > 0.8
+    assert figures["stages"] == list(SHIPPED)
+    assert figures["words"]["accuracy"] > 0.7
+
+
+def test_the_shipped_weights_have_the_figures_that_stand_beside_them() -> None:
+    """On a quarter of the drills of the build's own check."""
+    model, tokenizer = load_model(ModelConfig(device="cpu"))
+    figures = json.loads((tiny_folder() / "figures.json").read_text())
+    seed, modules = figures["seed"], Sizes().modules
+    library = Library(standard_library(), tokenizer, derive(seed, "another"), modules)
+    maker = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
+    measured = accuracy(model, [library.drill(maker) for _ in range(16)])
+    assert abs(measured - figures["words"]["accuracy"]) < 0.1
 
 
 def test_one_name_has_one_spelling_in_tokens_wherever_it_stands() -> None:

@@ -15,6 +15,7 @@ from turnwise.synthesis.demonstrations import (
     guessing,
     hasty,
     mistaken,
+    premature,
 )
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
@@ -34,6 +35,7 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("faithful", {True}, {1}, {0}),
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
+        ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
     ],
@@ -67,6 +69,11 @@ def test_scripts_that_end_without_a_call() -> None:
     assert hasty([answer], other) == [answer]
     assert mistaken([call, answer], other)[-1].answer == "x"
     assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
+    early = Action("", "the last thought", answer="done")
+    second = Action("", "a thought", calls=call.calls)
+    (first, given) = premature([call, second, early], other)
+    assert (first, given.thought, given.answer, given.calls) == (call, "a thought", "x", ())
+    assert premature([call, early], other) == [call, early]
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
 

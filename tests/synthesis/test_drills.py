@@ -1,5 +1,9 @@
 """Drills can be answered from what they show, and from nothing of any environment."""
 
+import re
+from itertools import groupby
+from operator import itemgetter
+
 from tests.fakes import byte_tokenizer
 from turnwise.synthesis.drills import COPY_LENGTH, STATEMENTS, DrillMaker
 
@@ -17,16 +21,24 @@ def test_every_told_value_stands_on_a_card() -> None:
     tokenizer = byte_tokenizer()
     for seed in range(20):
         drill = DrillMaker(tokenizer, seed).look_up(3)
-        text = tokenizer.decode(drill.ids)
-        cards, _, statements = text.partition("</information>\n")
-        lines = statements.replace("\n<", " <").splitlines()
-        told = [line for line in lines if line]
-        assert len(told) >= STATEMENTS
-        values = [
-            line.partition("> ")[2].partition("</")[0] if "</" in line else line.rpartition(": ")[2]
-            for line in told
-        ]
+        cards = tokenizer.decode(drill.ids).partition("</information>\n")[0]
+        spans = groupby(zip(drill.ids, drill.known, strict=True), key=itemgetter(1))
+        told = [tokenizer.decode([id for id, _ in span]) for known, span in spans if known]
+        assert len(told) == STATEMENTS
+        values = [re.sub("</(answer|search)>", "", value).strip() for value in told]
         assert all(value and value in cards for value in values)
+
+
+def test_whole_statements_have_the_tags_to_be_predicted_and_no_question() -> None:
+    tokenizer = byte_tokenizer()
+    statements = [("the class A\n", "Find A", "A")] * 9
+    drill = DrillMaker(tokenizer, 0).drill([["[1] Class A."]], statements, whole=True)
+    known = [id for id, known in zip(drill.ids, drill.known, strict=True) if known]
+    text = tokenizer.decode(known)
+    assert text.count("Find A") == len(statements)
+    assert "<think>" in text
+    assert "the class" not in text
+    assert "Question" not in tokenizer.decode(drill.ids)
 
 
 def test_drills_repeat_with_the_seed() -> None:

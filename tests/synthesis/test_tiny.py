@@ -1,10 +1,17 @@
-"""What the base checkpoint's second stage is fed with; the build itself takes 1.5 hours."""
+"""The build of the base checkpoint, at a size of seconds, and what its stages are fed with."""
 
+import json
 import random
 from collections import Counter
+from pathlib import Path
 
+import pytest
+
+from turnwise.environments.search.corpus import standard_library
+from turnwise.errors import ConfigError, DataError
+from turnwise.monitor.display import SilentDisplay
 from turnwise.synthesis.drills import Drill
-from turnwise.synthesis.tiny import BATCH_TOKENS, balanced, batches
+from turnwise.synthesis.tiny import BATCH_TOKENS, SHIPPED, Sizes, balanced, batches, build
 from turnwise.types import Task
 
 
@@ -29,3 +36,23 @@ def test_batches_hold_everything_once_and_little_padding() -> None:
     padded = sum(len(batch) * max(len(drill.ids) for drill in batch) for batch in made)
     assert padded < 1.1 * sum(len(drill.ids) for drill in drills)
     assert all(len(batch) * max(len(d.ids) for d in batch) <= BATCH_TOKENS for batch in made)
+
+
+def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
+    sizes = Sizes(reading=1, cards=2, tags=1, words=1, libraries=1, modules=20, checked=1)
+    build(tmp_path / "whole", standard_library(), 0, SilentDisplay(), sizes=sizes)
+    build(tmp_path / "part", standard_library(), 0, SilentDisplay(), ("read",), sizes)
+    whole, part = (
+        json.loads((tmp_path / name / "figures.json").read_text()) for name in ("whole", "part")
+    )
+    assert whole["stages"] == list(SHIPPED) == ["read", "cards", "tags", "words"]
+    assert set(whole) - set(part) == {"cards", "tags", "words"}
+    assert whole["cards"]["steps"] == 2
+
+
+def test_a_stage_that_there_is_not_and_a_folder_with_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stage"):
+        build(tmp_path / "new", standard_library(), 0, SilentDisplay(), ("reed",))
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="not empty"):
+        build(tmp_path, standard_library(), 0, SilentDisplay())

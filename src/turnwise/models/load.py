@@ -101,7 +101,7 @@ def _device(name: str) -> torch.device:
 
 
 def _source(config: ModelConfig) -> str:
-    return str(tiny_folder()) if config.name == TINY else config.name
+    return str(tiny_folder(config.name)) if config.name in TINY else config.name
 
 
 def _check_folder(source: str) -> None:

@@ -1,8 +1,10 @@
 """The embedded model `tiny`: a Qwen3-architecture model small enough to train on two cores.
 
-Its base checkpoint comes with the package, in `base/`; `turnwise build-tiny` makes it again from
-nothing (see synthesis/tiny.py). It has learned to read and to copy, on made-up names; it has never
-seen a task. Not here: loading (load.py).
+Two checkpoints of it come with the package, each with the figures of its build. `tiny` knows
+words, copying, looking up among lines and the tags, and has seen no question and no search;
+`turnwise build-tiny` makes it again from nothing (see synthesis/tiny.py). `tiny_search` has
+imitated a perfect search agent in made-up libraries as well. Neither has seen a task. Not here:
+loading (load.py).
 """
 
 from importlib import resources
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
-TINY = "tiny"
+TINY = ("tiny", "tiny_search")
 VOCABULARY = 1024
 CONTEXT = 1024
 PAD, END = "<|pad|>", "<|endoftext|>"
@@ -18,9 +20,9 @@ TAGS = ("think", "search", "information", "answer")
 SPECIAL_TOKENS = [PAD, END, *(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))]
 
 
-def tiny_folder() -> Path:
-    """The folder of the base checkpoint."""
-    return Path(str(resources.files("turnwise.models") / "base"))
+def tiny_folder(name: str = "tiny") -> Path:
+    """The folder of a checkpoint that comes with the package."""
+    return Path(str(resources.files("turnwise.models"))) / name
 
 
 def tiny_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:

@@ -55,6 +55,14 @@ def hasty(script: Script, other: Script) -> Script:
     return [first, replace(script[-1], answer=found)]
 
 
+def premature(script: Script, other: Script) -> Script:
+    """Answers as soon as a name is found, with the thought that led to the next tool call."""
+    del other
+    if len(script) < 2 or not script[1].calls:
+        return script
+    return [script[0], replace(script[1], calls=(), answer=_argument(script[1]))]
+
+
 def mistaken(script: Script, other: Script) -> Script:
     """Does all the work and then answers with the name it looked up last, or with another task's
     answer where nothing was looked up last."""
@@ -71,7 +79,7 @@ def malformed(script: Script, other: Script) -> Script:
 
 BEHAVIOURS: dict[str, Behaviour] = {
     behaviour.__name__: behaviour
-    for behaviour in (faithful, astray, guessing, hasty, mistaken, malformed)
+    for behaviour in (faithful, astray, guessing, hasty, premature, mistaken, malformed)
 }
 
 

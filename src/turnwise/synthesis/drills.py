@@ -1,15 +1,17 @@
 """Reading drills: what the base model learns before it sees any task.
 
     copying    a random sequence of tokens, repeated
-    look-up    some cards, in the form of search results, about made-up things; then statements
-               about them, each of which needs one field or the name of one card
+    look-up    some cards about made-up things; then statements about them, each of which needs one
+               field or the name of one card
 
-All names are random strings of the tokenizer's own pieces: no document, question or answer of an
-environment is in a drill.
+All names are random strings of the tokenizer's own pieces. No question is in a drill, and no
+episode: what is looked up is named outright, as in `Base of X: Y`. Not here: drills on cards with
+the words of a real library (cards.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,16 @@ STATEMENTS = 6
 FEW_PIECES = 12
 """Half of the look-ups have names of so few pieces that a name is not known by its first ones."""
 COPY_LENGTH = 48
+FORMS = (
+    ("{}:", ""),
+    ("<think> {}</think><answer>", "</answer>"),
+    ("<think> {}</think><search>", "</search>"),
+)
+"""What stands before a told value, and after it."""
+
+Item = TypeVar("Item")
+Statement = tuple[str, str, str]
+"""(a line before it, what is asked for, its value)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,25 @@ class Drill:
 
     ids: list[int]
     known: list[bool]
+
+
+class Fact(NamedTuple):
+    """What a card states. Example: Fact("Class", "TarFile", "Module", "tarfile")."""
+
+    kind: str
+    name: str
+    label: str
+    value: str
+
+
+def forward(fact: Fact) -> str:
+    """What is asked for when a fact's value is. Example: "Module of TarFile"."""
+    return f"{fact.label} of {fact.name}"
+
+
+def inverse(fact: Fact) -> str:
+    """What is asked for when a fact's card is. Example: "Class with Module tarfile"."""
+    return f"{fact.kind} with {fact.label} {fact.value}"
 
 
 class DrillMaker:
@@ -57,30 +88,47 @@ class DrillMaker:
     def look_up(self, cards: int) -> Drill:
         """`cards` results, then STATEMENTS statements about them."""
         few = self._random.random() < 0.5
-        pieces = [self._choose(self.pieces) for _ in range(FEW_PIECES)] if few else self.pieces
+        pieces = [self.choose(self.pieces) for _ in range(FEW_PIECES)] if few else self.pieces
         shown, facts = [], []
         values = [self._name(pieces) for _ in range(cards + 1)]
         for number in range(1, cards + 1):
-            kind = self._choose(list(FIELDS))
+            kind = self.choose(list(FIELDS))
             name = self._name(pieces)
-            own = {label: self._choose(values) for label in FIELDS[kind]}
+            own = {label: self.choose(values) for label in FIELDS[kind]}
             fields = " ".join(f"{label}: {value}." for label, value in own.items())
             shown.append(f"[{number}] {kind} {name}. {fields}{self._filler()}")
-            facts += [(label, name, value) for label, value in own.items()]
-        ids = self._encode("<information> " + "\n".join(shown) + "</information>\n")
-        known = [False] * len(ids)
-        for _ in range(STATEMENTS):
-            asked, told = self._statement(*facts[int(self._random.integers(len(facts)))])
-            ids += asked + told
-            known += [False] * len(asked) + [True] * len(told)
-        return Drill(ids, known)
+            facts += [Fact(kind, name, label, value) for label, value in own.items()]
+        return self.drill([shown], [self._statement(facts) for _ in range(STATEMENTS)])
 
-    def _statement(self, label: str, name: str, value: str) -> tuple[list[int], list[int]]:
-        """What is asked of a fact and what is told: plainly, as an answer, or as a search."""
-        form = int(self._random.integers(3))
-        asked = (f"{label} of {name}:", f"Question: {label} of {name}\n", f"Find {name}\n")[form]
-        told = (f" {value}\n", f"<answer> {value}</answer>\n", f"<search> {name}</search>\n")[form]
-        return self._encode(asked), self._encode(told)
+    def _statement(self, facts: Sequence[Fact]) -> Statement:
+        """One of: a field, the card with a field where only one has it, a name."""
+        fact = self.choose(facts)
+        if self.draw(0, 4) == 0:
+            return "", f"Find {fact.name}", fact.name
+        with_it = {other.name for other in facts if other[2:] == fact[2:]}
+        if self.draw(0, 3) == 0 and len(with_it) == 1:
+            return "", inverse(fact), fact.name
+        return "", forward(fact), fact.value
+
+    def drill(
+        self,
+        blocks: Sequence[Sequence[str]],
+        statements: Sequence[Statement],
+        whole: bool = False,
+    ) -> Drill:
+        """Lines in information blocks, then statements: plain, as an answer or as a search. With
+        `whole` what is asked for is to be predicted, too, and with it the tags."""
+        text = "\n".join(f"<information> {chr(10).join(lines)}</information>" for lines in blocks)
+        ids = self._encode(f"{text}\n")
+        known = [False] * len(ids)
+        for line, asked, value in statements:
+            before, after = FORMS[self.draw(0, len(FORMS))]
+            parts = (line, False), (before.format(asked), whole), (f" {value}{after}\n", True)
+            for part, told in parts:
+                encoded = self._encode(part)
+                ids += encoded
+                known += [told] * len(encoded)
+        return Drill(ids, known)
 
     def draw(self, low: int, high: int) -> int:
         """A random integer of [low, high)."""
@@ -88,7 +136,7 @@ class DrillMaker:
 
     def _name(self, of: Sequence[str]) -> str:
         count = int(self._random.integers(1, 6))
-        pieces = [self._choose(of) for _ in range(count)]
+        pieces = [self.choose(of) for _ in range(count)]
         style = self._random.random()
         if style < 0.35:
             return "".join(piece.capitalize() for piece in pieces)
@@ -96,10 +144,11 @@ class DrillMaker:
 
     def _filler(self) -> str:
         count = int(self._random.integers(0, 10))
-        return "".join(f" {self._choose(self.pieces)}" for _ in range(count))
+        return "".join(f" {self.choose(self.pieces)}" for _ in range(count))
 
-    def _choose(self, options: Sequence[str]) -> str:
-        return options[int(self._random.integers(len(options)))]
+    def choose(self, options: Sequence[Item]) -> Item:
+        """A random one."""
+        return options[self.draw(0, len(options))]
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -39,7 +39,7 @@ def made_up_environment(
 
     `documents` are the real ones, for their shapes and words; no question about them is a task.
     """
-    made_up = _Library(documents, random.Random(seed)).documents(modules)
+    made_up = made_up_documents(documents, seed, modules)
     splits = standard_tasks(documents, index_documents(documents)).values()
     real = {task.id for tasks in splits for task in tasks}
     made = [
@@ -48,6 +48,11 @@ def made_up_environment(
         if record["id"] not in real
     ]
     return SearchEnvironment.over(made_up, {"train": made, "heldout": []}, RESULT_TOKENS)
+
+
+def made_up_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:
+    """The documents of a made-up library, in order of names."""
+    return _Library(documents, random.Random(seed)).documents(modules)
 
 
 class _Library:

@@ -1,13 +1,15 @@
 """Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, made-up libraries.
 
-    turnwise build-tiny FOLDER      (two cores, an hour and a half)
+    turnwise build-tiny FOLDER      (two cores, half an hour)
 
-The first stage, with few pieces of text, goes from copying to looking up among one, two, three and
-four cards; a level is left when it is mastered. The second adds the other pieces, looks up again,
-and imitates a perfect agent in made-up libraries: in many, for in one it would learn which names
-there are instead of reading them. Matrices are trained by Muon, the rest by AdamW: at this size
-copying emerges about twice as early as with AdamW alone. The figures of a build stand beside it in
-figures.json.
+`read`, with few pieces of text, goes from copying to looking up among one, two, three and four
+cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
+of made-up libraries: in many, for in one it would learn which names there are instead of reading
+them. `tags` writes such statements whole, tags included; in `words` half of them take a name out of
+a line of words. `search`, not a part of what is shipped,
+imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by AdamW: at this
+size copying emerges about twice as early as with AdamW alone. The figures of a build stand beside
+it in figures.json.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -25,82 +28,117 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import cross_entropy
+from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
-from turnwise.errors import DataError
+from turnwise.errors import DataError, unknown_name
+from turnwise.learning.logprobs import token_logprobs
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
 from turnwise.monitor.display import Display
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
+from turnwise.synthesis.cards import Library
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.synthesis.drills import Drill, DrillMaker
 from turnwise.synthesis.made_up import made_up_environment
 from turnwise.types import Task
 
+STAGES = ("read", "cards", "tags", "words", "search")
+SHIPPED = ("read", "cards", "tags", "words")
 FIRST_VOCABULARY = 512
-"""Pieces in the first stage: copying emerges far earlier with few of them."""
+"""Pieces in `read`: copying emerges far earlier with few of them."""
 BATCH_TOKENS = 4608
-READING_STEPS = 1500
-AGAIN_STEPS = 300
-"""With all pieces, at the hardest level."""
-LIBRARIES, MODULES = 32, 300
-"""Made-up libraries, and modules in each."""
-SEARCHES = 1500
-"""Demonstrations in each library."""
 DRILL_SHARE = 0.15
-"""Drills among them: they have every piece of text, so that rare ones are not forgotten."""
+"""Drills of `read` in the later stages: they have every piece of text, so that rare ones are not
+forgotten."""
 INSTRUCTIONS = "Question: "
 """What stands before a task, in the demo's recipe too."""
 LEVELS = 4
 """Cards in the hardest drill."""
-MASTERED = {0: 0.05, 1: 0.7, 2: 0.7, 3: 0.7}
+MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
 """Share of drill answers in which every token must be right before the next level begins."""
 CHECK_EVERY = 50
-CHECKED = 64
-"""Drills in one check."""
-SEARCHES_CHECKED = 400
-"""Demonstrations, in a library of which nothing is trained on."""
 MUON_RATE, ADAM_RATE = 0.015, 5e-3
 WARMUP, COOL_DOWN = 20, 0.3
 
 
-def build(target: Path, documents: Sequence[Document], seed: int, display: Display) -> None:
+@dataclass(frozen=True)
+class Sizes:
+    """How much each stage learns from."""
+
+    reading: int = 1430
+    """Updates."""
+    cards: int = 400
+    """Updates."""
+    tags: int = 250
+    """Updates."""
+    words: int = 450
+    """Updates."""
+    libraries: int = 32
+    """Made-up libraries, in each stage but the first."""
+    modules: int = 300
+    """In each library."""
+    searches: int = 1500
+    """Demonstrations in each library."""
+    checked: int = 64
+    """Drills in one check."""
+    searches_checked: int = 400
+    """Demonstrations, in a library of which nothing is trained on."""
+
+
+def build(
+    target: Path,
+    documents: Sequence[Document],
+    seed: int,
+    display: Display,
+    stages: Sequence[str] = SHIPPED,
+    sizes: Sizes = Sizes(),
+) -> None:
     """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
 
-    Each stage goes on from the weights that the one before wrote, so each can be repeated alone.
+    Each stage goes on from the weights that the one before wrote. Raises ConfigError for a stage
+    that there is not, DataError for a folder with something in it.
     """
+    for stage in stages:
+        if stage not in STAGES:
+            raise unknown_name("stage", stage, STAGES)
     if target.exists() and any(target.iterdir()):
         raise DataError(f"{target} is not empty: name a new folder")
-    started = time.monotonic()
     tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
         model = Qwen3ForCausalLM(tiny_config(tokenizer))
-    figures = read(model, tokenizer, seed, READING_STEPS, 0, display)
-    figures |= {"seed": seed, "seconds": round(time.monotonic() - started)}
-    _write(target, model, tokenizer, {"reading": figures})
-    build_second(target, target, documents, seed, display)
+    figures: dict[str, Any] = {"seed": seed, "stages": list(stages)}
+    for stage in STAGES:
+        if stage != "read" and len(tokenizer) < VOCABULARY:
+            few, tokenizer = tokenizer, train_tokenizer(documents, VOCABULARY)
+            grow(model, few, tokenizer)
+        if stage in stages:
+            started = time.monotonic()
+            figures[stage] = _learn(stage, model, tokenizer, documents, seed, sizes, display)
+            figures[stage]["seconds"] = round(time.monotonic() - started)
+            figures["parameters"] = sum(weight.numel() for weight in model.parameters())
+            _write(target, model, tokenizer, figures)
+            model = Qwen3ForCausalLM.from_pretrained(target, dtype=torch.float32)
 
 
-def build_second(
-    source: Path, target: Path, documents: Sequence[Document], seed: int, display: Display
-) -> None:
-    """The second stage: from a folder that the first has written to `target`."""
-    started = time.monotonic()
-    model = Qwen3ForCausalLM.from_pretrained(source, dtype=torch.float32)
-    few = PreTrainedTokenizerFast.from_pretrained(source)
-    figures = json.loads((source / "figures.json").read_text())
-    tokenizer = train_tokenizer(documents, VOCABULARY)
-    grow(model, few, tokenizer)
-    figures["reading again"] = read(model, tokenizer, seed, AGAIN_STEPS, LEVELS, display)
-    figures["searching"] = search(model, tokenizer, documents, seed, display)
-    figures["searching"]["seconds"] = round(time.monotonic() - started)
-    figures["parameters"] = sum(weight.numel() for weight in model.parameters())
-    _write(target, model, tokenizer, figures)
+def _learn(
+    stage: str,
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+) -> dict[str, Any]:
+    """One stage; returns its figures."""
+    if stage == "read":
+        return read(model, tokenizer, seed, sizes, display)
+    if stage == "search":
+        return search(model, tokenizer, documents, seed, sizes, display)
+    return read_cards(model, tokenizer, documents, seed, sizes, display, stage)
 
 
 def _write(
@@ -148,14 +186,14 @@ def read(
     model: Qwen3ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     seed: int,
-    steps: int,
-    level: int,
+    sizes: Sizes,
     display: Display,
 ) -> dict[str, Any]:
-    """Copying and look-up, from a level on; returns accuracies and the curriculum's history."""
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills", level))
+    """Copying and look-up; returns accuracies and the curriculum's history."""
+    steps = sizes.reading
+    maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills", 0))
     optimizers = _optimizers(model)
-    history = []
+    history, level = [], 0
     display.phase("reading drills", steps)
     for step in range(steps):
         _set_rates(optimizers, step, steps)
@@ -163,16 +201,50 @@ def read(
         display.advance(f"level {level} loss {loss:.2f}")
         if (step + 1) % CHECK_EVERY == 0:
             check = DrillMaker(tokenizer, derive(seed, "tiny", "check", step))
-            right = accuracy(model, [_reading(check, level) for _ in range(CHECKED)])
+            right = accuracy(model, [_reading(check, level) for _ in range(sizes.checked)])
             history.append({"step": step + 1, "level": level, "accuracy": round(right, 3)})
             display.say(json.dumps(history[-1]))
             level += level < LEVELS and right >= MASTERED[level]
     check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
     final = {
-        f"look-up among {cards}": accuracy(model, [check.look_up(cards) for _ in range(CHECKED)])
+        f"look-up among {cards}": accuracy(
+            model, [check.look_up(cards) for _ in range(sizes.checked)]
+        )
         for cards in range(1, LEVELS + 1)
     }
     return {"steps": steps, "accuracy": final, "history": history}
+
+
+def read_cards(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    sizes: Sizes,
+    display: Display,
+    stage: str,
+) -> dict[str, Any]:
+    """Look-up on the cards of made-up libraries, in the way of a stage; returns the accuracy of
+    what is told, in one library more."""
+    steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
+    whole, named = stage != "cards", 0.5 if stage == "words" else 0.2
+    maker = DrillMaker(tokenizer, derive(seed, "tiny", stage))
+    libraries = [
+        Library(documents, tokenizer, derive(seed, "library", number), sizes.modules)
+        for number in range(sizes.libraries)
+    ]
+    optimizers = _optimizers(model)
+    display.phase(stage, steps)
+    for step in range(steps):
+        _set_rates(optimizers, step, steps, COOL_DOWN if whole else 0)
+        other = maker.draw(0, 100) < 100 * DRILL_SHARE
+        library = maker.choose(libraries)
+        batch = _batch(maker, LEVELS) if other else _of_library(maker, library, whole, named)
+        display.advance(f"loss {_update(model, optimizers, batch):.2f}")
+    another = Library(documents, tokenizer, derive(seed, "another"), sizes.modules)
+    check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
+    checked = [another.drill(check) for _ in range(sizes.checked)]
+    return {"steps": steps, "accuracy": round(accuracy(model, checked), 3)}
 
 
 def search(
@@ -180,13 +252,15 @@ def search(
     tokenizer: PreTrainedTokenizerFast,
     documents: Sequence[Document],
     seed: int,
+    sizes: Sizes,
     display: Display,
 ) -> dict[str, Any]:
     """Imitates a perfect agent in made-up libraries; returns accuracies in one more."""
-    display.phase("made-up libraries", LIBRARIES)
+    display.phase("made-up libraries", sizes.libraries)
     drills = []
-    for number in range(LIBRARIES):
-        drills += demonstrated(tokenizer, documents, derive(seed, "library", number), SEARCHES)
+    for number in range(sizes.libraries):
+        library = derive(seed, "library", number)
+        drills += demonstrated(tokenizer, documents, library, sizes.modules, sizes.searches)
         display.advance()
     made = batches(drills)
     maker = DrillMaker(tokenizer, derive(seed, "tiny", "mixed in"))
@@ -197,10 +271,11 @@ def search(
     for step, batch in enumerate(made):
         _set_rates(optimizers, step, len(made))
         display.advance(f"loss {_update(model, optimizers, batch):.3f}")
-    check = demonstrated(tokenizer, documents, derive(seed, "another"), SEARCHES_CHECKED)
+    another = derive(seed, "another")
+    check = demonstrated(tokenizer, documents, another, sizes.modules, sizes.searches_checked)
     right = [turns for batch in batches(check) for turns in told_right(model, batch)]
     return {
-        "libraries": LIBRARIES,
+        "libraries": sizes.libraries,
         "demonstrations": len(drills),
         "turns right": round(fmean(turn for turns in right for turn in turns), 3),
         "episodes right": round(fmean(all(turns) for turns in right), 3),
@@ -208,10 +283,14 @@ def search(
 
 
 def demonstrated(
-    tokenizer: PreTrainedTokenizerFast, documents: Sequence[Document], seed: int, count: int
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[Document],
+    seed: int,
+    modules: int,
+    count: int,
 ) -> list[Drill]:
     """Faithful demonstrations in the made-up library of that seed."""
-    environment = made_up_environment(documents, derive(seed, "library"), MODULES)
+    environment = made_up_environment(documents, derive(seed, "library"), modules)
     scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
     tasks = balanced(environment.tasks("train"), random.Random(derive(seed, "tasks")), count)
     made = demonstrate(
@@ -276,9 +355,12 @@ def _update(
     optimizers: Sequence[torch.optim.Optimizer],
     drills: Sequence[Drill],
 ) -> float:
-    with sdpa_kernel(SDPBackend.MATH):  # a third faster than the fused one, short as these are
-        loss = _loss(model, *_tensors(drills))
-        torch.autograd.backward(loss)
+    ids, known = _tensors(drills)
+    logprob, _ = token_logprobs(
+        model, ids, functional.pad(known[:, 1:], (0, 1)), ids[known], 1.0, autocast=True
+    )
+    loss = -logprob.mean()
+    torch.autograd.backward(loss)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
@@ -295,6 +377,14 @@ def _batch(maker: DrillMaker, level: int) -> list[Drill]:
     return drills
 
 
+def _of_library(maker: DrillMaker, library: Library, whole: bool, named: float) -> list[Drill]:
+    """Drills of about BATCH_TOKENS tokens."""
+    drills: list[Drill] = []
+    while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:
+        drills.append(library.drill(maker, whole, named))
+    return drills
+
+
 def _tensors(drills: Sequence[Drill]) -> tuple[torch.Tensor, torch.Tensor]:
     length = max(len(drill.ids) for drill in drills)
     ids = torch.zeros(len(drills), length, dtype=torch.long)
@@ -303,14 +393,6 @@ def _tensors(drills: Sequence[Drill]) -> tuple[torch.Tensor, torch.Tensor]:
         ids[row, : len(drill.ids)] = torch.tensor(drill.ids)
         known[row, : len(drill.ids)] = torch.tensor(drill.known)
     return ids, known
-
-
-def _loss(model: Qwen3ForCausalLM, ids: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    chosen = known[:, 1:]
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.model(ids[:, :-1]).last_hidden_state[chosen]
-        logits = model.lm_head(hidden)
-    return cross_entropy(logits.float(), ids[:, 1:][chosen])
 
 
 def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
@@ -323,9 +405,15 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _set_rates(optimizers: Sequence[torch.optim.Optimizer], step: int, steps: int) -> None:
-    """Linear warm-up, constant, linear cool-down."""
-    factor = min(1.0, (step + 1) / WARMUP, max(0.02, (steps - step) / (COOL_DOWN * steps)))
+def _set_rates(
+    optimizers: Sequence[torch.optim.Optimizer],
+    step: int,
+    steps: int,
+    cool_down: float = COOL_DOWN,
+) -> None:
+    """Linear warm-up, constant, linear cool-down over that share of the steps."""
+    cooling = (steps - step) / (cool_down * steps) if cool_down else 1.0
+    factor = min(1.0, (step + 1) / WARMUP, max(0.02, cooling))
     for optimizer, rate in zip(optimizers, (MUON_RATE, ADAM_RATE), strict=True):
         for group in optimizer.param_groups:
             group["lr"] = rate * factor

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ def test_a_perfect_agent_is_shown_every_fact_and_succeeds(library, split):
         assert trajectory.verdict.reward == 1.0
         for (_, found), observed in zip(task.secret["chain"], trajectory.observed, strict=False):
             assert found in observed, task
+
+
+def test_a_perfect_agents_thoughts_say_what_results_are_read_for(library):
+    thoughts = {}
+    for task in library.tasks("train"):
+        thoughts.setdefault(task.info["hops"], []).append(
+            [action.thought for action in library.oracle(task)]
+        )
+    name = "[^ ]+"
+    last = f"(Module|Class|Base) of {name}( and {name})?|(Class|Function|Method) with .+"
+    for found in thoughts.values():
+        assert all(own[0] == "look up" for own in found)
+        assert all(re.fullmatch(last, own[-1]) for own in found)
+    assert any(own[1] == "look up" for own in thoughts["intersection"])
+    assert all(own[1:-1] != ["look up"] for own in thoughts["two"])
 
 
 def test_answers_seen_but_not_given_earn_nothing(library):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnwise.environments.search.graph import RELATIONS, Edge, Graph, Relation
-from turnwise.environments.search.wording import chain_question
+from turnwise.environments.search.wording import chain_question, wanted
 
 HOPS = ("one", "two", "three")
 TRIVIAL = frozenset({"object", "exception"})
@@ -25,6 +25,7 @@ class Candidate:
 
     Example: Candidate("two", "Which module defines the class that has the method extractall?",
         given=("extractall",), searches=(("extractall", "TarFile"), ("TarFile", "tarfile")),
+        wanted=("Class of extractall", "Module of TarFile"),
         evidence=(frozenset({9313}), frozenset({9312})))
     """
 
@@ -35,6 +36,9 @@ class Candidate:
     """Names in the question."""
     searches: tuple[tuple[str, str], ...]
     """(query, name to find) in order; the last name is the answer."""
+    wanted: tuple[str, ...]
+    """For each search, which name is to be found, in the words of the cards; "" where the searches
+    so far do not tell it."""
     evidence: tuple[frozenset[int], ...]
     """For each search, positions of the documents that state what is to be found."""
 
@@ -91,5 +95,6 @@ def _chain(name: str, relations: tuple[Relation, ...], edges: tuple[Edge, ...]) 
         question=chain_question(relations, name),
         given=(name,),
         searches=tuple(zip([name, *found], found, strict=False)),
+        wanted=tuple(map(wanted, relations, [name, *found])),
         evidence=tuple(edge.evidence for edge in edges),
     )

@@ -26,6 +26,8 @@ from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 HELDOUT_SHARE = 0.5
 NOTHING_FOUND = "No results."
+LOOK_UP = "look up"
+"""The oracle's thought before a search for a name that the question has."""
 
 
 class SearchEnvironment(Environment):
@@ -151,15 +153,16 @@ class SearchEnvironment(Environment):
         return Verdict(float(success), success, parts, f"answered {answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Search for each name on the way, then answer. Built-in tasks only."""
+        """Search for each name on the way, then answer; a thought says what the results before it
+        are read for. Built-in tasks only."""
         if "chain" not in task.secret:
             raise NotSupportedError(f"search: there is no known way to the answer of {task.id}")
-        chain = task.secret["chain"]
+        thoughts = [wanted or LOOK_UP for wanted in ("", *task.secret["wanted"])]
         searches = [
-            Action("", f"search {number} of {len(chain)}", (ToolCall("search", {"query": query}),))
-            for number, (query, _) in enumerate(chain, start=1)
+            Action("", thought, (ToolCall("search", {"query": query}),))
+            for thought, (query, _) in zip(thoughts, task.secret["chain"], strict=False)
         ]
-        return [*searches, Action("", "found it", answer=task.secret["answers"][0])]
+        return [*searches, Action("", thoughts[-1], answer=task.secret["answers"][0])]
 
     def floors(self) -> Mapping[str, Environment]:
         """The same tasks with a search that finds nothing, and with one that finds anything."""

@@ -19,7 +19,13 @@ from turnwise.environments.search.chains import (
     steps,
 )
 from turnwise.environments.search.graph import Edge, Graph, Relation
-from turnwise.environments.search.wording import describe, intersection_question, last_question
+from turnwise.environments.search.wording import (
+    describe,
+    intersection_question,
+    last_question,
+    wanted,
+    wanted_with,
+)
 from turnwise.seeds import derive
 
 FEW = 3
@@ -33,8 +39,8 @@ WAYS = 12
 """How many functions, and how many methods, are tried as a way to one module."""
 
 Evidence = frozenset[int]
-Find = tuple[tuple[str, str], Evidence]
-"""((query, name to find), documents that state it)."""
+Find = tuple[tuple[str, str], str, Evidence]
+"""((query, name to find), its description, documents that state it)."""
 Condition = tuple[Relation, str]
 """MODULE or BASE, and its name. Example: (BASE, "TarInfo")."""
 
@@ -45,7 +51,7 @@ def intersections(graph: Graph) -> Iterator[Candidate]:
     A module may be named, or be what a chain leads to; the latter count as two or three hops.
     """
     for (one, two), name, evidence in _unique_pairs(graph):
-        last = ((f"{two[1]} {one[1]}", name), evidence)
+        last = ((f"{two[1]} {one[1]}", name), wanted_with(one, two), evidence)
         first = one[1] if one[0] == BASE else describe((), "module", one[1])
         question = intersection_question(one[0].fact, first, two[1])
         yield _candidate("intersection", question, (one[1], two[1]), [last])
@@ -73,12 +79,13 @@ def _unique_pairs(graph: Graph) -> Iterator[tuple[tuple[Condition, Condition], s
 def _through_chains(graph: Graph, module: str, base: str, last: Find) -> Iterator[Candidate]:
     """Questions in which the module is that of a function, or of the class of a method."""
     for relations, start in _ways_to(graph, module):
-        names, finds = [start], []
+        names: list[str] = [start]
+        finds: list[Find] = []
         for relation in relations:
             edge = graph.follow(relation, names[-1])
             if edge is None or edge.name in (base, last[0][1], *names):
                 break
-            finds.append(((names[-1], edge.name), edge.evidence))
+            finds.append(((names[-1], edge.name), wanted(relation, names[-1]), edge.evidence))
             names.append(edge.name)
         if names[-1] == module and start not in (base, last[0][1]):
             phrase = describe(relations, relations[0].start, start)
@@ -103,8 +110,9 @@ def _candidate(
         hops=hops,
         question=question,
         given=given,
-        searches=tuple(search for search, _ in finds),
-        evidence=tuple(evidence for _, evidence in finds),
+        searches=tuple(search for search, _, _ in finds),
+        wanted=tuple(described for _, described, _ in finds),
+        evidence=tuple(evidence for _, _, evidence in finds),
     )
 
 
@@ -143,14 +151,18 @@ def _of_methods(graph: Graph) -> Iterator[Candidate]:
         ]
         for one, two in itertools.pairwise(shared):
             if _owners(graph, one.name) & _owners(graph, two.name) == {name}:
-                finds = [((edge.name, name), edge.evidence) for edge in (one, two)]
                 given = (one.name, two.name)
+                both = wanted(_CLASS, " and ".join(given))
+                finds: list[Find] = [
+                    ((one.name, name), "", one.evidence),
+                    ((two.name, name), both, two.evidence),
+                ]
                 yield _candidate(
                     "intersection", intersection_question("method", *given), given, finds
                 )
                 phrase = f"the class with the methods {one.name} and {two.name}"
                 for relation, edge in steps(graph, "class", (*given, name)):
-                    last = ((name, edge.name), edge.evidence)
+                    last = ((name, edge.name), wanted(relation, name), edge.evidence)
                     yield _candidate(
                         "three", last_question(relation, phrase), given, [*finds, last]
                     )

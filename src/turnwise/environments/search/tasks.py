@@ -130,6 +130,10 @@ def _records(split: Split, found: Sequence[Candidate]) -> Iterator[Record]:
                 "split": split,
                 "id": question_id(candidate.question),
                 "prompt": candidate.question,
-                "secret": {"answers": [candidate.answer], "chain": candidate.searches},
+                "secret": {
+                    "answers": [candidate.answer],
+                    "chain": candidate.searches,
+                    "wanted": candidate.wanted,
+                },
                 "info": {"hops": candidate.hops, "symbols": candidate.given},
             }

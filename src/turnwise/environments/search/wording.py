@@ -82,6 +82,25 @@ def intersection_question(kind: str, first: str, second: str) -> str:
     return _pick(_INTERSECTIONS[kind], f"{first} {second}", 0).format(first, second)
 
 
+def wanted(relation: Relation, name: str) -> str:
+    """What a relation leads to from a name, as the labels of cards say it.
+
+    Example: "Base of TarInfo"; of the inverse, "Class with Base TarInfo".
+    """
+    if relation.inverse:
+        return wanted_with((relation, name))
+    return f"{relation.fact.capitalize()} of {name}"
+
+
+def wanted_with(*conditions: tuple[Relation, str]) -> str:
+    """The thing that states each of some relations to a name.
+
+    Example: "Class with Module tarfile and Base object".
+    """
+    fields = " and ".join(f"{relation.fact.capitalize()} {name}" for relation, name in conditions)
+    return f"{conditions[0][0].subject.capitalize()} with {fields}"
+
+
 def _key(relation: Relation) -> tuple[str, str, bool]:
     return relation.fact, relation.subject, relation.inverse
 
