@@ -92,6 +92,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8",
         "episodes of one context: set rollout.context to 'fail'",
     ),
+    ("evaluation.sft=true sft.steps=0 train.steps=0", "and this one makes none"),
     ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),
     (
         "rollout.context=drop rollout.max_turn_tokens=9 algorithm.name=sdpo",
