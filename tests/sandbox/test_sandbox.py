@@ -173,11 +173,13 @@ def sys_python(sandbox: Sandbox) -> str:
     return sandbox._launch.interpreter
 
 
-def test_packages_can_be_imported_and_not_written(maker: Maker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
+def test_packages_can_be_imported_and_not_written(maker: Maker, tmp_path: Path, tier: str) -> None:
+    """The folder lies below /tmp, where the sandbox mounts a file system of its own."""
     tmp_path.chmod(0o755)
     (tmp_path / "given_package.py").write_text("answer = 42")
     (tmp_path / "given_package.py").chmod(0o666)
-    with maker("namespaces", packages=(str(tmp_path),)) as sandbox:
+    with maker(tier, packages=(str(tmp_path),)) as sandbox:
         source = "import given_package as one; print(one.answer); open(one.__file__, 'a')"
         result = sandbox.run_python(source)
     assert result.stdout.text == "42\n"

@@ -21,6 +21,7 @@ from typing import NoReturn
 from turnwise.sandbox import kernel, namespaces, warden, wire
 
 _SCRATCH = ("/dev/shm", "/tmp", "/work")
+_BELOW_SCRATCH = tuple(f"{place}/" for place in _SCRATCH)
 _BUILT = kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP
 """The namespaces that are joined when bwrap has finished with them."""
 
@@ -110,7 +111,16 @@ def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
 
 def _settle(spec: wire.Message) -> None:
     os.chdir("/")
+    # What bwrap has mounted below a folder that may be written would lie hidden under it.
+    hidden = [path for path in spec["read_only"] if path.startswith(_BELOW_SCRATCH)]
+    links = {path: os.readlink(path) for path in hidden if os.path.islink(path)}
+    trees = {path: kernel.open_tree(path) for path in hidden if path not in links}
     namespaces.make_scratch(spec["limits"])
+    for path, tree in trees.items():
+        namespaces.show_read_only(path, tree)
+    for path, target in links.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(target, path)
     if os.getuid() == namespaces.NOBODY:
         spec["beside"] = 1  # `cat`, which is the same user
     namespaces.begin_processes(spec, "/proc")

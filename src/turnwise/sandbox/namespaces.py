@@ -106,7 +106,7 @@ def _isolate(spec: wire.Message) -> None:
     _make_devices(devices)
     make_scratch(spec["limits"])
     for path in spec["read_only"]:
-        _show_read_only(path, trees.get(path))
+        show_read_only(path, trees.get(path))
     os.mkdir("proc")
     begin_processes(spec, "proc")
     kernel.pivot_to("/tmp")
@@ -167,7 +167,8 @@ def become_nobody() -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)  # a change of user takes it away
 
 
-def _show_read_only(path: str, tree: int | None) -> None:
+def show_read_only(path: str, tree: int | None) -> None:
+    """Attach the tree of a path, or its link where there is none, below the working directory."""
     place = path.lstrip("/")
     os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
     if tree is None:
