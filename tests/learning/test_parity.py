@@ -13,7 +13,7 @@ from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.own_caches import OwnRunner
 from turnwise.engines.runners import make_runner
-from turnwise.errors import NotSupportedError, RunStoppedError
+from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedError
 from turnwise.learning.parity import check_gap, check_parity, measure_parity
 from turnwise.models.rotations import fix_rotations
 
@@ -82,7 +82,7 @@ def test_numbers_that_are_none_are_no_agreement() -> None:
     model = tiny_model("qwen3")
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
-    with pytest.raises(NotSupportedError, match="inf nats"):
+    with pytest.raises(InfrastructureError, match="not numbers"):
         check(model)
 
 

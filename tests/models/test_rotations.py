@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausa
 
 from turnwise.models.rotations import fix_rotations
 
-SWITCH = 16
+SWITCH = 32
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
     "hidden_size": 32,

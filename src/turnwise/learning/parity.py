@@ -31,6 +31,8 @@ SAMPLED = 4
 """Tokens of a turn..."""
 OBSERVED = 8
 """...and between two turns."""
+BRIEF = 4
+"""Tokens of the shortest prompt, which stays this side of most boundaries."""
 ROOMY = 2 * TURNS * (SAMPLED + OBSERVED)
 """Shorter limits than that have turns and observations of one token."""
 
@@ -119,8 +121,9 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
         Played("parity/long", long_one),
         Played("parity/short", short_one),
         Played("parity/beside", [*short_one, *ordinary_tokens(base, 1, 2)][-len(short_one) :]),
+        Played("parity/brief", ordinary_tokens(base, min(BRIEF, first), 3)),
     ]
-    between = iter(range(3, 3 + TURNS * len(histories)))
+    between = iter(range(4, 4 + TURNS * len(histories)))
     for turn in range(TURNS):
         if turn in (0, TURNS - 1):
             for each in histories:
