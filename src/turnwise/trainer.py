@@ -127,7 +127,7 @@ class Trainer:
             self.display.say(f"warning: there are only {len(self.heldout)} held-out tasks")
         try:
             await self._check_parity()
-            if self.recipe.evaluation.base:
+            if self.recipe.evaluation.base and not self.resumed:
                 await self.evaluate("base", self.parts.environment)
             await self.cold_start()
             await self.evaluate("cold_start", self.parts.environment)
