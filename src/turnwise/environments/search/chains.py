@@ -41,6 +41,9 @@ class Candidate:
     so far do not tell it."""
     evidence: tuple[frozenset[int], ...]
     """For each search, positions of the documents that state what is to be found."""
+    inverse: bool = False
+    """Whether a thing has to be found by what its card states, as a class by its base; else each
+    search is for a thing by its name."""
 
     @property
     def answer(self) -> str:
@@ -97,4 +100,5 @@ def _chain(name: str, relations: tuple[Relation, ...], edges: tuple[Edge, ...]) 
         searches=tuple(zip([name, *found], found, strict=False)),
         wanted=tuple(map(wanted, relations, [name, *found])),
         evidence=tuple(edge.evidence for edge in edges),
+        inverse=any(relation.inverse for relation in relations),
     )

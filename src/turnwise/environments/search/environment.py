@@ -48,14 +48,17 @@ class SearchEnvironment(Environment):
         result_tokens: int = 32,
         retrieval: Retrieval = "bm25",
         embedding: str = "",
+        inverse: bool = True,
     ) -> None:
         """Load documents and tasks.
 
         `documents` is a folder of .txt and .md files, a .jsonl or a .json file; `questions` a
         .jsonl file; both or neither. `heldout_share` of one's own questions is held out.
         A search gives `top_k` results of `result_tokens` tokens each, ranked by words (`bm25`), by
-        the vectors of an `embedding` (`dense`), or both (`hybrid`). Raises ConfigError for an
-        option that makes no sense, and DataError for files that are missing or broken.
+        the vectors of an `embedding` (`dense`), or both (`hybrid`). Without `inverse`, built-in
+        questions that look for a thing by what is stated of it (the class derived from another one,
+        all intersections) are left out. Raises ConfigError for an option that makes no sense, and
+        DataError for files that are missing or broken.
         """
         if top_k < 1 or result_tokens < 1:
             raise ConfigError("search: top_k and result_tokens must be 1 or more")
@@ -64,12 +67,14 @@ class SearchEnvironment(Environment):
         check_retrieval(retrieval, embedding)
         self.top_k = top_k
         self.result_tokens = result_tokens
+        if documents is not None and not inverse:
+            raise ConfigError("search: inverse chooses among built-in questions: leave it out")
         if documents is not None and questions is not None:
             self._load_own(
                 Path(documents).expanduser(), Path(questions).expanduser(), heldout_share
             )
         elif documents is None and questions is None:
-            self._load_standard(heldout_share)
+            self._load_standard(heldout_share, inverse)
         else:
             raise ConfigError("search: give both documents and questions, or neither of them")
         self._oracle_is_known = self._documents_are_built_in and retrieval == "bm25"
@@ -90,13 +95,17 @@ class SearchEnvironment(Environment):
         environment._data_hash = _hash(documents, tasks)
         return environment
 
-    def _load_standard(self, heldout_share: float) -> None:
+    def _load_standard(self, heldout_share: float, inverse: bool) -> None:
         if heldout_share != HELDOUT_SHARE:
             raise ConfigError("search: heldout_share is for your own questions: give their paths")
         self._documents_are_built_in = True
         self.documents: Sequence[Document] = standard_library()
         self._words: BM25Index = index_documents(self.documents)
-        self._tasks: dict[Split, list[Task]] = standard_tasks(self.documents, self._words)
+        every = standard_tasks(self.documents, self._words)
+        self._tasks: dict[Split, list[Task]] = {
+            split: [task for task in tasks if inverse or not task.info["inverse"]]
+            for split, tasks in every.items()
+        }
 
     def _load_own(self, documents: Path, questions: Path, heldout_share: float) -> None:
         self._documents_are_built_in = False

@@ -113,6 +113,7 @@ def _candidate(
         searches=tuple(search for search, _, _ in finds),
         wanted=tuple(described for _, described, _ in finds),
         evidence=tuple(evidence for _, _, evidence in finds),
+        inverse=True,
     )
 
 

@@ -135,5 +135,9 @@ def _records(split: Split, found: Sequence[Candidate]) -> Iterator[Record]:
                     "chain": candidate.searches,
                     "wanted": candidate.wanted,
                 },
-                "info": {"hops": candidate.hops, "symbols": candidate.given},
+                "info": {
+                    "hops": candidate.hops,
+                    "symbols": candidate.given,
+                    "inverse": candidate.inverse,
+                },
             }
