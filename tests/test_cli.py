@@ -15,6 +15,7 @@ from tests.fakes import byte_tokenizer, save_small_model
 from turnwise.cli import main
 from turnwise.config import load_recipe
 from turnwise.terminal import trajectory_text
+from turnwise.threads import SPINS
 from turnwise.types import Source
 
 FAKES = Path(__file__).with_name("fakes.py")
@@ -165,6 +166,36 @@ def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> Non
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr
         assert done.stderr.startswith("turnwise: unknown"), done.stderr
+
+
+FIRST_LOOK = """
+import os, sys
+
+def hook(event, arguments):
+    if event == "import" and arguments[0] == "torch":
+        print(os.environ.get("GOMP_SPINCOUNT"))
+        sys.stdout.flush()
+        os._exit(0)
+
+sys.addaudithook(hook)
+from turnwise.cli import main
+main(sys.argv[1:])
+"""
+"""A command, until it loads torch, which then reads how its threads are to wait."""
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "evaluate a run", "play"])
+def test_threads_are_set_before_torch_is_loaded(recipe: Path, tmp_path: Path, command: str) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(recipe, run / "config.toml")
+    given = [command.split()[0], str(run if command.endswith("run") else recipe)]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FAKES.parents[1])}
+    program = [sys.executable, "-c", FIRST_LOOK, *given]
+    done = subprocess.run(
+        program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [SPINS], done.stderr
 
 
 def test_list(shell: Shell) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
-from turnwise.signals import Stopped, stoppable
+from turnwise.stopping import Stopped, stoppable
 
 if TYPE_CHECKING:
     from turnwise.monitor.run_folder import RunFolder
@@ -113,8 +113,10 @@ def evaluate(
     """Evaluate an agent on held-out tasks, with a 95% interval."""
     from turnwise.terminal import summary_table
 
-    recipe, weights = _trained(run, overrides or [])
-    summary = _evaluate(recipe, weights)
+    folder = Path(run) if (Path(run) / "config.toml").is_file() else None
+    recipe = load_recipe(str(folder / "config.toml") if folder else run, overrides or [])
+    _configure(recipe)
+    summary = _evaluate(recipe, _newest_weights(folder) if folder else None)
     if as_json:
         _print_json(summary)
     else:
@@ -343,7 +345,6 @@ def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
 
 
 def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
-    _configure(recipe)
     from turnwise.assembly import assemble
     from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 
@@ -370,18 +371,16 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     return summary
 
 
-def _trained(run: str, overrides: list[str]) -> tuple[Recipe, Path | None]:
-    """The recipe of a run folder with its newest weights, or a recipe with its own."""
-    if not (Path(run) / "config.toml").is_file():
-        return load_recipe(run, overrides), None
+def _newest_weights(run: Path) -> Path:
+    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
     from turnwise.learning import checkpoint
 
-    found, damaged = checkpoint.newest(Path(run) / "checkpoints")
+    found, damaged = checkpoint.newest(run / "checkpoints")
     if found is None:
         raise DataError(f"{run} has no checkpoint yet")
     for problem in damaged.values():
         _display().say(f"warning: {problem}; evaluated is {found.folder}")
-    return load_recipe(str(Path(run) / "config.toml"), overrides), found.folder
+    return found.folder
 
 
 def _configure(recipe: Recipe) -> None:

@@ -53,9 +53,9 @@ from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.mutual_information import mutual_information
+from turnwise.monitor.no_signal import offline_reason, reason, summary
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
-from turnwise.monitor.signal import offline_reason, reason, summary
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.collect import ROLLOUTS, with_spares
 from turnwise.rollout.curriculum import Curriculum

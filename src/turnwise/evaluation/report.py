@@ -29,7 +29,7 @@ def build_report(
 ) -> dict[str, Any]:
     """The report as data: one key for each evaluation (`cold_start`, `trained`, floors such as
     `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `learning_signal`,
-    how many RL steps taught nothing and why (`monitor/signal.py`); `seconds`, `commit`, and
+    how many RL steps taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and
     `statement`."""
     return {
         "name": recipe.name,

@@ -178,7 +178,7 @@ class Optimizer:
 
 def add_gradient(loss: Tensor) -> None:
     """Adds a loss's gradient to those of the weights. One in which no trained weight has a part
-    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/signal.py`)."""
+    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/no_signal.py`)."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
 

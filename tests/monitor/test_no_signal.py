@@ -2,8 +2,8 @@
 
 import pytest
 
-from turnwise.monitor import signal
-from turnwise.monitor.signal import offline_reason, reason, summary
+from turnwise.monitor import no_signal
+from turnwise.monitor.no_signal import offline_reason, reason, summary
 
 TAUGHT = {
     "rollout/episodes": 8.0,
@@ -23,17 +23,17 @@ WITHOUT = {"policy/gradient_norm": 0.0, "policy/weights_changed": 0.0}
     ("metrics", "why"),
     [
         (TAUGHT, None),
-        (NO_UPDATE | {"rollout/ungraded": 8.0}, signal.UNGRADED),
-        (NO_UPDATE | {"groups/all_equal": 1.0}, signal.ALL_EQUAL),
-        (NO_UPDATE | {"batch/left_out": 1.0}, signal.LEFT_OUT),
-        (NO_UPDATE, signal.UNTRAINED),
+        (NO_UPDATE | {"rollout/ungraded": 8.0}, no_signal.UNGRADED),
+        (NO_UPDATE | {"groups/all_equal": 1.0}, no_signal.ALL_EQUAL),
+        (NO_UPDATE | {"batch/left_out": 1.0}, no_signal.LEFT_OUT),
+        (NO_UPDATE, no_signal.UNTRAINED),
         (NO_UPDATE | {"policy/skipped_updates": 1.0}, None),  # the run tells of it by itself
-        (TAUGHT | WITHOUT, signal.NO_GRADIENT),
-        (TAUGHT | WITHOUT | {"policy/clip_fraction": 1.0}, signal.CLIPPED),
-        (TAUGHT | WITHOUT | {"correction/rejected_fraction": 1.0}, signal.REJECTED),
-        (TAUGHT | WITHOUT | {"policy/filtered_fraction": 1.0}, signal.HELD_BACK),
+        (TAUGHT | WITHOUT, no_signal.NO_GRADIENT),
+        (TAUGHT | WITHOUT | {"policy/clip_fraction": 1.0}, no_signal.CLIPPED),
+        (TAUGHT | WITHOUT | {"correction/rejected_fraction": 1.0}, no_signal.REJECTED),
+        (TAUGHT | WITHOUT | {"policy/filtered_fraction": 1.0}, no_signal.HELD_BACK),
         (TAUGHT | {"policy/clip_fraction": 1.0}, None),  # another term has a gradient
-        (TAUGHT | {"policy/weights_changed": 0.002}, signal.UNMOVED),
+        (TAUGHT | {"policy/weights_changed": 0.002}, no_signal.UNMOVED),
         ({"rollout/episodes": 8.0}, None),  # a critic is trained alone
     ],
 )
@@ -43,7 +43,7 @@ def test_each_reason_has_its_sentence(metrics: dict[str, float], why: str | None
 
 def test_nothing_to_compare() -> None:
     alone = {name: value for name, value in NO_UPDATE.items() if name != "groups/all_equal"}
-    assert reason(alone | {"rollout/ungraded": 5.0}) == signal.ALONE
+    assert reason(alone | {"rollout/ungraded": 5.0}) == no_signal.ALONE
 
 
 @pytest.mark.parametrize("learner", ["sft", "preferences"])
@@ -54,14 +54,14 @@ def test_stages_without_rollouts(learner: str) -> None:
         return offline_reason({f"{learner}/{name}": value for name, value in values}, learner)
 
     assert step(0, 0.3, 0.9) is None
-    assert step(0, 0.0, 0.0) == signal.NO_GRADIENT
-    assert step(0, 0.3, 0.001) == signal.UNMOVED
+    assert step(0, 0.0, 0.0) == no_signal.NO_GRADIENT
+    assert step(0, 0.3, 0.001) == no_signal.UNMOVED
     assert step(1, float("nan"), 0.0) is None
 
 
 def test_a_run_is_summed_up() -> None:
     equal = NO_UPDATE | {"groups/all_equal": 1.0}
     found = summary([equal, TAUGHT, equal, NO_UPDATE | {"rollout/ungraded": 8.0}])
-    reasons = {signal.ALL_EQUAL: 2, signal.UNGRADED: 1}
+    reasons = {no_signal.ALL_EQUAL: 2, no_signal.UNGRADED: 1}
     assert found == {"steps": 4, "without": 3, "reasons": reasons}
     assert summary([]) == {"steps": 0, "without": 0, "reasons": {}}

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from turnwise.signals import Stopped, stoppable
+from turnwise.stopping import Stopped, stoppable
 
 NUMBERS = {signal.SIGTERM: 143, signal.SIGUSR1: 75}
 

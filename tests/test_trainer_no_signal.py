@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.fakes import save_small_model
 from turnwise.config import check_recipe
-from turnwise.monitor import signal
+from turnwise.monitor import no_signal
 from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.trainer import Trainer
@@ -36,10 +36,10 @@ def test_groups_that_are_all_equal_in_every_step(tmp_path: Path) -> None:
     }
     folder, listener = RunFolder.new(tmp_path / "run"), Listener()
     asyncio.run(Trainer(check_recipe(values, "test"), folder, listener).run())
-    assert listener.said == [f"warning: no learning signal in RL step 1: {signal.ALL_EQUAL}"]
+    assert listener.said == [f"warning: no learning signal in RL step 1: {no_signal.ALL_EQUAL}"]
     lines = folder.lines("no_signal.jsonl")
-    assert lines == [{"step": step, "reason": signal.ALL_EQUAL} for step in range(1, 8)]
+    assert lines == [{"step": step, "reason": no_signal.ALL_EQUAL} for step in range(1, 8)]
     report = json.loads((folder.path / "report.json").read_text())
-    found = {"steps": 7, "without": 7, "reasons": {signal.ALL_EQUAL: 7}}
+    found = {"steps": 7, "without": 7, "reasons": {no_signal.ALL_EQUAL: 7}}
     assert report["learning_signal"] == found
-    assert signal.ALL_EQUAL in (folder.path / "report.md").read_text()
+    assert no_signal.ALL_EQUAL in (folder.path / "report.md").read_text()
