@@ -11,8 +11,9 @@ pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,8 @@ class Played:
 
     name: str
     ids: list[int]
+    observations: Sequence[Sequence[int]]
+    """After each of its turns but the last."""
     places: list[int] = field(default_factory=list)
     """Of the sampled tokens."""
     logprobs: list[float] = field(default_factory=list)
@@ -117,22 +120,22 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
     first = long - TURNS * sampled - (TURNS - 1) * observed
     long_one, short_one = (ordinary_tokens(base, first, seed) for seed in range(2))
     short_one = short_one[: max(1, first // 2)]
-    histories = [
-        Played("parity/long", long_one),
-        Played("parity/short", short_one),
-        Played("parity/beside", [*short_one, *ordinary_tokens(base, 1, 2)][-len(short_one) :]),
-        Played("parity/brief", ordinary_tokens(base, min(BRIEF, first), 3)),
-    ]
-    between = iter(range(4, 4 + TURNS * len(histories)))
-    for turn in range(TURNS):
-        if turn in (0, TURNS - 1):
-            for each in histories:
-                engine.open(each.name)
-        for each in histories if turn else []:
-            each.ids += ordinary_tokens(base, observed, next(between))
-        turns = [_turn(engine, each, Sampling(sampled, seed=turn)) for each in histories]
+    prompts = {
+        "parity/long": long_one,
+        "parity/short": short_one,
+        "parity/beside": [*short_one, *ordinary_tokens(base, 1, 2)][-len(short_one) :],
+        "parity/brief": ordinary_tokens(base, min(BRIEF, first), 3),
+    }
+    seeds = count(len(prompts))
+    histories = []
+    for name, prompt in prompts.items():
+        seen = [ordinary_tokens(base, observed, next(seeds)) for _ in range(TURNS - 1)]
+        histories.append(Played(name, prompt, seen))
+    for turns in (range(TURNS - 1), range(TURNS - 1, TURNS)):
+        for each in histories:
+            engine.open(each.name)
         try:
-            await asyncio.gather(*turns)
+            await asyncio.gather(*(_turns(engine, each, turns, sampled) for each in histories))
         except FOREIGN_ERRORS as error:
             reason = str(error).strip().partition("\n")[0]
             raise NotSupportedError(
@@ -140,10 +143,19 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
                 f"{reason}. Choose another engine.name or model"
             ) from error
         finally:
-            if turn >= TURNS - 2:
-                for each in histories:
-                    engine.close(each.name)
+            for each in histories:
+                engine.close(each.name)
     return histories
+
+
+async def _turns(engine: Engine, history: Played, turns: Iterable[int], sampled: int) -> None:
+    """Some turns of a history. It waits for no other one, and closes its session at their end: in
+    lockstep the others wait for it until then."""
+    for turn in turns:
+        if turn:
+            history.ids += history.observations[turn - 1]
+        await _turn(engine, history, Sampling(sampled, seed=turn))
+    engine.close(history.name)
 
 
 async def _turn(engine: Engine, history: Played, sampling: Sampling) -> None:
