@@ -26,8 +26,12 @@ def two_weights_exchanged(model: Any) -> None:
     weight[[1, 2]] = weight[[2, 1]]
 
 
-def norm_by_another_epsilon(model: Any) -> None:
-    model.model.norm.variance_epsilon = 1e-3
+def norms_by_another_epsilon(model: Any) -> None:
+    """Felt where inputs are small, as those of the first layer are; of the last norm's, which are
+    of size 30, it is less than rounding."""
+    for module in model.modules():
+        if hasattr(module, "variance_epsilon"):
+            module.variance_epsilon = 1e-4  # 1e-6 is right
 
 
 def slower_rotation(model: Any) -> None:
@@ -38,7 +42,7 @@ BREAKS = (
     wrong_weight,
     dropped_head,
     two_weights_exchanged,
-    norm_by_another_epsilon,
+    norms_by_another_epsilon,
     slower_rotation,
 )
 
