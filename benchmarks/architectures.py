@@ -95,6 +95,7 @@ class Ends:
 def examine(kind: str) -> Row:
     """Make a tiny model of a `model_type`, and see what a run with it would see."""
     import torch
+    from huggingface_hub.errors import StrictDataclassError
 
     from benchmarks.tiny_models import class_name, tiny_model
     from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens
@@ -107,7 +108,7 @@ def examine(kind: str) -> Row:
         with torch.no_grad():
             ids = torch.tensor([ordinary_tokens(model, LONGEST // 2)])
             assert model(input_ids=ids).logits.isfinite().all()
-    except FOREIGN_ERRORS as error:
+    except (*FOREIGN_ERRORS, StrictDataclassError) as error:
         return Row(kind, name, "-", "-", "-", f"not made: {_line(error)}")
     engine, why = _engine(model)
     learner, reason = _learner(model)

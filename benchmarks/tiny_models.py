@@ -145,7 +145,7 @@ _SWITCHING: dict[str, Any] = {
 _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
-        ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "dots3_note"), _LATENT
+        ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa"), _LATENT
     ),
     **dict.fromkeys(("kimi_linear", "longcat_flash", "youtu", "axk1"), _LATENT),
     **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
@@ -218,7 +218,7 @@ def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     changes |= {name: True for name in ("is_decoder",) if name in known}
     for name, part in vars(default).items():
         if hasattr(part, "to_dict") and hasattr(part, "attribute_map"):
-            changes[name] = type(part)(**_changes(part, {}))
+            changes[name] = type(part)(**_changes(part, EXCEPTIONS.get(part.model_type, {})))
     layers = _chosen_layers(known.get("layer_types"))
     if layers:
         count = len(known["layer_types"])
