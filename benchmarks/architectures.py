@@ -15,6 +15,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +97,9 @@ class Ends:
 def examine(kind: str) -> Row:
     """Make a tiny model of a `model_type`, and see what a run with it would see."""
     import torch
+    from huggingface_hub.errors import StrictDataclassError
 
-    from benchmarks.tiny_models import class_name, tiny_model
+    from benchmarks.tiny_models import OUTSIDE, class_name, tiny_model
     from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens
     from turnwise.models.rotations import fix_rotations
 
@@ -107,8 +110,9 @@ def examine(kind: str) -> Row:
         with torch.no_grad():
             ids = torch.tensor([ordinary_tokens(model, LONGEST // 2)])
             assert model(input_ids=ids).logits.isfinite().all()
-    except FOREIGN_ERRORS as error:
-        return Row(kind, name, "-", "-", "-", f"not made: {_line(error)}")
+    except (*FOREIGN_ERRORS, StrictDataclassError) as error:
+        reason = OUTSIDE.get(kind) or _line(error)
+        return Row(kind, name, "-", "-", "-", f"not made: {reason}")
     engine, why = _engine(model)
     learner, reason = _learner(model)
     shared = _shared(model) if learner == "right" else "refused"
@@ -226,7 +230,8 @@ def page(rows: Sequence[Row]) -> str:
         f"of float32's rounding. Of the {len(made)} that could be made, the embedded engine is "
         f"right for {right['engine']}, the learner for {right['learner']}, and "
         f"`learning.share_prefixes` for {right['shared']}; the others are refused in one line "
-        "before a run begins. Made by `python -m benchmarks.architectures --write`."
+        f"before a run begins. Made by `python -m benchmarks.architectures --write` on "
+        f"{date.today()}, turnwise {version('turnwise')}, torch {version('torch')}."
     )
     lines = [
         text,

@@ -133,7 +133,6 @@ SIZES: dict[str, Any] = {
 
 
 _LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}
-_MUSIC = "its class reads the codes of music, not of words"
 _HEAD: dict[str, Any] = {"head_dim": HEAD}
 _SWITCHING: dict[str, Any] = {
     "rope_type": "longrope",
@@ -144,20 +143,28 @@ _SWITCHING: dict[str, Any] = {
 }
 _CONV: dict[str, Any] = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 EXCEPTIONS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(
-        ("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "dots3_note"), _LATENT
-    ),
+    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa"), _LATENT),
     **dict.fromkeys(("kimi_linear", "longcat_flash", "youtu", "axk1"), _LATENT),
     **dict.fromkeys(("axk2", "bailing_hybrid", "dots3_note_text"), _LATENT),
     "deepseek_v2": {**_LATENT, "num_experts_per_tok": 2},
-    "dots1": {"n_routed_experts": 4},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    },
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": HEAD,
+        "indexer_budget": 16,
+        "indexer_compress_ratio": 4,
+    },
     **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral"), _HEAD),
     "nemotron": {"num_key_value_heads": 2, "head_dim": HEAD},
     "bamba": {"attn_layer_indices": [1], "mamba_d_head": 16},
     "falcon_h1": {"mamba_d_ssm": WIDTH, "mamba_n_heads": 4, "mamba_n_groups": 1},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4}},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-    "granitemoehybrid": {"mamba_d_head": 16, "layer_types": ["mamba", "attention"]},
+    "granitemoehybrid": {"mamba_d_head": 16, "layer_types": ["linear_attention", "full_attention"]},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm2": _CONV,
     "lfm2_moe": _CONV,
@@ -174,6 +181,19 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1},
 }
 """Settings by `model_type` that no rule makes."""
+
+_MUSIC = "reads the codes of music, not of words"
+_DRAFTS = "drafts for another model, whose keys and values it reads"
+_SMALL = "no configuration as small was found that its class computes"
+OUTSIDE: dict[str, str] = {
+    **dict.fromkeys(("musicgen", "musicgen_melody"), _MUSIC),
+    **dict.fromkeys(("gemma4_assistant", "gemma4_unified_assistant"), _DRAFTS),
+    **dict.fromkeys(("granitemoehybrid", "hrm_text", "xlstm", "zamba", "zamba2"), _SMALL),
+    "blt": "reads bytes in patches, by several models",
+    "dots3_note": "names layers by number; its words are those of dots3_note_text",
+    "gemma3n": "needs timm; its words are those of gemma3n_text",
+}
+"""Why a `model_type` is none that can be made here, where that is known."""
 
 
 def kinds() -> list[str]:
@@ -218,7 +238,7 @@ def _changes(default: Any, exceptions: Mapping[str, Any]) -> dict[str, Any]:
     changes |= {name: True for name in ("is_decoder",) if name in known}
     for name, part in vars(default).items():
         if hasattr(part, "to_dict") and hasattr(part, "attribute_map"):
-            changes[name] = type(part)(**_changes(part, {}))
+            changes[name] = type(part)(**_changes(part, EXCEPTIONS.get(part.model_type, {})))
     layers = _chosen_layers(known.get("layer_types"))
     if layers:
         count = len(known["layer_types"])

@@ -18,6 +18,7 @@ OWN = "right, own caches"
         ("stablelm", "right", "refused"),
         ("phi3", "right", "right"),  # past the switch of its rotary positions
         ("gpt_neo", OWN, "refused"),  # past its window
+        ("gpt_neox_japanese", OWN, "refused"),  # cannot read views of the pool
         ("qwen3_5_text", OWN, "refused"),
         ("lfm2", OWN, "refused"),
         ("mamba", OWN, "refused"),
