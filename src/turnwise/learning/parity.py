@@ -123,35 +123,56 @@ async def _play(engine: Engine, model: nn.Module, longest: int) -> list[Played]:
         Played("parity/beside", [*short_one, *ordinary_tokens(base, 1, 2)][-len(short_one) :]),
         Played("parity/brief", ordinary_tokens(base, min(BRIEF, first), 3)),
     ]
-    between = iter(range(4, 4 + TURNS * len(histories)))
-    for turn in range(TURNS):
-        if turn in (0, TURNS - 1):
-            for each in histories:
-                engine.open(each.name)
-        for each in histories if turn else []:
-            each.ids += ordinary_tokens(base, observed, next(between))
-        turns = [_turn(engine, each, Sampling(sampled, seed=turn)) for each in histories]
-        try:
-            await asyncio.gather(*turns)
-        except FOREIGN_ERRORS as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise NotSupportedError(
-                f"the engine cannot sample from {type(base).__name__}: {type(error).__name__}: "
-                f"{reason}. Choose another engine.name or model"
-            ) from error
-        finally:
-            if turn >= TURNS - 2:
-                for each in histories:
-                    engine.close(each.name)
+    for each in histories:
+        engine.open(each.name)
+    seeds = range(4, 4 + len(histories))
+    played = (
+        _turns(
+            engine,
+            each,
+            sampled,
+            [
+                ordinary_tokens(base, observed, seed + len(histories) * turn)
+                for turn in range(TURNS - 1)
+            ],
+        )
+        for each, seed in zip(histories, seeds, strict=True)
+    )
+    try:
+        await asyncio.gather(*played)
+    except FOREIGN_ERRORS as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise NotSupportedError(
+            f"the engine cannot sample from {type(base).__name__}: {type(error).__name__}: "
+            f"{reason}. Choose another engine.name or model"
+        ) from error
+    finally:
+        for each in histories:
+            engine.close(each.name)
     return histories
 
 
-async def _turn(engine: Engine, history: Played, sampling: Sampling) -> None:
-    completion = await engine.generate(history.ids, sampling, session=history.name)
-    start = len(history.ids)
-    history.ids += completion.tokens
-    history.places += range(start, len(history.ids))
-    history.logprobs += completion.logprobs
+async def _turns(
+    engine: Engine, history: Played, sampled: int, between: Sequence[Sequence[int]]
+) -> None:
+    """Play a history whose session is open, with what is observed after each turn but the last;
+    what is cached is thrown away before that one.
+
+    Nothing is awaited but turns: an engine in lockstep waits for every session that is open.
+    """
+    for turn, observed in enumerate([(), *between]):
+        if turn == TURNS - 1:
+            engine.close(history.name)
+            engine.open(history.name)
+        history.ids += observed
+        completion = await engine.generate(
+            history.ids, Sampling(sampled, seed=turn), session=history.name
+        )
+        start = len(history.ids)
+        history.ids += completion.tokens
+        history.places += range(start, len(history.ids))
+        history.logprobs += completion.logprobs
+    engine.close(history.name)
 
 
 def _compare(model: nn.Module, histories: Sequence[Played], autocast: bool) -> Parity:
