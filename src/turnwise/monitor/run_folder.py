@@ -317,7 +317,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _object(file: Path, advice: str) -> dict[str, Any]:
-    """Read the object in a JSON file. Raises DataError, with the advice, where that is no object."""
+    """Read the object in a JSON file. Raises DataError, with the advice, where that is no
+    object."""
     try:
         with _reading(file):
             value = json.loads(file.read_bytes())
