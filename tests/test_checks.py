@@ -23,6 +23,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
+from turnwise.sandbox.sandbox import Sandbox
 from turnwise.trainer import Trainer
 from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
 
@@ -190,6 +191,13 @@ class Graded(Capitals):
     spec = EnvironmentSpec("graded", "1", rewards="signed")
 
 
+class Sandboxed(Capitals):
+    """Grades in a sandbox whose programs may run for ten seconds; none is started."""
+
+    def __init__(self) -> None:
+        self.sandbox = Sandbox()
+
+
 LACKS: list[tuple[str, type[Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
     ("algorithm.name=max_rl", Graded, "is for rewards of 0 and more, and environment graded"),
@@ -210,6 +218,7 @@ LACKS: list[tuple[str, type[Environment], str]] = [
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
     ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
     ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
+    ("rollout.max_seconds=10", Sandboxed, "may run for 10 seconds, and a verdict .* = 10: raise"),
 ]
 """And an environment: what is found once the parts are there, in a model of context 512 with a
 sliding window."""

@@ -1,4 +1,4 @@
-"""What an algorithm asks of recipe and environment, and what it comes to with them.
+"""The demands of an algorithm on recipe and environment, and what it comes to with them.
 
 Checks raise a ConfigError that says what to do; warnings are sentences, told when a run begins. Not
 here: which parts of an algorithm go together (`algorithms/contradictions.py`), and what else cannot
@@ -51,7 +51,7 @@ def check_algorithm_for_environment(algorithm: Algorithm, environment: Environme
 
 
 def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
-    """What a run of the recipe should know of its algorithm, in sentences."""
+    """List what a run of the recipe should know of its algorithm, in sentences."""
     train = recipe.train
     if not train.steps:
         return []

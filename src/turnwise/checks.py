@@ -30,6 +30,7 @@ from turnwise.learning.value_head import check_critic
 from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
 from turnwise.types import Observation, Source, Task
@@ -76,6 +77,7 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     recipe = parts.recipe
     if parts.environment.pictures:
         _check_pictured(recipe, algorithm)
+    _check_sandbox(recipe, parts.environment)
     check_algorithm_for_environment(algorithm, parts.environment)
     if "information_gain" in algorithm.needs:
         right_answer(tasks[0], parts.scaffold, parts.environment.oracle)
@@ -268,6 +270,18 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
                 f"the environment shows pictures, for which {name} has no place: leave it out, or "
                 "have the environment tell its observations in words"
             )
+
+
+def _check_sandbox(recipe: Recipe, environment: Environment) -> None:
+    """A program that may run for longer than its verdict has: whoever wrote it could have its
+    episode left ungraded."""
+    sandbox, most = getattr(environment, "sandbox", None), recipe.rollout.max_seconds
+    if isinstance(sandbox, CodeSandbox) and sandbox.settings.limits.seconds >= most:
+        raise ConfigError(
+            f"programs in the sandbox may run for {sandbox.settings.limits.seconds:g} seconds, and "
+            f"a verdict that runs one has rollout.max_seconds = {most:g}: raise rollout.max_seconds"
+            ", or lower the environment's seconds"
+        )
 
 
 def _check_oracle(environment: Environment, task: Task) -> None:

@@ -111,8 +111,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate an agent on held-out tasks, with a 95% interval."""
-    from turnwise.terminal import summary_table
-
     folder = Path(run) if (Path(run) / "config.toml").is_file() else None
     recipe = load_recipe(str(folder / "config.toml") if folder else run, overrides or [])
     _configure(recipe)
@@ -120,6 +118,8 @@ def evaluate(
     if as_json:
         _print_json(summary)
     else:
+        from turnwise.terminal import summary_table
+
         _print_table(summary_table(run, summary))
 
 
@@ -150,10 +150,10 @@ def play(
     task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
 ) -> None:
     """Be the policy yourself: the same loop, with your keyboard in the model's place."""
-    from turnwise.play import play_episode
-
     loaded = load_recipe(recipe, overrides or [])
     _configure(loaded)
+    from turnwise.play import play_episode
+
     asyncio.run(play_episode(loaded, task, console))
 
 

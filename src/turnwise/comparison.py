@@ -55,7 +55,7 @@ def compare_algorithms(
 
 
 def _notes(recipe: str, overrides: Sequence[str], name: str) -> list[str]:
-    """What is to be known of an algorithm in these runs."""
+    """List what is to be known of an algorithm in these runs."""
     loaded = load_recipe(recipe, [*overrides, f"algorithm.name={name}"])
     return warnings_of(loaded, make_algorithm(name, loaded.algorithm.overrides))
 

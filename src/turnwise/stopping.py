@@ -27,15 +27,15 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stopper:
-    """What is to be stopped by a signal: the task that runs, or else whatever this thread does."""
+    """Work that a signal can stop: the task that runs, or else whatever this thread does."""
 
     def __init__(self) -> None:
         self._received: int | None = None
         self._task: asyncio.Task[Any] | None = None
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """As `asyncio.run`. Raises Stopped when the work was cancelled by a signal, and has done
-        what it does then; KeyboardInterrupt for Ctrl-C."""
+        """Run the work, as `asyncio.run` does. Raises Stopped when the work was cancelled
+        by a signal, and has done what it does then; KeyboardInterrupt for Ctrl-C."""
         try:
             return asyncio.run(self._watched(work))
         except asyncio.CancelledError:

@@ -272,7 +272,7 @@ def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """What there is to say of an environment beside its numbers."""
+    """List what there is to say of an environment beside its numbers."""
     floors = [f"floor {name} {share:.1%}" for name, share in row["floors"].items()]
     weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
     return [*([row["note"]] if row["note"] else []), *floors, *weak]

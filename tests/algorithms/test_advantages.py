@@ -166,10 +166,17 @@ def test_gdpo_counts_parts_of_different_spread_by_their_weights_alone() -> None:
 
 def test_gdpo_is_told_which_parts() -> None:
     batch: list[list[Mapping[str, float]]] = [[{"right": 1.0, "form": 1.0}, {"right": 0.0}]]
-    with pytest.raises(ConfigError, match=r"'rihgt', which no verdict has .* form, right"):
+    with pytest.raises(ConfigError, match=r"'rihgt', which a verdict does not .* form, right\."):
         gdpo(batch, {"rihgt": 1.0})
-    with pytest.raises(ConfigError, match="needs reward_weights, of some of: form, right"):
+    with pytest.raises(ConfigError, match="needs reward_weights"):
         gdpo(batch, {})
+
+
+def test_a_part_that_a_verdict_lacks_is_not_zero() -> None:
+    batch: list[list[Mapping[str, float]]] = [[{"right": 1.0, "form": 1.0}, {"right": 0.0}]]
+    assert gdpo(batch, {"right": 1.0})[0][0] > 0
+    with pytest.raises(ConfigError, match=r"'form', which a verdict does not have .*: right\."):
+        gdpo(batch, {"form": 1.0})
 
 
 def test_a_penalty_in_the_reward_is_not_scaled_up_where_rewards_are_equal() -> None:

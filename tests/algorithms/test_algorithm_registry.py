@@ -150,6 +150,8 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("grpo", {"divergence": "k1"}, "unknown divergence 'k1'"),
         ("gigpo", {"kl_reward_coefficient": 0.1}, "gigpo cannot have a KL penalty"),
         ("gdpo", {"reward_shaping": "overlong"}, "gdpo cannot have the penalties"),
+        ("gdpo", {"group_filter": "all_equal"}, "gdpo z-scores over all episodes of the batch"),
+        ("gdpo", {"trajectory_filter": "overlong"}, "set trajectory_filter to 'none'"),
         ("gdpo", {"reward_weights": 1.0}, "a table of names and weights other than 0"),
         ("gdpo", {"reward_weights": {"right": 0}}, "a table of names and weights other than 0"),
         ("gdpo", {"reward_weights": {"right": "1"}}, "a table of names and weights"),

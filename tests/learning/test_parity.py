@@ -52,6 +52,12 @@ def test_sessions_may_lose_their_cache_to_others(kind: str) -> None:
     check(tiny_model(kind), slots=1)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_lockstep_with_fewer_seats_than_histories_comes_to_an_end(slots: int) -> None:
+    """It waits for every open session, so one whose turns are over may not stay open."""
+    check(tiny_model("qwen3"), slots=slots)
+
+
 def test_an_engine_that_is_off_is_refused_and_by_how_much() -> None:
     with pytest.raises(NotSupportedError, match=r"from Qwen3ForCausalLM .* differ by 0\.01 nats"):
         check(tiny_model("qwen3"), Liar)

@@ -11,7 +11,8 @@ from turnwise.config import ModelConfig
 from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import DataError
 from turnwise.models.load import load_model, load_tokenizer
-from turnwise.models.tiny import SPECIAL_TOKENS, TINY, tiny_folder
+from turnwise.models.shipped import TINY, tiny_folder
+from turnwise.models.tiny import SPECIAL_TOKENS
 from turnwise.seeds import derive
 from turnwise.synthesis.cards import Library
 from turnwise.synthesis.drills import DrillMaker

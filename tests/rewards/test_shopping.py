@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from turnwise.rewards.shopping import (
+    NOTHING_BOUGHT,
     Bought,
     Wanted,
     is_as_wanted,
@@ -36,6 +37,7 @@ def test_all_that_is_wanted_is_one() -> None:
     score, parts = webshop_reward(BOUGHT, WANTED)
     assert score == 1.0
     assert parts == {"type": 1.0, "attributes": 1.0, "options": 1.0, "price": 1.0}
+    assert NOTHING_BOUGHT.keys() == parts.keys()
 
 
 @pytest.mark.parametrize(

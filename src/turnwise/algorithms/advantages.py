@@ -174,24 +174,24 @@ def gdpo(groups: Groups, reward_weights: Mapping[str, float]) -> list[list[Credi
     """A_i = z_batch(sum_n w_n z_group(r_n,i)): each named part of the reward z-scored in its group,
     the weighted sum of these z-scored over all episodes of the batch.
 
-    Parts with different spreads count by their weights alone. A part that an episode lacks counts
-    as 0; the reward itself and rewards per turn are not among the parts. Standard deviations have
-    n-1 degrees of freedom, as in the authors' program. Source: GDPO (arXiv 2601.05242). Raises
-    ConfigError for a name that no episode of the batch has a part of, and without any name.
+    Parts with different spreads count by their weights alone. The reward itself and rewards per
+    turn are not among the parts. Standard deviations have n-1 degrees of freedom, as in the
+    authors' program. Source: GDPO (arXiv 2601.05242). Raises ConfigError without any name, and for
+    a name that a verdict has no part of: what is missing was not measured, and is not 0.
     """
-    known = sorted({name for group in groups for episode in group for name in episode.parts})
     if not reward_weights:
-        raise ConfigError(f"gdpo needs reward_weights, of some of: {', '.join(known) or 'none'}")
-    for name in sorted(set(reward_weights) - set(known)):
-        if any(len(group) for group in groups):
+        raise ConfigError("gdpo needs reward_weights, of some of the parts of verdicts")
+    for episode in (episode for group in groups for episode in group):
+        for name in sorted(set(reward_weights) - set(episode.parts)):
             raise ConfigError(
-                f"algorithm.overrides.reward_weights names {name!r}, which no verdict has among "
-                f"its parts: {', '.join(known) or 'there are none'}"
+                f"algorithm.overrides.reward_weights names {name!r}, which a verdict does not have "
+                f"among its parts: {', '.join(sorted(episode.parts)) or 'there are none'}. Name "
+                "parts that verify gives in every verdict"
             )
     sums = [
         sum(
             (
-                weight * outcomes.grpo(np.array([e.parts.get(name, 0.0) for e in group], float))
+                weight * outcomes.grpo(np.array([e.parts[name] for e in group], float))
                 for name, weight in reward_weights.items()
             ),
             start=np.zeros(len(group)),

@@ -1,4 +1,4 @@
-"""What an algorithm is: a choice of parts, and their numbers that are not at the defaults.
+"""An algorithm is a choice of parts, and their numbers that are not at the defaults.
 
 Not here: the algorithms that there are (`rows.py`), what there is to choose from (`parts.py`).
 """
@@ -79,7 +79,7 @@ class Algorithm:
     """Those of the chosen parts that are not at their defaults, by name."""
 
     def part(self, choice: str) -> Part:
-        """What was chosen. Example: grpo.part("aggregation").description."""
+        """Look up the part that was chosen. Example: grpo.part("aggregation").description."""
         return PARTS[choice][getattr(self, choice)]
 
     def numbers_of(self, choice: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
     """Raise ConfigError for parts or terms that do not go together; `row` is the algorithm without
     its overrides, `given` are those of them that are numbers of parts."""
     _check_rollout(algorithm)
+    _check_batch(algorithm)
     _check_lengths(algorithm)
     _check_penalties(algorithm)
     _check_kl(algorithm)
@@ -34,6 +35,17 @@ def _check_rollout(algorithm: Algorithm) -> None:
             f"algorithm {algorithm.name}: estimator {algorithm.estimator!r} does not go with "
             f"rollout {algorithm.rollout!r}: choose rollout = {fitting}"
         )
+
+
+def _check_batch(algorithm: Algorithm) -> None:
+    """Filters beside an estimator that compares over the whole batch, before they choose."""
+    for field in ("group_filter", "trajectory_filter"):
+        chosen = getattr(algorithm, field)
+        if algorithm.estimator == "gdpo" and chosen != "none":
+            raise ConfigError(
+                f"estimator gdpo z-scores over all episodes of the batch, also over those that "
+                f"{field} = {chosen!r} leaves out: set {field} to 'none'"
+            )
 
 
 def _check_lengths(algorithm: Algorithm) -> None:

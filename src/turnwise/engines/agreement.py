@@ -69,7 +69,7 @@ def _histories(model: Any, longest: int) -> list[list[int]]:
 
 
 def _parts(length: int) -> list[slice]:
-    """What each pass computes of a history."""
+    """List what each pass computes of a history."""
     added = ADDED if length > ADDED + SINGLE else 0
     single = min(SINGLE, length - added - 1)
     ends = [length - single - added, length - single, *range(length - single + 1, length + 1)]

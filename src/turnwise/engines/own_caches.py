@@ -29,7 +29,7 @@ NAMES = ("past_key_values", "cache_params", "state")
 
 @dataclass
 class Remembered:
-    """What the model keeps of the first `length` tokens of a history."""
+    """The state that the model keeps of the first `length` tokens of a history."""
 
     cache: Any
     length: int

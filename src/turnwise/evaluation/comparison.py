@@ -130,7 +130,7 @@ def _noise(folder: RunFolder) -> float | None:
 
 
 def _successes(folder: RunFolder) -> list[float]:
-    """Of each step; one without a grade has none."""
+    """List the successes of each step; one without a grade has none."""
     return [line.get("rollout/success", 0.0) for line in folder.lines("metrics.jsonl")]
 
 

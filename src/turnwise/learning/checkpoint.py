@@ -94,7 +94,11 @@ def save(
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         good = latest(root)
-        kept = f"the last good checkpoint is {good}" if good else "there is no earlier checkpoint"
+        kept = (
+            f"the last good checkpoint is {good}"
+            if good
+            else "there is no earlier checkpoint beside it"
+        )
         raise InfrastructureError(f"checkpoint {target} not saved: {error}; {kept}") from error
     return target
 

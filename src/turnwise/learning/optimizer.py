@@ -42,7 +42,7 @@ def warm_up_then_cosine(steps: int, total: int, floor: float = 0.1) -> Schedule:
 
 @dataclass(frozen=True)
 class Moved:
-    """What one update did."""
+    """The effect of one update."""
 
     gradient_norm: float
     """Before clipping."""

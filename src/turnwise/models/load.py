@@ -22,7 +22,7 @@ from transformers import (
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.models.rotations import fix_rotations
-from turnwise.models.tiny import TINY, tiny_folder
+from turnwise.models.shipped import TINY, tiny_folder
 from turnwise.models.vision import FAMILIES, attach_reader, reader_of
 from turnwise.seeds import derive
 

@@ -4,25 +4,16 @@ Two checkpoints of it come with the package, each with the figures of its build.
 words, copying, looking up among lines and the tags, and has seen no question and no search;
 `turnwise build-tiny` makes it again from nothing (see synthesis/tiny.py). `tiny_search` has
 imitated a perfect search agent in made-up libraries as well. Neither has seen a task. Not here:
-loading (load.py).
+where they lie (shipped.py), loading (load.py).
 """
-
-from importlib import resources
-from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
-TINY = ("tiny", "tiny_search")
 VOCABULARY = 1024
 CONTEXT = 1024
 PAD, END = "<|pad|>", "<|endoftext|>"
 TAGS = ("think", "search", "information", "answer")
 SPECIAL_TOKENS = [PAD, END, *(f"<{slash}{tag}>" for tag in TAGS for slash in ("", "/"))]
-
-
-def tiny_folder(name: str = "tiny") -> Path:
-    """The folder of a checkpoint that comes with the package."""
-    return Path(str(resources.files("turnwise.models"))) / name
 
 
 def tiny_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:

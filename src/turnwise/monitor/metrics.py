@@ -92,7 +92,7 @@ def _results(groups: Sequence[Group]) -> list[bool]:
 
 
 def step_text(metrics: Mapping[str, float]) -> str:
-    """What the progress of a run says of its last step: only what was measured."""
+    """Write what the progress of a run says of its last step: only what was measured."""
     words = []
     if "reward/mean" in metrics:
         words.append(f"reward {metrics['reward/mean']:.2f}")

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
-from turnwise.models.tiny import TINY
+from turnwise.models.shipped import TINY
 from turnwise.monitor.run_lock import LOCK, locked
 from turnwise.types import Group, Picture, Trajectory
 
@@ -243,7 +243,9 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
 
 def _whole(model: str) -> str:
     """What a recipe calls a model: absolute where it is a folder, and no name of ours or a hub."""
-    return str(Path(model).resolve()) if model not in ("", TINY) and Path(model).is_dir() else model
+    return (
+        str(Path(model).resolve()) if model not in ("", *TINY) and Path(model).is_dir() else model
+    )
 
 
 def _whole_file(target: str) -> str:
@@ -315,7 +317,8 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _object(file: Path, advice: str) -> dict[str, Any]:
-    """What a JSON file holds. Raises DataError, with the advice, where that is no object."""
+    """Read the object in a JSON file. Raises DataError, with the advice, where that is no
+    object."""
     try:
         with _reading(file):
             value = json.loads(file.read_bytes())

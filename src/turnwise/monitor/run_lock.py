@@ -134,7 +134,7 @@ def _take(file: TextIO, path: Path) -> None:
 
 
 def _owner(file: TextIO) -> Owner | None:
-    """What the file says; None where it says nothing that can be read."""
+    """Read the owner in the file; None where it says nothing that can be read."""
     file.seek(0)
     try:
         return Owner(**json.loads(file.read()))

@@ -47,6 +47,10 @@ class Bought:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+NOTHING_BOUGHT = {"type": 0.0, "attributes": 0.0, "options": 0.0, "price": 0.0}
+"""The parts of a reward without a purchase."""
+
+
 def webshop_reward(bought: Bought, wanted: Wanted) -> tuple[float, dict[str, float]]:
     """The reward, from 0 to 1, and its parts, each from 0 to 1."""
     kind = type_score(bought, wanted)

@@ -56,7 +56,7 @@ class Processes(Protocol):
 
 
 def processes_of(spec: wire.Message) -> Processes:
-    """Those of a sandbox: its tier says whether they have a namespace."""
+    """List the processes of a sandbox: its tier says whether they have a namespace."""
     return Namespace(spec["init"]) if "init" in spec else Descendants()
 
 

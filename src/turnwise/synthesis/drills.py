@@ -50,7 +50,7 @@ class Drill:
 
 
 class Fact(NamedTuple):
-    """What a card states. Example: Fact("Class", "TarFile", "Module", "tarfile")."""
+    """A statement of a card. Example: Fact("Class", "TarFile", "Module", "tarfile")."""
 
     kind: str
     name: str

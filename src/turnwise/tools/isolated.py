@@ -46,7 +46,7 @@ class Workers:
         self._lock = threading.Lock()
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """What the function returns. Blocks.
+        """Return what the function returns. Blocks.
 
         Raises ToolError when it raises one, does not return within `seconds` (it is killed then),
         ends its process, or returns too much; InfrastructureError when it raises anything else, or

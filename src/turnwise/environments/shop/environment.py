@@ -16,7 +16,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Sp
 from turnwise.environments.shop.catalogue import Product, catalogue
 from turnwise.environments.shop.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError, ToolError
-from turnwise.rewards.shopping import Bought, Wanted, is_as_wanted, webshop_reward
+from turnwise.rewards.shopping import NOTHING_BOUGHT, Bought, Wanted, is_as_wanted, webshop_reward
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
@@ -137,7 +137,7 @@ class Shop(Environment):
     def judged(self, product: Product | None, options: Mapping[str, str], task: Task) -> Verdict:
         """The verdict on a purchase with these options by name; `product` is None without one."""
         if product is None:
-            return Verdict(0.0, False, {"webshop": 0.0}, "nothing was bought")
+            return Verdict(0.0, False, {"webshop": 0.0, **NOTHING_BOUGHT}, "nothing was bought")
         purchase, wanted = bought(product, options), self._wanted(task)
         score, parts = webshop_reward(purchase, wanted)
         success = is_as_wanted(purchase, wanted)
