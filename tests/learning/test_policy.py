@@ -252,8 +252,8 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
         with pytest.raises(ConfigError, match="needs reward_weights"):
             assign_advantages(groups, algorithm)
         return
-    if algorithm.needs - {"turn_rewards", "information_gain"}:  # without those, outcomes count
-        needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score"
+    if algorithm.needs - {"turn_rewards"}:  # without those, outcomes count
+        needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
             assign_advantages(groups, algorithm)
         return
