@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_what_is_cancelled_without_a_signal_is_no_signal() -> None:
         stopper.run(work())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler, which a process lacks that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_is_as_it_was() -> None:
     async def work() -> None:
         signal.raise_signal(signal.SIGINT)

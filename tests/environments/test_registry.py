@@ -94,7 +94,7 @@ def test_what_is_not_there(name, message):
     [
         ({"time": 1}, "unknown option 'time': did you mean 'times'"),
         ({}, "set environment.options.times"),
-        ({"times": "many"}, "option times is 'many': give a whole number"),
+        ({"times": "many"}, "option 'times' is 'many': give a whole number"),
     ],
 )
 def test_options_that_do_not_fit(file, options, message):

@@ -228,4 +228,4 @@ def _converted(name: str, option: str, value: Any, annotation: Any) -> Any:
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
-        raise wrong_value(f"environment {name}: option {option}", error.errors()[0]) from None
+        raise wrong_value(f"environment {name}: option {option!r}", error.errors()[0]) from None
