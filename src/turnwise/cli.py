@@ -37,7 +37,7 @@ app = typer.Typer(
 )
 console = Console()
 
-NARROWEST = 80
+NARROWEST = 100
 """Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
 
 Overrides = Annotated[

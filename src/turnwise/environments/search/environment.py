@@ -103,7 +103,7 @@ class SearchEnvironment(Environment):
         self._words: BM25Index = index_documents(self.documents)
         every = standard_tasks(self.documents, self._words)
         self._tasks: dict[Split, list[Task]] = {
-            split: [task for task in tasks if inverse or not task.info["inverse"]]
+            split: [task for task in tasks if inverse or not task.secret["inverse"]]
             for split, tasks in every.items()
         }
 

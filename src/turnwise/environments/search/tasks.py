@@ -134,10 +134,7 @@ def _records(split: Split, found: Sequence[Candidate]) -> Iterator[Record]:
                     "answers": [candidate.answer],
                     "chain": candidate.searches,
                     "wanted": candidate.wanted,
-                },
-                "info": {
-                    "hops": candidate.hops,
-                    "symbols": candidate.given,
                     "inverse": candidate.inverse,
                 },
+                "info": {"hops": candidate.hops, "symbols": candidate.given},
             }
