@@ -28,7 +28,7 @@ def two_weights_exchanged(model: Any) -> None:
 
 def norms_by_another_epsilon(model: Any) -> None:
     """Felt where inputs are small, as those of the first layer are; of the last norm's, which are
-    of size 30, it is less than rounding."""
+    of size 14, it is less than rounding."""
     for module in model.modules():
         if hasattr(module, "variance_epsilon"):
             module.variance_epsilon = 1e-4  # 1e-6 is right
