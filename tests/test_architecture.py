@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,30 @@ PACKAGE = Path(turnwise.__file__).parent
 LONGEST_FUNCTION = 80
 
 
+LIGHT = {
+    "annotated_types",
+    "numpy",
+    "pydantic",
+    "pydantic_core",
+    "turnwise",
+    "typing_extensions",
+    "typing_inspection",
+}
+"""Packages outside the standard library that `import turnwise` may bring with it."""
+
+
 def test_importing_is_light_and_silent() -> None:
+    """Counted in packages: seconds depend on the machine, and on what else it does."""
     code = (
-        "import sys, time; start = time.process_time(); import turnwise; "
-        "seconds = time.process_time() - start; "
-        "assert not {'torch', 'transformers', 'pyarrow', 'rich'} & set(sys.modules); "
-        "sys.stderr.write(f'{seconds}')"
+        "import sys; before = set(sys.modules); import turnwise; "
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "sys.stderr.write(' '.join(new))"
     )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(3)
-    ]
-    assert all(run.stdout == "" for run in runs)
-    assert min(float(run.stderr) for run in runs) < 0.3
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == ""
+    new = set(run.stderr.split())
+    assert "turnwise" in new
+    assert new & set(metadata.packages_distributions()) <= LIGHT
 
 
 def test_importing_writes_no_file(tmp_path: Path) -> None:
