@@ -297,6 +297,7 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
         verdict = judged(made, task, *made.oracle(task))
         assert verdict.parts["pass_to_pass"] == 3 / 4
         assert made.weaknesses
+        assert made.verdict_programs == 2  # the suite, and its copy in which all tests fail
 
 
 FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")

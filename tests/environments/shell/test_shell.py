@@ -263,6 +263,7 @@ def test_nothing_of_the_agents_runs_when_a_check_begins(
         forged = judged(environment, task, *running(command), answered("done"))
         assert not forged.success, name
     assert environment.weaknesses == [WEAKNESS]
+    assert environment.verdict_programs == len(task.secret["check"]) > 0
 
 
 def test_a_file_with_a_single_object_and_the_best_constant_answer(
