@@ -20,6 +20,7 @@ from turnwise.assembly import Assembly
 from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
@@ -198,7 +199,18 @@ class Sandboxed(Capitals):
         self.sandbox = Sandbox()
 
 
-LACKS: list[tuple[str, type[Environment], str]] = [
+class JudgedTwice(Sandboxed):
+    """Grades by two such programs, one after the other."""
+
+    verdict_programs = 2
+
+
+def restrained() -> Environment:
+    """The same under a rule for its tool."""
+    return guarded(JudgedTwice(), {"lookup": 1})
+
+
+LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
     ("algorithm.name=max_rl", Graded, "is for rewards of 0 and more, and environment graded"),
     ("algorithm.name=pass_at_k", Graded, "is for rewards of 0 and 1, and environment graded"),
@@ -219,6 +231,8 @@ LACKS: list[tuple[str, type[Environment], str]] = [
     ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
     ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
     ("rollout.max_seconds=10", Sandboxed, "may run for 10 seconds, and a verdict .* = 10: raise"),
+    ("rollout.max_seconds=20", JudgedTwice, "and a verdict that runs 2 has .* = 20: raise"),
+    ("rollout.max_seconds=20", restrained, "and a verdict that runs 2 has .* = 20: raise"),
 ]
 """And an environment: what is found once the parts are there, in a model of context 512 with a
 sliding window."""
@@ -240,7 +254,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reci
     return make
 
 
-def parts(recipe: Recipe, environment: type[Environment]) -> Assembly:
+def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Assembly:
     """What the checks look at, and nothing else."""
     config = SimpleNamespace(
         max_position_embeddings=512,
@@ -278,7 +292,7 @@ def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("overrides", "environment", "message"), LACKS)
 def test_what_the_parts_lack_is_one_line(
-    made: Made, overrides: str, environment: type[Environment], message: str
+    made: Made, overrides: str, environment: Callable[[], Environment], message: str
 ) -> None:
     recipe, algorithm = made(overrides)
     check_recipe_and_algorithm(recipe, algorithm)

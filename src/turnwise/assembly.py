@@ -69,7 +69,7 @@ class Assembly:
 
 def _check_sandbox(environment: Environment) -> None:
     """Raise ConfigError, before a model is loaded, if the environment's sandbox cannot be had."""
-    sandbox = getattr(getattr(environment, "inner", environment), "sandbox", None)
+    sandbox = getattr(environment, "sandbox", None)
     if isinstance(sandbox, CodeSandbox):
         sandbox.tier  # noqa: B018 - finds it
 

@@ -273,14 +273,18 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def _check_sandbox(recipe: Recipe, environment: Environment) -> None:
-    """A program that may run for longer than its verdict has: whoever wrote it could have its
-    episode left ungraded."""
+    """Raise ConfigError where programs may run for longer than their verdict has: whoever wrote
+    them could have an episode left ungraded."""
     sandbox, most = getattr(environment, "sandbox", None), recipe.rollout.max_seconds
-    if isinstance(sandbox, CodeSandbox) and sandbox.settings.limits.seconds >= most:
+    if not isinstance(sandbox, CodeSandbox):
+        return
+    seconds, programs = sandbox.settings.limits.seconds, environment.verdict_programs
+    if programs * seconds >= most:
+        count = "one" if programs == 1 else str(programs)
         raise ConfigError(
-            f"programs in the sandbox may run for {sandbox.settings.limits.seconds:g} seconds, and "
-            f"a verdict that runs one has rollout.max_seconds = {most:g}: raise rollout.max_seconds"
-            ", or lower the environment's seconds"
+            f"programs in the sandbox may run for {seconds:g} seconds, and a verdict that runs "
+            f"{count} has rollout.max_seconds = {most:g}: raise rollout.max_seconds, or lower the "
+            "environment's seconds"
         )
 
 

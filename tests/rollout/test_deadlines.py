@@ -241,3 +241,16 @@ def test_a_branch_is_seeded_by_where_it_begins() -> None:
     again = Recording([ANSWER])
     episode(environment, again, child_of(parent, 1, 3, 5, "train/2"), start=start)
     assert [sampling.seed for sampling in again.samplings] == [golden(child.seed, "sampling", 1)]
+
+
+def test_a_branch_whose_beginning_cannot_be_restored_is_ungraded() -> None:
+    class Forgetful(Seeded):
+        def restore(self, state: bytes) -> None:
+            raise KeyError("score")
+
+    parent = episode(Seeded(), Recording([LOOKUP, ANSWER]), snapshots=True)
+    child = child_of(parent, 1, episode=3, seed=5, label="train/2")
+    played = episode(Forgetful(), Recording([ANSWER]), child, start=branch_at(parent, 1))
+    assert played.outcome == Outcome.INFRASTRUCTURE_RESET
+    assert played.reward is None
+    assert "KeyError: 'score'" in played.problem

@@ -205,10 +205,13 @@ class Failing(Capitals):
         ("verify", KeyError("gold"), Outcome.GRADER_ERROR),
         ("verify", TimeoutError("slow"), Outcome.GRADER_TIMEOUT),
         ("fresh", ValueError("bug"), Outcome.INFRASTRUCTURE_RESET),
+        ("reset", SystemExit(2), Outcome.INFRASTRUCTURE_RESET),
+        ("step", SystemExit(2), Outcome.INFRASTRUCTURE_STEP),
+        ("verify", SystemExit(2), Outcome.GRADER_ERROR),
     ],
 )
 def test_failures_that_are_not_the_agents_are_ungraded(
-    where: str, error: Exception, outcome: Outcome
+    where: str, error: BaseException, outcome: Outcome
 ) -> None:
     trajectory = play([LOOKUP, ANSWER], Failing(where, error))
     assert trajectory.outcome == outcome

@@ -118,6 +118,15 @@ UNIX_SOCKETS = """
             except BlockingIOError:
                 pass
 """
+SOCKETS_BY_ODD_NAMES = """
+import socket, time
+held = []
+for name in ("\\0a\\nb", "\\0a\\n0: 0 0 0 0002 01 1 b\\n\\n", "a\\r\\n: "):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].bind(name)
+time.sleep(0.3)
+raise SystemExit(7)
+"""
 ATTRIBUTES = """
 import os
 open("a", "w").close()
@@ -305,6 +314,11 @@ def test_memory_in_sockets(sandbox: Sandbox, limits: Limits) -> None:
 def test_a_few_sockets_are_no_matter(sandbox: Sandbox) -> None:
     source = "import asyncio\nprint(asyncio.run(asyncio.sleep(0.2, 'done')))"
     assert sandbox.run_python(source).stdout.text == "done\n"
+
+
+def test_names_of_sockets_are_no_lines_of_the_kernels_table(sandbox: Sandbox) -> None:
+    result = sandbox.run_python(SOCKETS_BY_ODD_NAMES)
+    assert (result.status, result.exit_status) == (Status.NONZERO, 7), result.error
 
 
 def test_memory_in_attributes_of_files(sandbox: Sandbox, limits: Limits) -> None:

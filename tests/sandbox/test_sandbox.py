@@ -17,6 +17,7 @@ import pytest
 
 from tests.sandbox.conftest import settings_for, wait_for_none_below
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.sandbox import rlimits
 from turnwise.sandbox.result import Output, Result, Status
 from turnwise.sandbox.runs import run_job
 from turnwise.sandbox.sandbox import Sandbox
@@ -396,6 +397,11 @@ time.sleep(60)
     with maker("rlimits") as sandbox:
         assert sandbox.run_python(source).status is Status.SIGNAL
         assert nothing_left(sandbox)
+
+
+def test_a_work_folder_that_the_code_has_removed_is_gone(tmp_path: Path) -> None:
+    """Without isolation code of a common user may remove it, and the folder around it."""
+    assert rlimits.clean({"work": str(tmp_path / "removed" / "work")}, rlimits.AT_ONCE)
 
 
 @pytest.mark.parametrize("tier", ISOLATING)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import pytest
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, DeadlineError, InfrastructureError, ToolError
+from turnwise.tools.isolated import Workers
 from turnwise.tools.tool import MOST_CHARACTERS, Tool, tool, tools_of
 from turnwise.types import Action, Step, ToolCall
 
@@ -236,6 +238,16 @@ def test_what_an_isolated_tool_does_to_itself_is_a_failed_call(how, told):
 def test_a_bug_in_an_isolated_tool_names_its_line(how, error):
     with pytest.raises(InfrastructureError, match=rf"{error}.*test_tool\.py, line \d+"):
         asyncio.run(Patient().step(Action("", calls=(ToolCall("fail", {"how": how}),))))
+
+
+def test_a_worker_that_ended_between_two_calls_is_no_call_of_anybodys():
+    workers = Workers(os.getcwd)
+    first = workers.call(os.getpid, seconds=120.0)
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert workers.call(os.getpid, seconds=120.0) != first
+    for worker in workers._idle:
+        worker.kill()
 
 
 def undocumented(self, text: str) -> str: ...

@@ -72,6 +72,9 @@ class Environment:
     weaknesses: Sequence[str] = ()
     """What is known to deceive its verifier, in sentences; told by `turnwise environments`."""
 
+    verdict_programs: int = 1
+    """How many programs a verdict runs in the environment's sandbox, if it has one, at most."""
+
     warnings: Sequence[str] = ()
     """What is odd about the data, in sentences; told when a run begins."""
 

@@ -50,6 +50,10 @@ class Guarded(Environment):
                 raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
         self.inner, self.pictures, self.same_splits = inner, inner.pictures, inner.same_splits
         self.warnings, self.weaknesses = inner.warnings, inner.weaknesses
+        self.sandbox, self.verdict_programs = (
+            getattr(inner, "sandbox", None),
+            inner.verdict_programs,
+        )
         self._rules = {
             name: rules.get(name, rules.get(tool.consequence, "allow"))
             for name, tool in tools.items()

@@ -113,11 +113,17 @@ class Episode:
             segments = self._rendered(begin, Outcome.INFRASTRUCTURE_RESET)
             self.trajectory.tokens.extend_segments(segments, turn=0)
             return
-        assert self._environment is not None  # there is one after a reset
-        self._environment.restore(self.start.state)
-        self._environment.reseed(derive(self.trajectory.seed, "environment"))
+        await self._restore(self.start.state)
         self.trajectory.tokens = copy.copy(self.start.tokens)
         self.trajectory.turns = list(self.start.turns)
+
+    async def _restore(self, state: bytes) -> None:
+        async def restore() -> None:
+            assert self._environment is not None  # there is one after a reset
+            self._environment.restore(state)
+            self._environment.reseed(derive(self.trajectory.seed, "environment"))
+
+        await self._guard(restore(), type(None), Outcome.INFRASTRUCTURE_RESET)
 
     async def _snapshot(self) -> bytes:
         async def snapshot() -> bytes:
@@ -264,7 +270,7 @@ class Episode:
             _check_finite(verdict, trajectory.turn_rewards)
         except TimeoutError:
             trajectory.outcome = Outcome.GRADER_TIMEOUT
-        except Exception as error:  # noqa: BLE001 - a user's verifier may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
             trajectory.outcome = Outcome.GRADER_ERROR
             trajectory.problem = located(error)
         else:
@@ -291,7 +297,7 @@ class Episode:
                 result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             too_late = isinstance(error, DeadlineError) or scope.expired()
             outcome = (late if too_late else None) or failure
             raise EpisodeEnded(outcome, located(error)) from error
@@ -305,7 +311,7 @@ class Episode:
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 await self._environment.close()
-        except Exception as error:  # noqa: BLE001 - a user's environment may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's environment may raise anything
             self.trajectory.problem += f" close: {located(error)}"
 
 

@@ -53,7 +53,10 @@ def clean(spec: wire.Message, most: int) -> bool:
     outer = os.path.dirname(spec["work"])
     # Folders are moved up before they are emptied: the code may have nested them deeper than the
     # system takes paths, or Python calls.
-    waiting, count = [entry.path for entry in os.scandir(outer)], 0
+    waiting: list[str] = []
+    with contextlib.suppress(OSError):  # code of this very user can have removed it
+        waiting += [entry.path for entry in os.scandir(outer)]
+    count = 0
     while waiting:
         folder = waiting.pop()
         with contextlib.suppress(OSError):

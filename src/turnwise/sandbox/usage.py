@@ -69,11 +69,13 @@ def memory(processes: Iterable[int], most: int) -> int:
 def sockets() -> int:
     """Bytes that the buffers of all sockets in the network namespace of process 1 may hold."""
     used = _counts("/proc/1/net/sockstat").get("sockets", 0)
-    lines = _read("/proc/1/net/unix").splitlines()[1:]
-    total = sum(UNIX_SOCKET * (_DATAGRAMS if line.split()[4] == b"0002" else 1) for line in lines)
-    if used > len(lines):
-        total += sum(_queued(f"/proc/1/net/{kind}") for kind in _INTERNET)
-    return total + _SOCKET * used
+    if not used:
+        return 0
+    # The table ends its lines with names as they were given, which may have ends of lines in them:
+    # what is no whole line is counted as one, and lines do not tell how many sockets there are.
+    rows = [line.split() for line in _read("/proc/1/net/unix").splitlines()[1:]]
+    total = sum(UNIX_SOCKET * (_DATAGRAMS if row[4:5] == [b"0002"] else 1) for row in rows)
+    return total + sum(_queued(f"/proc/1/net/{kind}") for kind in _INTERNET) + _SOCKET * used
 
 
 def all_is_counted() -> bool:

@@ -52,9 +52,7 @@ class Workers:
         ends its process, or returns too much; InfrastructureError when it raises anything else, or
         a worker does not start.
         """
-        with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        worker = worker or _Worker(self._begin)
+        worker = self._idle_one() or _Worker(self._begin)
         try:
             raised, value = worker.ask((function, arguments), seconds)
         except BaseException:
@@ -65,6 +63,15 @@ class Workers:
         if raised is not None:
             raise raised(value)
         return value
+
+    def _idle_one(self) -> "_Worker | None":
+        """One that waits for a call; those that ended meanwhile are no call's failure."""
+        while True:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None or worker.lives:
+                return worker
+            worker.kill()
 
 
 class _Worker:
@@ -102,6 +109,11 @@ class _Worker:
             raise ToolError(f"it was stopped after {seconds:g} s") from None
         except (OSError, EOFError):
             raise ToolError("it ended its process") from None
+
+    @property
+    def lives(self) -> bool:
+        asked = os.WEXITED | os.WNOHANG | os.WNOWAIT  # to reap it would free its number
+        return os.waitid(os.P_PID, self._process.pid, asked) is None
 
     def kill(self) -> None:
         """With all that it has started."""

@@ -259,6 +259,10 @@ def test_a_suite_that_is_made_to_fail(sandbox: Sandbox) -> None:
 import unittest
 from unittest import expectedFailure
 
+class Queue:
+    def fail(self, job): ...
+    def raises(self, kind, function): ...
+
 def test_plain():
     assert 1 == 1
     return None
@@ -269,17 +273,23 @@ class A(unittest.TestCase):
         with self.assertRaises(KeyError):
             {}[1]
 
+    def test_namesakes(self):
+        queue = Queue()
+        queue.fail("a job")
+        assert queue.raises(ValueError, int) is None
+
     @expectedFailure
     def test_expected(self):
         self.assertEqual(1, 2)
 """
     text, changed = sabotaged(test)
-    assert changed == {"test_plain", "test_all"}
+    assert changed == {"test_plain", "test_all", "test_namesakes"}
     for source, outcome in ((test, "passed"), (text, "failed")):
         found, _ = run_suite(sandbox, {"test_a.py": source.encode()}, ["test_a.py::*"], "plain")
         assert found == {
             "test_a.py::test_plain": outcome,
             "test_a.py::A::test_all": outcome,
+            "test_a.py::A::test_namesakes": outcome,
             "test_a.py::A::test_expected": "passed",
         }
 
@@ -297,6 +307,7 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
         verdict = judged(made, task, *made.oracle(task))
         assert verdict.parts["pass_to_pass"] == 3 / 4
         assert made.weaknesses
+        assert made.verdict_programs == 2  # the suite, and its copy in which all tests fail
 
 
 FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")

@@ -263,6 +263,7 @@ def test_nothing_of_the_agents_runs_when_a_check_begins(
         forged = judged(environment, task, *running(command), answered("done"))
         assert not forged.success, name
     assert environment.weaknesses == [WEAKNESS]
+    assert environment.verdict_programs == len(task.secret["check"]) > 0
 
 
 def test_a_file_with_a_single_object_and_the_best_constant_answer(
@@ -288,8 +289,12 @@ def test_what_a_record_came_to_is_kept(
     def forbidden(*_: object) -> None:
         raise AssertionError("a script of a record was run again")
 
-    monkeypatch.setattr(Workspace, "run", forbidden)
-    assert Shell(records=path, scripts=scripts, heldout_share=0.0).tasks("train") == first
+    with monkeypatch.context() as patched:
+        patched.setattr(Workspace, "run", forbidden)
+        assert Shell(records=path, scripts=scripts, heldout_share=0.0).tasks("train") == first
+    for file in (tmp_path / "cache" / "os_interaction").iterdir():
+        file.write_text("[[")  # as a machine leaves it that stops while it writes
+    assert loaded(made, path, scripts).tasks("train") == first
 
 
 BROKEN = {

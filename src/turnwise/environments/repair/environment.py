@@ -102,7 +102,7 @@ class Repair(WorkspaceTools, Environment):
                 f"{count} instances were left out: {reason}"
                 for reason, count in loaded.left_out.items()
             ]
-            self.weaknesses = [WEAKNESS]
+            self.weaknesses, self.verdict_programs = [WEAKNESS], 2
         else:
             self._tasks = made_tasks(count)
             if count == COUNT:

@@ -147,6 +147,8 @@ class Shell(Environment):
         self._tasks, self._begin = loaded.tasks, os_interaction.BEGIN
         self._floors["constant"] = loaded.constant
         self.weaknesses = [os_interaction.WEAKNESS]
+        checks = [task.secret["check"] for tasks in self._tasks.values() for task in tasks]
+        self.verdict_programs = max(map(len, checks))
         self.warnings = [
             f"{count} tasks were left out: {reason}" for reason, count in loaded.left_out.items()
         ]

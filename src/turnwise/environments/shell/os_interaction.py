@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,7 @@ def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
     content = json.dumps([asdict(draft), sandbox.tier, sys.version_info[:2], CLEAN, VERSION])
     name = hashlib.sha256(content.encode()).hexdigest()
     file = cache_folder() / "os_interaction" / f"{name}.json"
-    if file.is_file():
+    with suppress(OSError, ValueError):  # it is not there, or damaged
         return _task(draft, json.loads(file.read_text()))
     folder = _tried(draft, sandbox)
     if isinstance(folder, str):  # perhaps for lack of time: tried again the next time
