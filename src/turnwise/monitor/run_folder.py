@@ -34,7 +34,7 @@ from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.models.shipped import TINY
 from turnwise.monitor.run_lock import LOCK, locked
-from turnwise.types import Group, Picture, Trajectory
+from turnwise.types import Group, Picture, Trajectory, encodable
 
 SCHEMA = pa.schema(
     [
@@ -277,7 +277,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,
-        "problem": trajectory.problem,
+        "problem": encodable(trajectory.problem),
         "turns": len(trajectory.turns),
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
