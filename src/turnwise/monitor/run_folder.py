@@ -242,14 +242,14 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
 
 
 def _whole(model: str) -> str:
-    """What a recipe calls a model: absolute where it is a folder, and no name of ours or a hub."""
+    """Make a model's name absolute where it is a folder, and no name of ours or a hub."""
     return (
         str(Path(model).resolve()) if model not in ("", *TINY) and Path(model).is_dir() else model
     )
 
 
 def _whole_file(target: str) -> str:
-    """The same of `path/to/file.py:Class`."""
+    """Do the same for `path/to/file.py:Class`."""
     file, colon, name = target.rpartition(":")
     return f"{Path(file).resolve()}:{name}" if colon and Path(file).is_file() else target
 
@@ -339,8 +339,8 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
-    """What is written into the file given takes the target's place at the end, as a whole; on a
-    disk that fails nothing of it is left."""
+    """Give a file that takes the target's place at the end, as a whole; on a disk that fails
+    nothing of it is left."""
     partial = target.with_name(target.name + ".partial")
     with _disk(target):
         try:

@@ -21,9 +21,9 @@ from turnwise.synthesis.drills import Drill, DrillMaker, Statement
 from turnwise.synthesis.made_up import RESULT_TOKENS, made_up_documents
 
 LINES = 3
-"""In a block."""
+"""Lines in a block."""
 BLOCKS = 3
-"""In a drill, at most."""
+"""Blocks in a drill, at most."""
 STATEMENTS = 12
 FACTS = [relation for relation in RELATIONS if not relation.inverse]
 
@@ -88,8 +88,8 @@ class Library:
 
 
 def statements(documents: Iterable[Document]) -> list[list[Statement]]:
-    """What some cards state beyond doubt: fields; cards with a field; cards with two; classes with
-    two methods. Each list in an order that depends on the documents only."""
+    """List what some cards state beyond doubt: fields; cards with a field; cards with two; classes
+    with two methods. Each list in an order that depends on the documents only."""
     forward: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     inverse: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     pairs: defaultdict[tuple[tuple[Relation, str], ...], set[str]] = defaultdict(set)

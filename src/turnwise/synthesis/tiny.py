@@ -6,10 +6,9 @@
 cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
 of made-up libraries: in many, for in one it would learn which names there are instead of reading
 them. `tags` writes such statements whole, tags included; in `words` half of them take a name out of
-a line of words. `search`, not a part of what is shipped,
-imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by AdamW: at this
-size copying emerges about twice as early as with AdamW alone. The figures of a build stand beside
-it in figures.json.
+a line of words. `search`, not a part of what is shipped, imitates a perfect agent in such
+libraries. Matrices are trained by Muon, the rest by AdamW: at this size copying emerges about twice
+as early as with AdamW alone. The figures of a build stand beside it in figures.json.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from turnwise.types import encodable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_CHARACTERS = 200_000
-"""Of one result: what is more is cut off before anything has to be tokenised."""
+"""Characters of one result: what is more is cut off before anything has to be tokenised."""
 _MARK = "__turnwise_tool__"
 _ISOLATED = "__turnwise_isolated__"
 _CONSEQUENCE = "__turnwise_consequence__"
