@@ -151,8 +151,9 @@ def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_p
 
 
 def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
-    recipe: Path, tmp_path: Path
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """From the checkpoint before, too, if the last one was damaged."""
     whole = train(recipe, tmp_path / "whole", *COMPARED)
 
     class Killed(Trainer):
@@ -166,6 +167,15 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     with pytest.raises(KeyboardInterrupt):
         go_on(Killed(loaded, folder, TerminalDisplay(Console(stderr=True))))
     assert folder.evaluation("sft") is None
+    shutil.copytree(folder.path, tmp_path / "damaged")
+    weights = tmp_path / "damaged/checkpoints/imitation/step-000002/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    damaged = resume(tmp_path / "damaged")
+    assert "model.safetensors is damaged; it is kept as step-000002.damaged" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert damaged.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
+    assert damaged.evaluation("sft") == whole.evaluation("sft")
     other = resume(folder.path)
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert other.evaluation("sft") == whole.evaluation("sft")

@@ -80,7 +80,8 @@ def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None
 
 
 def _check_groups(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Groups in which nothing could be compared, or that the rollout cannot make."""
+    """Raise ConfigError for groups in which nothing could be compared, or that the rollout cannot
+    make."""
     train = recipe.train
     if algorithm.rollout == "random_branches":
         check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
@@ -121,7 +122,7 @@ def _check_groups_of_one(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Settings of what the algorithm does not have."""
+    """Raise ConfigError for settings of what the algorithm does not have."""
     if recipe.train.refills and algorithm.group_filter == "none":
         raise ConfigError(
             f"train.refills samples in place of groups that are dropped, but algorithm "
@@ -135,7 +136,7 @@ def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
-    """KL terms that would do nothing, or too much."""
+    """Raise ConfigError for KL terms that would do nothing, or too much."""
     train = recipe.train
     if algorithm.token_filter == "kl_cov" and recipe.learning.updates_per_step == 1:
         raise ConfigError(

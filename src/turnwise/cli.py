@@ -414,7 +414,8 @@ def _exit_code(error: BaseException) -> int:
 
 
 PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""What stands for characters that a terminal without Unicode cannot show; "?" for all others."""
+"""Substitutes for characters that a terminal without Unicode cannot show; "?" is that of all
+others."""
 
 
 def _plainer(error: UnicodeError) -> tuple[str, int]:

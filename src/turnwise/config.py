@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from turnwise.errors import ConfigError, unknown_name, wrong_value
 
 EXACT_PARITY = 0.001
-"""Of `engine.parity_bound`, where all is computed in float32: 2^13 units of its rounding..."""
+"""The default of `engine.parity_bound` where all is computed in float32: 2^13 units of its
+rounding..."""
 ROUNDED_PARITY = 0.05
-"""...and where something is in bfloat16, which has made up to 0.03, or on servers."""
+"""...and its default where something is in bfloat16, which has made up to 0.03, or on servers."""
 
 
 class Section(BaseModel):
@@ -33,9 +34,9 @@ class ModelConfig(Section):
     name: str = "tiny"
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """What the model computes and samples in. Where weights in bfloat16 are trained, the optimizer
-    keeps masters in float32 (`learning.optimizer`): training then takes 18 bytes for each of them,
-    and 16 in float32."""
+    """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
+    optimizer keeps masters in float32 (`learning.optimizer`): training then takes 18 bytes for each
+    of them, and 16 in float32."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
     lora_rank: int = Field(0, ge=0)

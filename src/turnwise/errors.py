@@ -57,8 +57,8 @@ class ToolError(TurnwiseError):
 
 
 class DeadlineError(TurnwiseError):
-    """What the agent asked for was not done in time. Who asks a service keeps a deadline before
-    this one, and raises InfrastructureError with what the service did."""
+    """The agent asked for something that was not done in time. A tool that asks a service keeps a
+    deadline before this one, and raises InfrastructureError with what the service did."""
 
 
 class InfrastructureError(TurnwiseError):

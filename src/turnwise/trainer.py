@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from turnwise.algorithm_checks import warnings_of
@@ -260,14 +261,17 @@ class Trainer:
         self.steps_done += learner.steps_done
 
     async def imitate(self) -> None:
-        """What RL is compared with: the weights that the run began with, after as many updates on
-        the demonstrations as everything before has made. The model has those weights then."""
+        """Train what RL is compared with: the weights that the run began with, after as many
+        updates on the demonstrations as everything before has made. The model has those weights
+        then."""
         recipe = self.recipe
-        if not recipe.evaluation.sft or self.folder.evaluation("sft") is not None:
+        done = not self.heldout or self.folder.evaluation("sft") is not None
+        if not recipe.evaluation.sft or done:
             return
         await self.parts.engine.rest()
-        saved = checkpoint.latest(self.folder.checkpoints / IMITATION)
-        begun, _ = load_model(recipe.model, saved, recipe.seed)
+        saved, damaged = checkpoint.newest_of_stage(self.folder.checkpoints / IMITATION)
+        self._set_aside(damaged)
+        begun, _ = load_model(recipe.model, saved.folder if saved else None, recipe.seed)
         self.parts.model.load_state_dict(begun.state_dict())
         if not self._demonstrations:
             await self._demonstrate()
@@ -277,7 +281,7 @@ class Trainer:
             self.parts.model, self._demonstrations, config, recipe.learning, recipe.seed
         )
         if saved:
-            learner.load_state(checkpoint.load(saved).learner)
+            learner.load_state(saved.learner)
         self.display.phase("imitation", config.steps)
         await self._learn_offline(learner, IMITATION, "imitation.jsonl", config.checkpoint_every)
         await self.evaluate("sft", self.parts.environment)
@@ -376,14 +380,18 @@ class Trainer:
             raise
 
     def _newest_checkpoint(self) -> checkpoint.Checkpoint | None:
-        """Where to go on; damaged ones after it are told of and set aside."""
+        """Find where to go on; damaged ones after it are told of and set aside."""
         found, damaged = checkpoint.newest(self.folder.checkpoints)
-        for folder, problem in damaged.items():
-            kept = checkpoint.set_aside(folder)
-            self.display.say(f"warning: {problem}; it is kept as {kept.name}")
+        self._set_aside(damaged)
         if found is not None and damaged:
             self.display.say(f"warning: the run goes on from {found.folder}, the one before")
         return found
+
+    def _set_aside(self, damaged: Mapping[Path, str]) -> None:
+        """Rename damaged checkpoints, and tell of each."""
+        for folder, problem in damaged.items():
+            kept = checkpoint.set_aside(folder)
+            self.display.say(f"warning: {problem}; it is kept as {kept.name}")
 
     def _tasks(self, split: Any, wanted: int) -> Sequence[Task]:
         tasks = self.parts.environment.tasks(split) if wanted else []

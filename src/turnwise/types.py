@@ -15,6 +15,16 @@ NO_VERSION = -1
 """Policy version of a token that no policy sampled."""
 
 
+def encodable(text: str) -> str:
+    """Replace each half of a surrogate pair, which JSON and names of files can hold, and neither a
+    tokenizer nor a file of text.
+
+    >>> encodable("a\\ud800b")
+    'a?b'
+    """
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 class Source(IntEnum):
     """Where a token came from. Only MODEL tokens were sampled by the policy.
 
@@ -86,6 +96,9 @@ class Task:
     info: Mapping[str, Any] = field(default_factory=dict)
     """Labels for reports (hop count, difficulty, split)."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", encodable(self.prompt))
+
     def public(self) -> "Task":
         """The task without its secret."""
         return replace(self, secret={})
@@ -144,6 +157,9 @@ class Observation:
     images: tuple[bytes, ...] = field(default=(), repr=False)
     """Pictures as PNG, of environments whose `pictures` is True."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", encodable(self.content))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -176,6 +192,9 @@ class Verdict:
     success: bool
     parts: Mapping[str, float] = field(default_factory=dict)
     detail: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", encodable(self.detail))
 
 
 @dataclass(frozen=True)

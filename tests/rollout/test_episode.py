@@ -90,6 +90,27 @@ def test_an_answer_that_stands_only_in_tool_output_scores_nothing() -> None:
     assert trajectory.outcome == Outcome.FAILURE
 
 
+def test_half_of_a_surrogate_pair_is_text_that_can_be_encoded() -> None:
+    """JSON can hold one, and so can what an environment makes of it."""
+    half = "x\ud800y"
+
+    class Odd(Capitals):
+        async def reset(self, task: Task, seed: int) -> Observation:
+            return Observation(task.prompt + half, Source.USER)
+
+        async def step(self, action: Action) -> Step:
+            return replace(await super().step(action), observation=Observation(half))
+
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return replace(await super().verify(trajectory), detail=half)
+
+    trajectory = play([LOOKUP, ANSWER], Odd())
+    assert trajectory.outcome == Outcome.SUCCESS
+    assert TOKENIZER.decode(trajectory.tokens.ids.tolist()).count("x?y") == 2
+    assert trajectory.verdict == Verdict(1.0, True, {"exact_match": 1.0}, "x?y")
+    assert Task("id", half).prompt == "x?y"
+
+
 def test_the_secret_reaches_neither_environment_nor_prompt() -> None:
     seen: list[Task] = []
 

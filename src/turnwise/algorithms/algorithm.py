@@ -25,7 +25,8 @@ COEFFICIENTS = {
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What the update maximises. Example: make_algorithm("grpo", {"clip_high": 0.28})."""
+    """The choices that make up what an update maximises. Example: make_algorithm("grpo",
+    {"clip_high": 0.28})."""
 
     name: str
     source: str
@@ -44,7 +45,7 @@ class Algorithm:
     trajectory_filter: str = "none"
     """Which of their trajectories are in the loss; the others stay in the baseline."""
     reward_shaping: str = "none"
-    """What is taken off the task's reward before trajectories are compared."""
+    """The penalty that is taken off the task's reward before trajectories are compared."""
     token_filter: str = "none"
     """Which tokens are taken out, or held back."""
     correction: str = BYPASS
@@ -54,29 +55,31 @@ class Algorithm:
     rollout: str = "independent"
     """How the groups are played."""
     kl_coefficient: float = 0.0
-    """Of the divergence from the reference model, added to the loss."""
+    """The coefficient of the divergence from the reference model, added to the loss."""
     kl_reward_coefficient: float = 0.0
-    """Of log(sampling policy / reference) of each token, subtracted from its reward: PPO's place
-    for the KL term, where estimators carry it back to earlier tokens. One of the two is 0."""
+    """The coefficient of log(sampling policy / reference) of each token, subtracted from its
+    reward: PPO's place for the KL term, where estimators carry it back to earlier tokens. One of
+    the two is 0."""
     kl_target: float = 0.0
     """The mean divergence per token that the coefficient is adapted to keep, in nats; 0 leaves the
     coefficient as it is."""
     kl_horizon: float = 10_000.0
     """Trajectories in which an adapted coefficient can change by a fifth."""
     entropy_coefficient: float = 0.0
-    """Of the entropy of the trained positions, subtracted from the loss."""
+    """The coefficient of the entropy of the trained positions, subtracted from the loss."""
     observation_coefficient: float = 0.0
-    """Of the cross-entropy of what tools and environment wrote: a term of its own beside the policy
-    loss, which never trains it (ECHO)."""
+    """The coefficient of the cross-entropy of what tools and environment wrote: a term of its own
+    beside the policy loss, which never trains it (ECHO)."""
     demonstration_coefficient: float = 0.0
-    """Of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv 2507.20534)."""
+    """The coefficient of the cross-entropy of the cold start's demonstrations (PTX; Kimi K2, arXiv
+    2507.20534)."""
     success_coefficient: float = 0.0
-    """Of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
+    """The coefficient of the cross-entropy of successful trajectories (VAPO, arXiv 2504.05118)."""
     self_teacher_coefficient: float = 0.0
-    """Of the divergence from the policy's own average that was shown a success (SDPO, arXiv
-    2601.20802)."""
+    """The coefficient of the divergence from the policy's own average that was shown a success
+    (SDPO, arXiv 2601.20802)."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    """Those of the chosen parts that are not at their defaults, by name."""
+    """The numbers of the chosen parts that are not at their defaults, by name."""
 
     def part(self, choice: str) -> Part:
         """Look up the part that was chosen. Example: grpo.part("aggregation").description."""
@@ -92,7 +95,7 @@ class Algorithm:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What has to be there: see `Part.needs`."""
+        """Everything that has to be there: see `Part.needs`."""
         return frozenset().union(*(self.part(choice).needs for choice in PARTS))
 
     @property

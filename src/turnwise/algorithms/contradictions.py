@@ -24,7 +24,8 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
 
 
 def _check_rollout(algorithm: Algorithm) -> None:
-    """What the rollout gives, and it costs, is what the estimator needs: no more and no less."""
+    """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it costs,
+    and no less."""
     rollouts = PARTS["rollout"]
     given = algorithm.part("rollout").gives
     known = frozenset().union(*(part.gives for part in rollouts.values()))
@@ -38,7 +39,8 @@ def _check_rollout(algorithm: Algorithm) -> None:
 
 
 def _check_batch(algorithm: Algorithm) -> None:
-    """Filters beside an estimator that compares over the whole batch, before they choose."""
+    """Raise ConfigError for filters beside an estimator that compares over the whole batch before
+    they choose."""
     for field in ("group_filter", "trajectory_filter"):
         chosen = getattr(algorithm, field)
         if algorithm.estimator == "gdpo" and chosen != "none":

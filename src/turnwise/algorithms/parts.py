@@ -203,7 +203,7 @@ NO_PENALTY = NO_SHAPING | {
     *("mt_grpo", "gigpo", "information_gain", "hcapo"),
     *("process_rloo", "tree_grpo", "arpo", "arpo_soft"),
 }
-"""Those that a KL penalty makes no sense for: these; those that divide all they compare by its
+"""Estimators that a KL penalty makes no sense for: these; those that divide all they compare by its
 deviation, where a penalty of any size would be as large as the rewards as soon as these are equal;
 the one whose rewards per token are something else; and those on trees, where what episodes share
 stands, with its penalty, in one of them alone."""

@@ -25,7 +25,7 @@ def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: i
 
 
 def ratio_note(algorithm: Algorithm) -> str:
-    """For people who compare algorithms; empty where nothing is to be said."""
+    """A note for people who compare algorithms; empty where nothing is to be said."""
     if not has_special_ratio(algorithm):
         return ""
     same = "grpo" if _differs_from_grpo_in_ratios_alone(algorithm) else "objective clip per token"

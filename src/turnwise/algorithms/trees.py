@@ -95,8 +95,8 @@ def roots(group: Sequence[Episode]) -> list[int]:
 
 
 def _path(group: Sequence[Episode], index: int) -> Iterator[tuple[int, int]]:
-    """Who sampled the turns of an episode, and the turn before which its share ends: the episode
-    itself, then its parent, up to the root."""
+    """The samplers of an episode's turns, each with the turn before which its share ends: the
+    episode itself, then its parent, up to the root."""
     owner, end = index, group[index].turns
     while True:
         yield owner, end

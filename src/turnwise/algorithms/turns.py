@@ -126,7 +126,7 @@ def information_gain(group: Sequence[Episode], discount: float, separate: float)
 
 
 def _turn_rewards(episode: Episode) -> Floats:
-    """Without the outcome; 0 throughout where no turn has a reward."""
+    """The rewards of the turns without the outcome; 0 throughout where no turn has a reward."""
     rewards = episode.rewards_by_turn()
     rewards[-1:] -= episode.reward
     return rewards

@@ -3,10 +3,9 @@
 A few histories go through in one ragged batch, past every boundary that the model's configuration
 names: a prompt, what an observation would add, and a few tokens one by one. Then those of one
 length go through alone, since the cache gives neighbours of one size as a view and not as a copy,
-which some models cannot read.
-After each pass the distribution of the next token is compared with that of the model's own forward
-pass over each history alone, without cache, mask or padding. Not here: the engine as a whole, with
-its sessions (`learning/parity.py`).
+which some models cannot read. After each pass the distribution of the next token is compared with
+that of the model's own forward pass over each history alone, without cache, mask or padding. Not
+here: the engine as a whole, with its sessions (`learning/parity.py`).
 """
 
 import inspect
@@ -22,13 +21,14 @@ from turnwise.engines.runner import evaluating
 from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
 
 SINGLE = 4
-"""Tokens at the end that are computed one by one..."""
+"""Tokens at the end that are computed one by one."""
 ADDED = 16
-"""...and before them at once, by the last boundary: some on either side of it."""
+"""Tokens before those that are computed at once, by the last boundary: some on either side of
+it."""
 TOLERANCE = 2**10 * torch.finfo(torch.float32).eps
-"""Of float32: 1.2e-4. What sums in another order make of it in a few dozen layers stays below."""
+"""The bound for float32: 1.2e-4. Sums in another order, over a few dozen layers, stay below it."""
 LOWER_TOLERANCE = 0.1
-"""Of bfloat16, whose rounding alone makes a few hundredths."""
+"""The bound for bfloat16, whose rounding alone makes a few hundredths."""
 
 Pass = Callable[[Sequence[Run], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
 """(runs, ids, positions) -> logits after the last input of each row."""
@@ -78,7 +78,7 @@ def _parts(length: int) -> list[slice]:
 
 
 def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """For each history the log-probabilities after each pass, float32[passes, vocabulary]."""
+    """Give each history's log-probabilities after each pass, float32[passes, vocabulary]."""
     runs, start = [], 0
     for history in histories:
         runs.append(Run(start, len(history)))
@@ -110,7 +110,7 @@ def own_logprobs(model: Any, history: Sequence[int], last: int) -> torch.Tensor:
 
 
 def _own(model: Any, history: Sequence[int]) -> torch.Tensor:
-    """As `_computed`, of one history."""
+    """Give the model's own log-probabilities of one history, in the shape of `_computed`."""
     ends = [part.stop for part in _parts(len(history))]
     return own_logprobs(model, history, len(history) - ends[0] + 1)[[n - ends[0] for n in ends]]
 

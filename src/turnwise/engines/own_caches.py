@@ -4,8 +4,8 @@ Recurrent states, convolutions, attention in chunks, biases by distance: what su
 remember of a text, it puts into a cache of transformers' by itself, as when it generates. Each
 history has one; rows with the same positions go through the model together, without padding or
 masks. A state cannot go back to an earlier token: a history that parts from what was computed
-begins anew.
-Not here: models whose keys and values the pool holds, which batch all rows (`runner.py`).
+begins anew. Not here: models whose keys and values the pool holds, which batch all rows
+(`runner.py`).
 """
 
 import copy
@@ -24,7 +24,7 @@ from turnwise.engines.runner import evaluating
 from turnwise.errors import NotSupportedError
 
 NAMES = ("past_key_values", "cache_params", "state")
-"""What models call their caches."""
+"""The names that models have for their caches."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class OwnCaches:
 
 
 class OwnRunner:
-    """As `Runner`, of a model whose caches are its own.
+    """A `Runner` for a model whose caches are its own.
 
     With `together` rows with the same positions are computed at once, with `at_once` all tokens
     that come after a state; not every model can do the one and the other. Raises NotSupportedError
@@ -114,7 +114,7 @@ class OwnRunner:
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
     ) -> torch.Tensor:
-        """The same over other caches than its own."""
+        """Do the same as `forward` over other caches than its own."""
         logits: list[torch.Tensor | None] = [None] * len(runs)
         with evaluating(self._modules):
             for rows in self._rows(positions):
@@ -131,7 +131,7 @@ class OwnRunner:
         return torch.stack([row for row in logits if row is not None]).float()
 
     def _rows(self, positions: NDArray[np.int64]) -> list[list[int]]:
-        """Which are computed together."""
+        """List the rows that are computed together."""
         return _alike(positions) if self.together else [[row] for row in range(len(positions))]
 
     def _advance(
@@ -186,8 +186,8 @@ def _row(whole: Sequence[torch.Tensor], row: int) -> torch.Tensor:
 
 
 def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
-    """Of objects of one structure the same structure, with what `merge` makes of their tensors that
-    have rows."""
+    """Merge objects of one structure into one, by what `merge` makes of their tensors that have
+    rows."""
     first = parts[0]
     if isinstance(first, torch.Tensor):
         return merge(list(parts)) if first.ndim and first.numel() else first

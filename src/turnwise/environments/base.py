@@ -49,8 +49,8 @@ class EnvironmentSpec:
     turn_rewards: bool = False
     """Whether its steps have rewards of their own."""
     rewards: Rewards = "unknown"
-    """What an episode's reward can be besides 0 and 1: numbers between them (`shares`), or any,
-    also below 0 (`signed`); `unknown` where nobody has said so."""
+    """The rewards that there can be besides 0 and 1: numbers between them (`shares`), or any, also
+    below 0 (`signed`); `unknown` where nobody has said so."""
 
 
 class Environment:
@@ -70,7 +70,8 @@ class Environment:
     """Whether training and held-out tasks may be the same: episodes differ by luck alone."""
 
     weaknesses: Sequence[str] = ()
-    """What is known to deceive its verifier, in sentences; told by `turnwise environments`."""
+    """Ways to deceive its verifier that are known, in sentences; told by `turnwise
+    environments`."""
 
     verdict_programs: int = 1
     """How many programs a verdict runs in the environment's sandbox, if it has one, at most."""

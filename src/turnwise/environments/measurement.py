@@ -55,7 +55,7 @@ class Measurement:
     floors: Mapping[str, float] = field(default_factory=dict)
     """Success of other trivial policies, as the environment states it."""
     weaknesses: tuple[str, ...] = ()
-    """What is known to deceive its verifier."""
+    """Ways to deceive its verifier that are known."""
     note: str = ""
     """Why it was not measured."""
 

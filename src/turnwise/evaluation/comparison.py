@@ -37,7 +37,7 @@ class Row:
     they were measured; None where that was never, or found nothing but noise."""
     seconds: list[float]
     notes: list[str] = field(default_factory=list)
-    """What is to be known of the algorithm in these runs, in sentences."""
+    """Remarks on the algorithm in these runs, in sentences."""
 
 
 def compare(runs: Mapping[str, Sequence[Path]], target: float) -> list[Row]:
@@ -135,7 +135,7 @@ def _successes(folder: RunFolder) -> list[float]:
 
 
 def _smoothed(successes: Sequence[float]) -> list[float]:
-    """For each step the mean of the last WINDOW steps, of those that there are at first: a short
+    """Give each step the mean of the last WINDOW steps, of those that there are at first: a short
     run has a curve as well."""
     return [fmean(successes[max(0, end - WINDOW) : end]) for end in range(1, len(successes) + 1)]
 

@@ -35,8 +35,8 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """What a report says of one evaluation.
 
     `success`, `low`, `high` (95% Wilson), `n` and `reward`, the mean (None where no episode has a
-    grade), are of graded episodes only; `ungraded` says how
-    many were not, `success_if_ungraded_failed` what the rate would be if all of those had failed.
+    grade), are of graded episodes only; `ungraded` says how many were not,
+    `success_if_ungraded_failed` what the rate would be if all of those had failed.
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
     in `Task.info` (hop counts, for example).
     """

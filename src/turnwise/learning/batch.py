@@ -137,7 +137,7 @@ def _whitened(
     groups: Sequence[Group],
     algorithm: Algorithm,
 ) -> list[list[Credit]]:
-    """Those of what the filters keep, by these alone: nothing else is in the loss."""
+    """Whiten the credits of what the filters keep, by these alone: nothing else is in the loss."""
     kept = {
         id(member)
         for group in kept_groups(groups, algorithm)

@@ -161,15 +161,26 @@ def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
     """
     damaged: dict[Path, str] = {}
     for stage in (root / PREFERENCES, root, root / COLD_START, root / SFT):
-        for folder in reversed(_all(stage)):
-            try:
-                return load(folder), damaged
-            except DataError as error:
-                damaged[folder] = str(error)
+        found, passed_over = newest_of_stage(stage)
+        damaged |= passed_over
+        if found is not None:
+            return found, damaged
     if damaged:
         first = next(iter(damaged.values()))
         raise DataError(f"{first}, and no earlier one is whole: begin again with --overwrite")
     return None, {}
+
+
+def newest_of_stage(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
+    """Open the newest checkpoint of one stage that is whole, if there is one; damaged ones after
+    it are returned as well, each with what is wrong with it."""
+    damaged: dict[Path, str] = {}
+    for folder in reversed(_all(root)):
+        try:
+            return load(folder), damaged
+        except DataError as error:
+            damaged[folder] = str(error)
+    return None, damaged
 
 
 def set_aside(folder: Path) -> Path:

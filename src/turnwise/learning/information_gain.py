@@ -101,7 +101,7 @@ def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:
 
 
 def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | None) -> Sequenced:
-    """What the agent had read before a turn, and the answer after it."""
+    """Put the answer after everything that the agent had read before a turn."""
     tokens = member.tokens
     first = int(np.flatnonzero(tokens.mask & (tokens.turn == turn))[0])
     start = next(span.start for span in tokens.spans if span.start <= first < span.stop)

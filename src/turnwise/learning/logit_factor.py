@@ -15,15 +15,16 @@ from turnwise.learning.hidden import last_hidden
 from turnwise.models.probing import ordinary_tokens
 
 TOKENS = 8
-"""How many the logits of are compared."""
+"""Tokens of which the logits are compared."""
 
 _found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
-"""By model. It is chosen among a few numbers, so that it does not depend on the weights."""
+"""The factor of each model. It is chosen among a few numbers, so it does not depend on the
+weights."""
 
 
 def logit_factor(base: Any) -> float:
-    """That of a transformers model (not one wrapped by peft); 1 where its configuration names none.
-    The first call for a model runs it on a few tokens."""
+    """Find the factor of a transformers model (not one wrapped by peft); 1 where its configuration
+    names none. The first call for a model runs it on a few tokens."""
     named = _named(base)
     if named == [1.0]:
         return 1.0

@@ -25,11 +25,11 @@ LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
 where an output layer is differentiated automatically."""
 TOKENS = 8
-"""On which a model's own logits are compared."""
+"""Tokens on which a model's own logits are compared."""
 EXACT = 2**10 * torch.finfo(torch.float32).eps
 """How far log-probabilities in float32 may be from the model's own, as a part of these: 1.2e-4."""
 ROUNDED = 2**3 * torch.finfo(torch.bfloat16).eps
-"""The same of bfloat16, in which the model rounds its logits themselves: 0.06."""
+"""The same bound for bfloat16, in which the model rounds its logits themselves: 0.06."""
 
 
 def token_logprobs(
@@ -126,7 +126,7 @@ class OutputLayer:
     cap: float | None
     """Gemma's bound on logits."""
     factor: float
-    """What the model multiplies its logits by."""
+    """The number that the model multiplies its logits by."""
 
     @classmethod
     def of(cls, model: nn.Module, temperature: float) -> "OutputLayer":
@@ -143,7 +143,7 @@ class OutputLayer:
 
     @property
     def divisor(self) -> float:
-        """Of the logits of a plain one."""
+        """The divisor of a plain layer's logits."""
         return self.temperature / self.factor
 
     def rows(self, logits_per_chunk: int) -> int:

@@ -45,12 +45,12 @@ class Moved:
     """The effect of one update."""
 
     gradient_norm: float
-    """Before clipping."""
+    """The norm before clipping."""
     weights_changed: float
     """Share of the trained weights, in float32, that have another value than before, estimated from
     up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
     weights_changed_rounded: float | None
-    """The same in the model's own type; None for one in float32, which rounds nothing."""
+    """This share in the model's own type; None for one in float32, which rounds nothing."""
 
     @property
     def skipped(self) -> bool:
@@ -193,7 +193,8 @@ def _master(parameter: nn.Parameter) -> Tensor:
 
 
 def _sample(parameter: Tensor) -> Tensor:
-    """Up to SAMPLE weights at equal distances: an odd number, or all would be of few columns."""
+    """Take up to SAMPLE weights at equal distances: an odd number, or all would be of few
+    columns."""
     return parameter.detach().flatten()[:: math.ceil(parameter.numel() / SAMPLE) | 1].clone()
 
 

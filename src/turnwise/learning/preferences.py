@@ -60,7 +60,7 @@ class PreferenceLearner:
     """
 
     name = "preferences"
-    """What its metrics' names begin with."""
+    """The beginning of its metrics' names."""
 
     def __init__(
         self,

@@ -49,9 +49,8 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
 
 
 def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
-    """Choose the groups that the algorithm's filter on groups keeps by their rewards, penalties
-    not counted,
-    and of which its filter on trajectories leaves something."""
+    """Choose the groups that the algorithm's filter on groups keeps by their rewards, penalties not
+    counted, and of which its filter on trajectories leaves something."""
     rewards = [np.array([member.reward for member in group.graded]) for group in groups]
     numbers = algorithm.numbers_of("group_filter")
     kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)

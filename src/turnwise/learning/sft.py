@@ -38,7 +38,7 @@ class SupervisedLearner:
     """
 
     name = "sft"
-    """What its metrics' names begin with."""
+    """The beginning of its metrics' names."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class Tally:
     weights_changed: float = 0.0
     """Sum over updates of the share of weights that each one changed."""
     weights_changed_rounded: float | None = None
-    """The same in the model's own type, where that is not float32."""
+    """Sum over updates of that share in the model's own type, where that is not float32."""
     sums: dict[str, float] = field(default_factory=dict)
     """Over trained tokens."""
     maxima: dict[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a model is tried on before it is relied on: which tokens, and how many of them.
+"""Tokens on which a model is tried before it is relied on, and how many of them.
 
 Whether a way to compute a model gives the model's own numbers is seen by comparison, not looked up
 by name. Not here: the comparisons (`engines/agreement.py`, `learning/parity.py`).
@@ -19,7 +19,8 @@ FOREIGN_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What a model's own code raises where it is run in a way that its author did not think of."""
+"""Errors that a model's own code raises where it is run in a way that its author did not think
+of."""
 SHORT = 64
 """Tokens of a history that is past nothing."""
 PAST = 12

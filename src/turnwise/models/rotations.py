@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 FIXED = "default"
-"""What a module is called that no longer changes its angles."""
+"""The type of a module that no longer changes its angles."""
 
 
 @torch.no_grad()

@@ -24,8 +24,9 @@ from torch import Tensor
 FACTOR = 4.0
 """The worst of many sums, and what is rounded between them (norms, exponentials, gates)."""
 STEP = 2.0**-13
-"""By what part weights are changed to see how far that moves the result: far above the rounding of
-the norms of transformers, which are in float32 whatever the model's type, and far below 1."""
+"""The part by which weights are changed to see how far that moves the result: far above the
+rounding of the norms of transformers, which are in float32 whatever the model's type, and far below
+1."""
 DRAWS = 3
 """Changes in random directions; the largest movement counts."""
 

@@ -53,7 +53,7 @@ class EchoTrap:
     spread: tuple[float, float]
     """Highest and present average."""
     entropy: tuple[float, float] | None
-    """The same; None where it was measured in too few steps."""
+    """Highest and present average; None where it was measured in too few steps."""
     reward: tuple[float, float]
     """Average of the window before (or the first), and of the last one."""
 

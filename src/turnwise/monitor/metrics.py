@@ -80,7 +80,7 @@ def _spare(members: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _results(groups: Sequence[Group]) -> list[bool]:
-    """Of each tool call, whether it was no mistake of the agent's."""
+    """List for each tool call whether it was no mistake of the agent's."""
     return [
         result.ok
         for group in groups
@@ -106,5 +106,5 @@ def step_text(metrics: Mapping[str, float]) -> str:
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Without what is no number: the loss of an update that was skipped for it."""
+    """Leave out what is no number: the loss of an update that was skipped for it."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -54,7 +54,8 @@ def reason(metrics: Mapping[str, float]) -> str | None:
 
 
 def offline_reason(metrics: Mapping[str, float], learner: str) -> str | None:
-    """The same of a step of `sft` or `preferences`."""
+    """Why a step of `sft` or `preferences` has not taught the policy anything; None where it has,
+    or was skipped."""
     if metrics[f"{learner}/skipped_updates"]:
         return None
     if metrics[f"{learner}/gradient_norm"] == 0:
@@ -63,8 +64,8 @@ def offline_reason(metrics: Mapping[str, float], learner: str) -> str | None:
 
 
 def summary(lines: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Of the RL steps of a run: how many there are, how many taught nothing, and for which reason
-    how many."""
+    """Count the RL steps of a run, those that taught nothing, and how many did so for which
+    reason."""
     found = [reason(line) for line in lines]
     counts = Counter(why for why in found if why is not None)
     return {"steps": len(lines), "without": counts.total(), "reasons": dict(counts.most_common())}

@@ -34,7 +34,7 @@ from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.models.shipped import TINY
 from turnwise.monitor.run_lock import LOCK, locked
-from turnwise.types import Group, Picture, Trajectory
+from turnwise.types import Group, Picture, Trajectory, encodable
 
 SCHEMA = pa.schema(
     [
@@ -242,14 +242,14 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
 
 
 def _whole(model: str) -> str:
-    """What a recipe calls a model: absolute where it is a folder, and no name of ours or a hub."""
+    """Make a model's name absolute where it is a folder, and no name of ours or a hub."""
     return (
         str(Path(model).resolve()) if model not in ("", *TINY) and Path(model).is_dir() else model
     )
 
 
 def _whole_file(target: str) -> str:
-    """The same of `path/to/file.py:Class`."""
+    """Do the same for `path/to/file.py:Class`."""
     file, colon, name = target.rpartition(":")
     return f"{Path(file).resolve()}:{name}" if colon and Path(file).is_file() else target
 
@@ -277,7 +277,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,
-        "problem": trajectory.problem,
+        "problem": encodable(trajectory.problem),
         "turns": len(trajectory.turns),
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
@@ -339,8 +339,8 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _replaced(target: Path) -> Iterator[Path]:
-    """What is written into the file given takes the target's place at the end, as a whole; on a
-    disk that fails nothing of it is left."""
+    """Give a file that takes the target's place at the end, as a whole; on a disk that fails
+    nothing of it is left."""
     partial = target.with_name(target.name + ".partial")
     with _disk(target):
         try:

@@ -23,7 +23,7 @@ from turnwise.errors import DataError
 
 LOCK = "lock"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems answer that have no locks."""
+"""Errors of file systems that have no locks."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ _LATEX = tuple(
         (r"\\(?:[!,;: ]|left|right|displaystyle)", ""),
     )
 )
-"""What LaTeX writes, and what it shows."""
+"""Patterns of LaTeX, and what they show."""
 
 _WRAPPED = re.compile(r"\\boxed\{([^{}]*)\}|\$([^$]+)\$|####\s*(.*)")
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+"

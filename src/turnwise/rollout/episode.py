@@ -5,8 +5,8 @@
 Where `rollout.context` says so, a full window is followed by another one, with some of its tokens.
 What can go wrong is sorted here, once: an agent's mistake is an observation, a spent budget is a
 truncation, an action that goes on past its deadline is the agent's failure, a failing environment
-or grader leaves the episode ungraded. Nothing here knows how
-tokens are sampled or what the reward is used for.
+or grader leaves the episode ungraded. Nothing here knows how tokens are sampled or what the reward
+is used for.
 """
 
 import asyncio

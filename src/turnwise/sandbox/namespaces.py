@@ -141,7 +141,7 @@ def begin_processes(spec: wire.Message, place: str) -> None:
 
 
 def _take_note_of_ends() -> NoReturn:
-    """What process 1 has to do, and nothing else. Whoever ends it ends the whole namespace."""
+    """Do what process 1 has to do, and nothing else. Whoever ends it ends the whole namespace."""
     os.closerange(0, 1 << 16)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT):

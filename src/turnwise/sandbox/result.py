@@ -66,7 +66,7 @@ class Result:
     stdout: Output = Output()
     stderr: Output = Output()
     seconds: float = 0.0
-    """From the start of the code to its end."""
+    """Time from the start of the code to its end."""
     queued: float = 0.0
     """Seconds before, in which a place or a sandbox was waited for."""
     cpu_seconds: float = 0.0

@@ -16,9 +16,9 @@ TIERS: tuple[TierName, ...] = ("bubblewrap", "namespaces", "rlimits")
 """Of this machine, from the strongest to the weakest; the last one isolates nothing. The other two
 are whole back ends, and never taken unless they are asked for."""
 LimitedBy = Literal["cgroup", "measured", "rlimits", "docker", "service"]
-"""What limits memory and processes: a control group of its own; or else the limits of each process,
-and looks at all that all of them hold; or the same with looks that do not see buffers of sockets
-and files in memory; Docker's control group; a service, in ways of its own."""
+"""The means that limit memory and processes: a control group of its own; or else the limits of each
+process, and looks at all that all of them hold; or the same with looks that do not see buffers of
+sockets and files in memory; Docker's control group; a service, in ways of its own."""
 
 MEBIBYTE = 1 << 20
 

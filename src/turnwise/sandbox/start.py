@@ -1,4 +1,4 @@
-"""From a process under all limits that waits to the code that runs in it.
+"""The start of the code: from a process under all limits that waits, to the code that runs in it.
 
 Standard library only. The process is made before the job is known, so that the job does not wait
 for it. Not here: isolation, which is set up before (namespaces.py, bubblewrap.py, rlimits.py).

@@ -1,4 +1,4 @@
-"""What processes hold and have spent, as the kernel counts it: memory, sockets, processor time.
+"""The use of processes, as the kernel counts it: memory, sockets, processor time.
 
 Standard library only; the warden's eyes where no control group counts. Counted are private memory,
 what is in swap or in huge pages, shared memory, and the buffers of sockets; not the system's files

@@ -70,7 +70,7 @@ def guard(
 
 
 class _Watch:
-    """From the start of the code to its end."""
+    """The warden's work from the start of the code to its end."""
 
     def __init__(self, spec: wire.Message, code: int) -> None:
         self.limits = spec["limits"]

@@ -21,9 +21,9 @@ from turnwise.synthesis.drills import Drill, DrillMaker, Statement
 from turnwise.synthesis.made_up import RESULT_TOKENS, made_up_documents
 
 LINES = 3
-"""In a block."""
+"""Lines in a block."""
 BLOCKS = 3
-"""In a drill, at most."""
+"""Blocks in a drill, at most."""
 STATEMENTS = 12
 FACTS = [relation for relation in RELATIONS if not relation.inverse]
 

@@ -34,7 +34,7 @@ FORMS = (
     ("<think> {}</think><answer>", "</answer>"),
     ("<think> {}</think><search>", "</search>"),
 )
-"""What stands before a told value, and after it."""
+"""The text before a told value, and after it."""
 
 Item = TypeVar("Item")
 Statement = tuple[str, str, str]
@@ -59,12 +59,12 @@ class Fact(NamedTuple):
 
 
 def forward(fact: Fact) -> str:
-    """What is asked for when a fact's value is. Example: "Module of TarFile"."""
+    """The words that ask for a fact's value. Example: "Module of TarFile"."""
     return f"{fact.label} of {fact.name}"
 
 
 def inverse(fact: Fact) -> str:
-    """What is asked for when a fact's card is. Example: "Class with Module tarfile"."""
+    """The words that ask for a fact's card. Example: "Class with Module tarfile"."""
     return f"{fact.kind} with {fact.label} {fact.value}"
 
 

@@ -25,9 +25,9 @@ from typing import Any
 from turnwise.errors import InfrastructureError, ToolError
 
 START_SECONDS = 120.0
-"""For a worker to start and to import what it needs; its calls' deadlines are apart."""
+"""Time for a worker to start and to import what it needs; its calls' deadlines are apart."""
 MOST_BYTES = 64 << 20
-"""Of one call's answer."""
+"""The most that one call's answer may have."""
 _BOOT = "import sys; from turnwise.tools.isolated import serve; serve(int(sys.argv[1]))"
 _LENGTH = struct.Struct(">Q")
 
@@ -116,7 +116,7 @@ class _Worker:
         return os.waitid(os.P_PID, self._process.pid, asked) is None
 
     def kill(self) -> None:
-        """With all that it has started."""
+        """Kill the process, with all that it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -262,8 +262,8 @@ class PostgresDatabase:
         return self._logged(statement, -1).rows
 
     def state(self) -> dict[str, Any]:
-        """What is in the tables: name -> columns and rows, whatever the order of the rows. Tables
-        that an agent made too large to be read are a state that no other one equals."""
+        """The content of the tables: name -> columns and rows, whatever the order of the rows.
+        Tables that an agent made too large to be read are a state that no other one equals."""
         with self._lock, self._server.administering(self._made()[0]) as connection:
             connection.ask(f"SET statement_timeout = {round(1000 * READING_SECONDS)}")
             try:

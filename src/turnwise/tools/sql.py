@@ -31,15 +31,16 @@ MAX_STATEMENT_CHARACTERS = 5_000
 MAX_PAGES = 1024
 """Of 4 KiB each that the tables may fill."""
 MAX_COLUMNS = 200
-"""Of a table or a result; those that are worked out when they are read (`AS`) fill no page."""
+"""Columns of a table or a result; those that are worked out when they are read (`AS`) fill no
+page."""
 MAX_RESULT_BYTES = 1 << 20
-"""Of the rows that are looked at for an answer to the agent."""
+"""Bytes of the rows that are looked at for an answer to the agent."""
 MAX_SHOWN_CHARACTERS = 20_000
 MAX_STATE_BYTES = 16 << 20
-"""Of all that is in the tables, with `CELL_BYTES` for each value."""
+"""Bytes of all that is in the tables, with `CELL_BYTES` for each value."""
 CELL_BYTES = 16
 _GENERATED = (2, 3)
-"""What `PRAGMA table_xinfo` says of a generated column."""
+"""Kinds by which `PRAGMA table_xinfo` tells a generated column."""
 
 REFUSED = {
     sqlite3.SQLITE_ATTACH: "other databases are not here",
@@ -113,9 +114,9 @@ class Database:
         return [list(row) for row in self._fetch(self._execute(statement), -1)]
 
     def state(self) -> dict[str, Any]:
-        """What is in the tables: name -> columns and rows, whatever the order of the rows. Tables
-        that an agent made too large to be read, or with columns that are worked out when they are
-        read (which can take any time and fail), are a state that no other one equals."""
+        """The content of the tables: name -> columns and rows, whatever the order of the rows.
+        Tables that an agent made too large to be read, or with columns that are worked out when
+        they are read (which can take any time and fail), are a state that no other one equals."""
         names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
         self._connection.set_progress_handler(None, 0)
         found, left = {}, MAX_STATE_BYTES

@@ -17,10 +17,11 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from turnwise.errors import ConfigError, DeadlineError, ToolError
 from turnwise.tools.isolated import run_static
+from turnwise.types import encodable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_CHARACTERS = 200_000
-"""Of one result: what is more is cut off before anything has to be tokenised."""
+"""Characters of one result: what is more is cut off before anything has to be tokenised."""
 _MARK = "__turnwise_tool__"
 _ISOLATED = "__turnwise_isolated__"
 _CONSEQUENCE = "__turnwise_consequence__"
@@ -169,7 +170,7 @@ def readable(text: str) -> str:
     left = len(text) - MOST_CHARACTERS
     if left > 0:
         text = f"{text[:MOST_CHARACTERS]}\n[{left} more characters are not shown]"
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+    return encodable(text)
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:

@@ -39,7 +39,8 @@ WEAKNESS = (
     "the reward"
 )
 CLEAN = "export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null\n"
-"""Before the tests: nothing that the agent left at home, or where they begin, runs by itself."""
+"""The lines before the tests: nothing that the agent left at home, or where they begin, runs by
+itself."""
 PLACES = "app|workspace|root|home|opt|srv|mnt|data|var|tmp|tests|logs|solution|oracle"
 
 

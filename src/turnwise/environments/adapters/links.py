@@ -14,7 +14,7 @@ ROOT = "/work/workspace"
 PLAIN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "etc")
 """Folders of the system that a link may lead to: none of them leads back."""
 MOST_LINKS = 40
-"""On the way to one file; Linux has the same bound."""
+"""Links on the way to one file, at most; Linux has the same bound."""
 
 
 def leads_out(path: str, entries: Mapping[str, Entry], brought: tuple[str, ...]) -> bool:

@@ -80,11 +80,11 @@ class Holder:
 
 
 class Refused(str):
-    """What a tool told the agent of its mistake: its changes up to there stay."""
+    """A tool's words to the agent on its mistake: its changes up to there stay."""
 
 
 _prepared: list[OwnTools] = []
-"""Of a worker: the tools that it has read."""
+"""The tools that a worker has read; empty in every other process."""
 
 
 def _prepare(place: str) -> None:
@@ -92,7 +92,7 @@ def _prepare(place: str) -> None:
 
 
 def _worked(name: str, before: bytes, values: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """In a worker: what a tool says, and the data after it where it changed them."""
+    """Run a tool in a worker; gives what it says, and the data after it where it changed them."""
     holder = Holder(pickle.loads(before))
     try:
         text = str(_prepared[0].over(holder)[name].function(**values))
@@ -104,7 +104,7 @@ def _worked(name: str, before: bytes, values: Mapping[str, Any]) -> tuple[str, b
 
 @functools.cache
 def _workers(place: str, module: str) -> Workers:
-    """Of a module: one that was edited has another name."""
+    """Make the workers of a module, once; one that was edited has another name."""
     del module
     return Workers(_prepare, place)
 

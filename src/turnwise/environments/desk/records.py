@@ -25,7 +25,7 @@ GO_ON = "Yes, please go on. Tell me what you found and what you did."
 COUNTED = frozenset({"DB", "COMMUNICATE"})
 """What of tau2-bench's `reward_basis` can be judged here."""
 ASSERTED = {"NL_ASSERTION": "nl_assertions", "ENV_ASSERTION": "env_assertions"}
-"""What of it asks for nothing where a record has none of these."""
+"""Entries of it that ask for nothing where a record has none of these."""
 LEFT_OUT = {
     "idle": "solved by doing nothing (the actions change nothing, and nothing has to be told)",
     "basis": "judged by more than the database and what is told",

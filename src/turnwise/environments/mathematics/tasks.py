@@ -106,7 +106,7 @@ def _of_math(record: Mapping[str, Any], where: str) -> Task | None:
 
 
 def _boxed(solution: str) -> str:
-    """What the last \\boxed{} of a solution holds, braces in it included; "" without one."""
+    """The content of a solution's last \\boxed{}, braces in it included; "" without one."""
     _, mark, rest = solution.rpartition("\\boxed{")
     depth = 1
     for place, character in enumerate(rest if mark else ""):

@@ -37,8 +37,8 @@ class Candidate:
     searches: tuple[tuple[str, str], ...]
     """(query, name to find) in order; the last name is the answer."""
     wanted: tuple[str, ...]
-    """For each search, which name is to be found, in the words of the cards; "" where the searches
-    so far do not tell it."""
+    """The name to be found by each search, in the words of the cards; "" where the searches so far
+    do not tell it."""
     evidence: tuple[frozenset[int], ...]
     """For each search, positions of the documents that state what is to be found."""
     inverse: bool = False

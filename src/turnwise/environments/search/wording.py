@@ -83,7 +83,7 @@ def intersection_question(kind: str, first: str, second: str) -> str:
 
 
 def wanted(relation: Relation, name: str) -> str:
-    """What a relation leads to from a name, as the labels of cards say it.
+    """Describe what a relation leads to from a name, in the words of the labels of cards.
 
     Example: "Base of TarInfo"; of the inverse, "Class with Base TarInfo".
     """

@@ -47,7 +47,8 @@ BEGIN = f"export HOME={FOLDER}/root; mkdir -p root; cd root\n"
 CLEAN = f"""export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null
 mkdir -p {FOLDER}/root; cd {FOLDER}/root
 """
-"""Before a check: its home is its own, so nothing that the agent left there runs by itself."""
+"""The lines before a check: its home is its own, so nothing that the agent left there runs by
+itself."""
 _HOME = re.compile(r"(?<![\w./~=-])~(?=/|\s*$|\s*[;|&)>\n\"'])|\$HOME\b|\$\{HOME\}")
 LANGUAGES = ("bash", "python")
 WEAKNESS = (
@@ -56,7 +57,7 @@ WEAKNESS = (
 )
 
 VERSION = 1
-"""Of how a record is tried: what the cache has under another one is not used."""
+"""The version of how a record is tried: what the cache has under another one is not used."""
 
 Script = tuple[str, str]
 """Language and code."""
@@ -180,7 +181,8 @@ def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
 
 
 def _kept(draft: _Draft, sandbox: Sandbox) -> Task | str:
-    """As `_tried`, which a second run does not have to wait for."""
+    """Give the task of a draft, or why it cannot be done here; what was found out by trying is
+    kept, and a second run does not have to wait for it."""
     if draft.left_out:
         return draft.left_out
     content = json.dumps([asdict(draft), sandbox.tier, sys.version_info[:2], CLEAN, VERSION])
