@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.learning.batch import assign_advantages
@@ -55,33 +56,33 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
     made = moved(implicit(load_model, tokens_per_micro_batch=budget))
     groups = make_groups(REWARDS)
     made.assess(groups)
-    twin, reference = copy.deepcopy(made.model), load_model("llama")
-    losses = []
-    for group in groups:
-        for member in group.graded:
-            rewards = 0.5 * (total_logprob(twin, member) - total_logprob(reference, member))
-            assert member.token_rewards is not None
-            np.testing.assert_allclose(member.token_rewards, rewards.detach().numpy(), atol=1e-5)
-            success = torch.tensor(float(member.reward == 1.0), dtype=torch.float64)
-            loss = torch.nn.functional.binary_cross_entropy_with_logits
-            losses.append(loss(rewards.sum(), success))
-    torch.stack(losses).mean().backward()
+    members = [member for group in groups for member in group.graded]
+    both = torch.nn.ModuleList([copy.deepcopy(made.model), load_model("llama")])
+    losses: list[float] = []
+
+    def own(exact: Any) -> list[torch.Tensor]:
+        rewards = [
+            0.5 * (total_logprob(exact[0], member) - total_logprob(exact[1], member).detach())
+            for member in members
+        ]
+        totals = torch.stack([reward.sum() for reward in rewards])
+        successes = torch.tensor([float(member.reward == 1.0) for member in members])
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(totals, successes.double())
+        losses.append(loss.item())  # the last one is that of the weights as they are
+        return [torch.cat(rewards), *gradients(exact[0], loss)]
+
     assert groups[0].trajectories[2].token_rewards is None
-    gradients: list[torch.Tensor] = []
+    found = [torch.from_numpy(np.concatenate([one.token_rewards for one in members]))]
     apply = made.optimizer.apply
 
     def keep() -> float:
-        gradients.extend(p.grad.clone() for p in made.model.parameters() if p.grad is not None)
+        found.extend(p.grad.clone() for p in made.model.parameters() if p.grad is not None)
         return apply()
 
     made.optimizer.apply = keep  # type: ignore[method-assign]
     metrics = made.update(groups)
-    assert metrics["implicit_reward/loss"] == pytest.approx(
-        torch.stack(losses).mean().item(), rel=1e-5
-    )
-    for found, parameter in zip(gradients, twin.parameters(), strict=True):
-        assert parameter.grad is not None
-        torch.testing.assert_close(found, parameter.grad, rtol=1e-3, atol=1e-6)
+    assert_rounding(found, both, own)
+    assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)
 
 
 def test_it_begins_as_the_reference_and_learns_what_succeeds(
