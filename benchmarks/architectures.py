@@ -33,6 +33,8 @@ units of float32's rounding, 3e-5."""
 
 TABLE = "## Every class"
 """Heading of the part of the page that is made here."""
+OWN_PASS = "the model's own forward pass ("
+"""After which the engine's refusal says how each way to compute the model failed."""
 MARK = "%% "
 """Before each row on standard output: models print as well."""
 
@@ -181,10 +183,14 @@ def _line(error: BaseException) -> str:
 
 
 def _between(message: str) -> str:
-    """The reason within a refusal."""
+    """The reason within a refusal, without what it advises."""
+    for advice in (". Set ", ". Choose "):
+        message = message.partition(advice)[0]
+    if OWN_PASS in message:
+        return message.partition(OWN_PASS)[2].removesuffix(")").replace("|", "/")
     for cut in (": ", "; ", ", "):
         message = message.partition(cut)[2] if len(message.partition(cut)[2]) > 90 else message
-    return message.replace("|", "/")[:160]
+    return message.replace("|", "/")[:240]
 
 
 def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
@@ -226,7 +232,7 @@ def page(rows: Sequence[Row]) -> str:
     text = (
         f"A tiny random model (2 to 4 layers of width 32, windows of 24 tokens) of each of the "
         f"{len(rows)} entries that transformers {transformers.__version__} has for causal LMs. "
-        f"Right means within {BOUND:.1g} nats on average over each of three histories, 256 units "
+        f"Right means within {BOUND:.1g} nats on average over each of four histories, 256 units "
         f"of float32's rounding. Of the {len(made)} that could be made, the embedded engine is "
         f"right for {right['engine']}, the learner for {right['learner']}, and "
         f"`learning.share_prefixes` for {right['shared']}; the others are refused in one line "

@@ -108,7 +108,8 @@ SIZES: dict[str, Any] = {
     **dict.fromkeys(("mamba_num_heads", "mamba_n_groups", "n_groups"), 4),
     **dict.fromkeys(("mamba_d_state", "ssm_state_size", "state_size", "mamba_dt_rank"), 8),
     **dict.fromkeys(("time_step_rank", "conv_kernel", "mamba_d_conv"), 4),
-    **dict.fromkeys(("index_n_heads", "index_topk", "index_head_dim"), 8),
+    **dict.fromkeys(("index_topk", "index_head_dim"), 8),
+    "index_n_heads": 32,
     **dict.fromkeys(("hidden_size_per_layer_input", "laurel_rank", "altup_active_idx"), 8),
     "altup_active_idx": 0,
     **dict.fromkeys(("chunk_size", "mamba_chunk_size", "block_size", "index_block_size"), 16),
@@ -129,7 +130,13 @@ SIZES: dict[str, Any] = {
     "num_mtp_layers": 0,
     **dict.fromkeys(("dropout", "attention_dropout", "hidden_dropout"), 0.0),
 }
-"""What sizes are called, and what they are here; only what a configuration has is set."""
+"""What sizes are called, and what they are here; only what a configuration has is set.
+
+An indexer of sparse attention has 32 heads, as GLM's: a key's score is a sum over heads of
+max(0, product) (DeepSeek-V3.2, arXiv 2512.02556), which with a few heads is exactly 0 for several
+keys. Which of these are attended to then depends on how many tokens come later, in the model's own
+forward pass without any cache as well.
+"""
 
 
 _LATENT: dict[str, Any] = {"num_key_value_heads": HEADS}

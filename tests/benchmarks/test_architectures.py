@@ -12,6 +12,8 @@ OWN = "right, own caches"
     ("kind", "engine", "shared"),
     [
         ("falcon", "right", "refused"),
+        ("doge", "right", "refused"),  # makes its masks of its values
+        ("glm_moe_dsa", OWN, "refused"),  # attends to the keys that an indexer selects
         ("deepseek_v3", "right", "right"),
         ("granite", "right", "right"),
         ("minicpm3", "right", "right"),

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import MistralForCausalLM
+from transformers import GraniteForCausalLM, MistralForCausalLM
 
+from benchmarks.tiny_models import tiny_config
+from benchmarks.tiny_models import tiny_model as architecture
 from tests.engines.driving import PROMPT, assert_logprobs, run
 from tests.engines.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.runner import Runner
+from turnwise.engines.runners import make_runner
 from turnwise.engines.spans import attention_in_spans
 
 
@@ -24,10 +27,26 @@ class KeepsToItself(MistralForCausalLM):  # type: ignore[misc]
         return super().forward(input_ids, position_ids=position_ids, **kwargs)
 
 
+class NearlyRight(MistralForCausalLM):  # type: ignore[misc]
+    """Over spans it is off by 0.001 nats, which is no rounding."""
+
+    def forward(
+        self, input_ids: Any = None, position_ids: Any = None, pool: Any = None, **kwargs: Any
+    ) -> Any:
+        given = kwargs if pool is None else {**kwargs, "pool": pool}
+        output = super().forward(input_ids, position_ids=position_ids, **given)
+        if pool is not None:
+            output.logits[..., ::2] += 2e-3
+        return output
+
+
+CHANGED = {"keeps to itself": KeepsToItself, "nearly right": NearlyRight}
+
+
 def made(kind: str) -> Any:
     """A model that is not written out, of each kind."""
-    if kind == "keeps to itself":
-        model = KeepsToItself(tiny_model("mistral").config).eval()
+    if kind in CHANGED:
+        model = CHANGED[kind](tiny_model("mistral").config).eval()
         model.load_state_dict(tiny_model("mistral").state_dict())
         return model
     family, _, implementation = kind.partition(" ")
@@ -36,15 +55,27 @@ def made(kind: str) -> Any:
     return model
 
 
+def spans_of(model: Any) -> bool:
+    runner = make_runner(model, 100, 50)
+    assert isinstance(runner, Runner)
+    return runner.by_spans
+
+
 @pytest.mark.parametrize(
     ("kind", "by_spans"),
-    [("mistral", True), ("gemma3", True), ("gemma3 eager", False), ("keeps to itself", False)],
+    [
+        ("mistral", True),
+        ("gemma3", True),
+        ("gemma3 eager", False),
+        ("keeps to itself", False),
+        ("nearly right", False),
+    ],
 )
 def test_histories_of_all_lengths_are_seen_by_each(
     tokenizer: Any, kind: str, by_spans: bool
 ) -> None:
     model = made(kind)
-    assert Runner(model, 10, 10).cache.layers[0].by_spans == by_spans
+    assert spans_of(model) == by_spans
 
     async def turn(engine: EmbeddedEngine, index: int) -> None:
         prompt = (PROMPT * 20)[: 3 + 40 * index]
@@ -58,6 +89,37 @@ def test_histories_of_all_lengths_are_seen_by_each(
         await asyncio.gather(*(turn(engine, index) for index in range(5)))
 
     run(model, tokenizer, body, slots=5)
+
+
+@pytest.mark.parametrize("number", [0.0, 1e4, float("nan")])
+def test_present_weights_do_not_decide(number: float) -> None:
+    """A run that goes on with other weights goes the way it went before."""
+    for kind, by_spans in (("mistral", True), ("keeps to itself", False)):
+        model = made(kind)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.fill_(number)
+        assert spans_of(model) == by_spans
+
+
+def test_a_mask_made_of_values_has_no_spans_even_where_it_masks_nothing_yet() -> None:
+    """Doge's, whose scale is 0 until it has been trained."""
+    model = architecture("doge")
+    assert all((layer.self_attn.A == 0).all() for layer in model.model.layers)
+    assert not spans_of(model)
+
+
+def test_the_bound_grows_with_what_rounding_does() -> None:
+    """Logits that are a thousand times as large differ by a thousand times as much."""
+    config = tiny_config("granite")
+    config.logits_scaling = 1e-3  # they are divided by it
+    assert spans_of(GraniteForCausalLM(config))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_type_does_not_decide(dtype: torch.dtype) -> None:
+    assert spans_of(made("mistral").to(dtype))
+    assert not spans_of(made("nearly right").to(dtype))
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3", "qwen3"])

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from benchmarks.architectures import BOUND, Ends
-from benchmarks.tiny_models import tiny_model
+from benchmarks.tiny_models import tiny_config, tiny_model
 from tests.models.test_rotations import switching
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
@@ -82,6 +83,19 @@ def test_a_window_that_masks_know_nothing_of_is_found() -> None:
     """GPT-Neo's is in its attention; in the pool keys are not where it takes them to be."""
     assert isinstance(make_runner(tiny_model("gpt_neo"), 200, LIMIT), OwnRunner)
     assert not isinstance(make_runner(tiny_model("mistral"), 200, LIMIT), OwnRunner)
+
+
+def test_a_choice_among_keys_of_equal_score_is_refused() -> None:
+    """By how many tokens come later the model's own code takes one or the other. With a single
+    head half of all scores are 0; with 32 none of the keys that matter is."""
+    config = tiny_config("glm_moe_dsa")
+    check(tiny_model("glm_moe_dsa"))
+    config.index_n_heads = 1
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config).float().eval()
+    with pytest.raises(NotSupportedError, match="GlmMoeDsaForCausalLM"):
+        check(model)
 
 
 def test_numbers_that_are_none_are_no_agreement() -> None:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from turnwise.engines.cache import PADDING, Run
 from turnwise.engines.runner import evaluating
-from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
+from turnwise.models.probing import FOREIGN_ERRORS, SHORT, ordinary_tokens, past_boundaries
+from turnwise.models.rounding import sensitivities
+from turnwise.models.twin import is_rounding, longest_product
 
 SINGLE = 4
 """Tokens at the end that are computed one by one."""
@@ -42,7 +44,7 @@ def disagreement(model: Any, run: Pass, longest: int) -> float:
     a history's passes; of the worse history. The passes have `places(model, longest)` places of
     runs. Infinite where the model's own code fails, or a number is none.
     """
-    histories = _histories(model, longest)
+    histories = _histories(model, past_boundaries(model, longest))
     try:
         own = [_own(model, history) for history in histories]
         found = _computed(run, histories) + _computed(run, histories[1:])
@@ -58,11 +60,30 @@ def tolerance(dtype: torch.dtype) -> float:
 
 def places(model: Any, longest: int) -> int:
     """Places that all runs of a comparison have together."""
-    return sum(map(len, _histories(model, longest)))
+    return sum(map(len, _histories(model, past_boundaries(model, longest))))
 
 
-def _histories(model: Any, longest: int) -> list[list[int]]:
-    long = past_boundaries(model, longest)
+def differs_by_rounding(twin: Any, run: Pass, other: Pass, longest: int) -> bool:
+    """Whether two ways to compute a twin in float32 give the same log-probabilities, for short
+    histories, as far as rounding goes: each may be off by what `models/rounding.py` allows. False
+    where the model's own code fails."""
+    histories = _histories(twin, min(SHORT, longest))
+
+    def computed(way: Pass) -> list[torch.Tensor]:
+        return [torch.cat(_computed(way, histories))]
+
+    words: int = twin.get_input_embeddings().num_embeddings
+    weights = [weight for weight in twin.parameters() if words not in weight.shape]
+    try:
+        expected = computed(other)
+        (moved,) = sensitivities(lambda: computed(other), weights)
+        terms = longest_product(twin)
+        return is_rounding(computed(run), expected, [2 * moved], torch.float32, terms)
+    except FOREIGN_ERRORS:
+        return False
+
+
+def _histories(model: Any, long: int) -> list[list[int]]:
     short = max(long // 3, ADDED + SINGLE + 1)
     lengths = [long, short, short] if short < long else [long, long]
     return [ordinary_tokens(model, length, seed) for seed, length in enumerate(lengths)]

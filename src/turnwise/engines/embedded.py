@@ -92,8 +92,8 @@ class EmbeddedEngine:
             raise ConfigError(f"the engine has {slots} slots: it needs at least 1")
         if max_tokens < 2:
             raise ConfigError(f"the engine's max_tokens is {max_tokens}: it must be at least 2")
-        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        self._limit = min(max_tokens, positions or max_tokens)
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0
+        self._limit = min(max_tokens, positions) if positions > 0 else max_tokens
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._model = model
         tokens = slots * self._limit if cache_tokens is None else cache_tokens

@@ -52,11 +52,13 @@ class PicturedRunner(Runner):
         longest: int,
         reader: ImageReader,
         autocast: bool = False,
+        spans: bool = False,
+        written: bool = True,
     ) -> None:
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
         self._shown: Shown | None = None
-        super().__init__(model, tokens, longest, autocast)
+        super().__init__(model, tokens, longest, autocast, spans, written)
 
     def forward_shown(
         self,

@@ -24,7 +24,6 @@ from turnwise.errors import ConfigError, NotSupportedError, unknown_name
 from turnwise.kernels.decode import decode_kernels
 from turnwise.kernels.tiles import tile_kernels
 from turnwise.models.plain import is_plain, may_compile
-from turnwise.models.probing import FOREIGN_ERRORS
 from turnwise.models.rounding import sensitivities
 from turnwise.models.twin import is_rounding, longest_sum, twin_of
 
@@ -36,8 +35,6 @@ Pass = Callable[[PoolCache, Sequence[Run], np.ndarray, np.ndarray], torch.Tensor
 """The same of arrays: (cache, runs, ids, positions)."""
 PROBE = 8
 """Tokens on which the two forward passes are compared."""
-TOLERANCE = 1e-4
-"""How far log-probabilities in float32 may be from those of the model's own forward pass."""
 Written = tuple[FusedForward, Decode | None, TiledForward | None]
 """A model written out, with what is compiled of it."""
 
@@ -47,11 +44,12 @@ logger = logging.getLogger(__name__)
 class Runner:
     """The model, and a cache of `tokens` tokens in all, for histories of at most `longest`.
 
-    A small model of a known shape runs through `FusedForward` and `Decode`, if they are seen to
-    give what its twin gives in float64; every other one through its own forward. With `autocast`
-    it goes through those in bfloat16, whatever the model's own weights are. `spans` is whether its
-    attention may read the pool where it is. Raises NotSupportedError for a model whose attention is
-    not masked here, ConfigError for one that is not written out though `autocast` needs it.
+    Where it may be `written` out, a small model of a known shape runs through `FusedForward` and
+    `Decode`, if they are seen to give what its twin gives in float64; every other one through its
+    own forward. With `autocast` it goes through those in bfloat16, whatever the model's own weights
+    are. With `spans` its own attention reads the pool where it is, which not every model can:
+    `runners.py` finds out. Raises NotSupportedError for a model whose attention is not masked here
+    or has no spans, ConfigError for one that is not written out though `autocast` needs it.
     """
 
     def __init__(
@@ -60,7 +58,8 @@ class Runner:
         tokens: int,
         longest: int,
         autocast: bool = False,
-        spans: bool = True,
+        spans: bool = False,
+        written: bool = True,
     ) -> None:
         self.model = model
         self._dtype = torch.bfloat16 if autocast else model.dtype
@@ -73,16 +72,19 @@ class Runner:
         self._fused: FusedForward | None
         self._decode: Decode | None
         self._tiled: TiledForward | None
-        self._fused, self._decode, self._tiled = self._equal_fused(longest)
+        self._fused, self._decode, self._tiled = (
+            self._equal_fused(longest) if written else (None, None, None)
+        )
         if autocast and self._fused is None:
             raise ConfigError(
                 f"engine.autocast computes with copies of the weights, which the engine has of "
                 f"small models of the shapes of Llama and Qwen3 alone, not of this "
                 f"{type(model).__name__}: set it to false, or model.dtype to bfloat16"
             )
-        by_spans = spans and self._fused is None and self._equal_by_spans()
-        self._own = self._by_spans if by_spans else self._general
-        self.cache = PoolCache(self._layers, tokens, by_spans)
+        if spans:
+            _check_spans(model)
+        self._own = self._by_spans if spans else self._general
+        self.cache = PoolCache(self._layers, tokens, spans)
 
     @property
     def by_spans(self) -> bool:
@@ -242,25 +244,10 @@ class Runner:
         terms = longest_sum(exact)
         return lambda found: is_rounding([found], logprobs(), moved, self._dtype, terms)
 
-    def _equal_by_spans(self) -> bool:
-        """Whether the model can attend by spans: it has PyTorch's attention in all its layers."""
-        parameters = inspect.signature(self.model.forward).parameters.values()
-        passes_on = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
-        if self.model.config._attn_implementation != "sdpa" or not passes_on:
-            return False
-        try:
-            by_spans = self._probe(partial(self._forward, self._by_spans), by_spans=True)
-            return torch.allclose(self._own_probe(), by_spans, rtol=0, atol=TOLERANCE)
-        except FOREIGN_ERRORS:
-            return False
-
-    def _own_probe(self) -> torch.Tensor:
-        return self._probe(partial(self._forward, self._general))
-
-    def _probe(self, run: Pass, by_spans: bool = False) -> torch.Tensor:
+    def _probe(self, run: Pass) -> torch.Tensor:
         """Log-probabilities after all tokens but one put in at once, and after that one,
         float32[2, vocabulary]."""
-        cache, runs = PoolCache(self._layers, self._length, by_spans), [Run(0, self._length)]
+        cache, runs = PoolCache(self._layers, self._length), [Run(0, self._length)]
         places = np.arange(self._length)[None]
         ids = self._probe_ids()
         parts = (slice(0, -1), slice(-1, None))
@@ -311,6 +298,15 @@ def end_tokens(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
     configured = getattr(model.generation_config, "eos_token_id", None)
     several = configured if isinstance(configured, list) else [configured]
     return frozenset(end for end in (*several, tokenizer.eos_token_id) if end is not None)
+
+
+def _check_spans(model: PreTrainedModel) -> None:
+    """Attention by spans calls PyTorch's, and is told of the pool by what a model passes on."""
+    name, parameters = type(model).__name__, inspect.signature(model.forward).parameters.values()
+    if model.config._attn_implementation != "sdpa":
+        raise NotSupportedError(f"{name} has no PyTorch attention")
+    if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
+        raise NotSupportedError(f"{name} passes nothing on to its attention")
 
 
 def _attention_kinds(model: PreTrainedModel, settings: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ caches; else none. Not here: the passes (`runner.py`, `pictured.py`, `own_caches
 comparison (`agreement.py`).
 """
 
+import copy
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -14,17 +15,23 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.agreement import disagreement, places, tolerance
+from turnwise.engines.agreement import (
+    Pass,
+    differs_by_rounding,
+    disagreement,
+    places,
+    tolerance,
+)
 from turnwise.engines.own_caches import OwnCaches, OwnRunner
 from turnwise.engines.pictured import PicturedRunner
 from turnwise.engines.runner import Runner
 from turnwise.errors import NotSupportedError
-from turnwise.models.plain import LARGEST
+from turnwise.models.plain import is_plain
 from turnwise.models.probing import past_boundaries
-from turnwise.models.twin import twin_of
+from turnwise.models.twin import shallow_twin_of
 from turnwise.models.vision import reader_of
 
-Way = Callable[[Any, int], Runner | OwnRunner]
+Way = Callable[..., Runner | OwnRunner]
 """(model, tokens of the cache) -> the pass."""
 
 logger = logging.getLogger(__name__)
@@ -34,20 +41,20 @@ def make_runner(
     model: Any, tokens: int, longest: int, autocast: bool = False
 ) -> Runner | OwnRunner:
     """For a cache of `tokens` tokens and histories of at most `longest`; see `Runner` for
-    `autocast`. It is looked for with weights of a fixed seed where a second model costs little, so
-    that a run that goes on takes the way that it took. Raises NotSupportedError for a model that no
-    pass of the engine is right for, and says by how much."""
+    `autocast`. It is looked for with weights of a fixed seed, so that a run that goes on takes the
+    way that it took. Raises NotSupportedError for a model that no pass of the engine is right for,
+    and says by how much."""
     name = type(model).__name__
     bound = tolerance(torch.bfloat16 if autocast else model.dtype)
-    tried = twin_of(model) if model.num_parameters() <= LARGEST else model
+    tried = shallow_twin_of(model)
     reasons = []
-    for make, what in _ways(model, longest, autocast):
+    for make, what in _ways(model, tried, longest, autocast):
         try:
             runner = make(tried, places(model, longest))
         except NotSupportedError as error:
             reasons.append(str(error))
             continue
-        found = _disagreement(runner, tried, longest)
+        found = disagreement(tried, _on_new_cache(runner, tried, longest), longest)
         if found <= bound:
             if isinstance(runner, OwnRunner):
                 logger.info("%s is sampled from over its own caches: %s", name, "; ".join(reasons))
@@ -61,23 +68,32 @@ def make_runner(
     )
 
 
-def _ways(model: Any, longest: int, autocast: bool) -> Iterator[tuple[Way, str]]:
+def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple[Way, str]]:
     """From the fastest to the slowest, each with what is said of it when it does not agree."""
     pool, own = "a pool of keys is", "its own caches are"
-    reader = reader_of(model)
-    if reader is not None:
-        yield partial(_pictured, longest=longest, reader=reader, autocast=autocast), pool
+    reader, written = reader_of(model), is_plain(model)
+    kind = Runner if reader is None else partial(PicturedRunner, reader=reader)
+    make = partial(kind, longest=longest, autocast=autocast, written=written)
+    if not written and not autocast and _attends_by_spans(make, twin, longest):
+        yield partial(make, spans=True), pool
+    yield make, pool
+    if autocast or reader is not None:
         return
-    yield partial(Runner, longest=longest, autocast=autocast), pool
-    if autocast:
-        return
-    yield partial(Runner, longest=longest, spans=False), pool
     for at_once, together in product((True, False), (True, False)):
         yield partial(_own, together=together, at_once=at_once), own
 
 
-def _pictured(model: Any, tokens: int, longest: int, reader: Any, autocast: bool) -> Runner:
-    return PicturedRunner(model, tokens, longest, reader, autocast)
+def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
+    """Whether a model's attention gives over spans of the pool what it gives over copies of them.
+    That is the same in every type, and seen best in float32."""
+    twin = copy.deepcopy(twin).float()
+    size = places(twin, longest)
+    try:
+        ways = make(twin, size, spans=True), make(twin, size)
+    except NotSupportedError:
+        return False
+    spans, copies = (_on_new_cache(way, twin, longest) for way in ways)
+    return differs_by_rounding(twin, spans, copies, longest)
 
 
 def _own(model: Any, tokens: int, together: bool, at_once: bool) -> OwnRunner:
@@ -85,13 +101,13 @@ def _own(model: Any, tokens: int, together: bool, at_once: bool) -> OwnRunner:
     return OwnRunner(model, together, at_once)
 
 
-def _disagreement(runner: Runner | OwnRunner, model: Any, longest: int) -> float:
+def _on_new_cache(runner: Runner | OwnRunner, model: Any, longest: int) -> Pass:
     cache: Any
     if isinstance(runner, OwnRunner):
         cache = OwnCaches()
     else:
         cache = runner.empty_cache(places(model, longest))
-    return disagreement(model, partial(runner.forward_on, cache), longest)
+    return partial(runner.forward_on, cache)
 
 
 def _in_nats(distance: float) -> str:
