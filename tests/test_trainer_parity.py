@@ -77,6 +77,17 @@ def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(recipe: Path, tmp_pat
 
 
 @pytest.mark.parametrize("override", ["engine.parity_bound=0.02", "rollout.top_k=200"])
+def test_a_gap_that_is_no_number_stops_it_whatever_the_recipe_allows(
+    recipe: Path, tmp_path: Path, override: str
+) -> None:
+    overrides = ("train.steps=1", override, 'algorithm.overrides={correction="none"}')
+    trainer = Trainer(load_recipe(str(recipe), overrides), RunFolder.new(tmp_path), SilentDisplay())
+    with pytest.raises(RunStoppedError, match="logprob_gap is not a number"):
+        trainer._check_gap({"policy/logprob_gap": float("nan")})
+    trainer._check_gap({})
+
+
+@pytest.mark.parametrize("override", ["engine.parity_bound=0.02", "rollout.top_k=200"])
 def test_it_does_not_where_the_recipe_allows_it(
     recipe: Path, tmp_path: Path, override: str
 ) -> None:

@@ -10,6 +10,7 @@ counted twice. Not here: how an episode is played (rollout), what the update com
 """
 
 import asyncio
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -646,13 +647,13 @@ class Trainer:
             await self.parts.engine.rest()
 
     def _check_gap(self, metrics: Mapping[str, float]) -> None:
-        """Stop the run where learner and engine disagree on what was sampled, unless they have to:
-        in steps sampled ahead by older weights, and where some tokens were left out."""
-        limits = self.recipe.rollout
+        """Stop the run where learner and engine disagree on what was sampled. There is no bound
+        where they have to: in steps sampled ahead by older weights, and where some tokens were left
+        out."""
+        limits, ahead = self.recipe.rollout, self.recipe.train.max_staleness > 0
         left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
-        if not left_out and not self.recipe.train.max_staleness:
-            gap = metrics.get("policy/logprob_gap", 0.0)
-            check_gap(gap, self.recipe.parity_bound, self.steps_done)
+        bound = math.inf if ahead or left_out else self.recipe.parity_bound
+        check_gap(metrics.get("policy/logprob_gap", 0.0), bound, self.steps_done)
 
     def _count_skipped(self, problem: str) -> None:
         """Tell of a skipped update; stop the run after MAX_SKIPPED_STEPS in a row."""

@@ -11,6 +11,8 @@ from tests.rounding import assert_rounding
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 
+A_HANG = 240.0
+"""Seconds after which a test says that something hangs; nothing takes so long if all is well."""
 PROMPT = [3, 70, 12, 5, 41, 200, 9, 8, 120, 33]
 
 
@@ -37,7 +39,7 @@ def run(
             autocast=autocast,
         )
         try:
-            await asyncio.wait_for(body(engine), 60)
+            await asyncio.wait_for(body(engine), A_HANG)
         finally:
             await engine.stop()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.driving import PROMPT, assert_logprobs, once
+from tests.engines.driving import A_HANG, PROMPT, assert_logprobs, once
 from tests.engines.models_for_tests import tiny_model
 from tests.engines.test_scheduling import BrokenModel, play
 from turnwise.engines.base import Sampling
@@ -33,7 +33,7 @@ def run(engine: ThreadedEngine, body: Callable[[], Awaitable[None]]) -> None:
 
     async def main() -> None:
         try:
-            await asyncio.wait_for(body(), 60)
+            await asyncio.wait_for(body(), A_HANG)
         finally:
             await engine.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -55,7 +55,7 @@ def test_sampling_goes_on_while_the_event_loop_is_blocked(tokenizer: Any) -> Non
         engine.open("s")
         turn = asyncio.create_task(engine.generate(PROMPT, LONG, session="s"))
         await begun(engine)
-        before, deadline = engine.engine.counters.passes, time.monotonic() + 30
+        before, deadline = engine.engine.counters.passes, time.monotonic() + A_HANG / 2
         while engine.engine.counters.passes < before + 20 and time.monotonic() < deadline:
             time.sleep(0.001)
         assert engine.engine.counters.passes >= before + 20
@@ -196,7 +196,7 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
         with monkeypatch.context() as patch:
             patch.setattr(engine.engine.runner, "refresh", refused)
             with pytest.raises(RuntimeError, match="not these"):
-                await asyncio.wait_for(engine.load({}, 1), 10)
+                await asyncio.wait_for(engine.load({}, 1), A_HANG / 2)
         await engine.load({}, 2)
         assert (await turn).tokens
         assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 2  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, byte_tokenizer
+from tests.rollout.clockwork import JumpingLoop
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
@@ -25,7 +26,7 @@ from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Tra
 TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=6, max_turn_tokens=80, max_tokens=700)
 LOOKUP, ANSWER = "<lookup> France</lookup>", "<answer> Paris</answer>"
-A_HANG = 30.0
+A_HANG = 120.0
 """Seconds after which a test says that something hangs; nothing waits so long if all is well."""
 
 
@@ -53,6 +54,7 @@ def episode(
     engine: ScriptedEngine,
     trajectory: Trajectory | None = None,
     limits: RolloutConfig = LIMITS,
+    loop: type[asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop,
     **options: Any,
 ) -> Trajectory:
     """Played by itself. Raises TimeoutError where it would never end."""
@@ -66,7 +68,8 @@ def episode(
         async with asyncio.timeout(A_HANG):
             return await played.run()
 
-    return asyncio.run(play())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(play())
 
 
 class Waiting(Capitals):
@@ -110,8 +113,8 @@ def test_an_environment_that_never_answers_is_left_at_the_deadline(
     where: str, outcome: Outcome, reward: float | None
 ) -> None:
     """What was won before it hangs is kept."""
-    limits = LIMITS.model_copy(update={"max_seconds": 0.3})
-    played = episode(Waiting(where), Recording([ANSWER]), limits=limits)
+    limits = LIMITS.model_copy(update={"max_seconds": A_HANG / 2})
+    played = episode(Waiting(where), Recording([ANSWER]), limits=limits, loop=JumpingLoop)
     assert (played.outcome, played.reward) == (outcome, reward)
     assert ("TimeoutError" in played.problem) is (where in ("reset", "step", "close"))
 

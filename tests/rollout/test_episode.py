@@ -3,8 +3,8 @@
 import asyncio
 import os
 import random
-import time
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import CAPITALS, Capitals, byte_tokenizer
+from tests.rollout.clockwork import run
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.scripted import ScriptedEngine
@@ -36,8 +37,10 @@ def play(
     environment: Environment | None = None,
     limits: RolloutConfig = LIMITS,
     engine: Any = None,
+    by: Callable[[Callable[[], Any]], Any] = lambda work: asyncio.run(work()),
 ) -> Trajectory:
-    """One episode in which the policy says `turns`, the last of them again and again."""
+    """One episode in which the policy says `turns`, the last of them again and again; `by` a loop
+    of this process's clock or by `run`."""
     environment = environment or Capitals()
     said = iter(turns)
     last = turns[-1] if turns else ""
@@ -45,7 +48,7 @@ def play(
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     roller = Roller(environment, scaffold, engine, limits, Seats(2))
     task = Capitals().tasks("train")[0]
-    (group,) = asyncio.run(roller.collect([task], 1, 0, "test"))
+    (group,) = by(lambda: roller.collect([task], 1, 0, "test"))
     return group.trajectories[0]
 
 
@@ -155,30 +158,24 @@ def test_a_hung_model_is_infrastructure() -> None:
         async def generate(
             self, prompt: Sequence[int], sampling: Sampling, *, session: str
         ) -> Completion:
-            await asyncio.sleep(30)
+            await asyncio.sleep(1e5)
             raise AssertionError
 
-    start = time.monotonic()
-    limits = LIMITS.model_copy(update={"max_seconds": 0.02})
-    trajectory = play([""], limits=limits, engine=Slow(lambda session, prompt: []))
+    trajectory = play([""], engine=Slow(lambda session, prompt: []), by=run)
     assert trajectory.outcome == Outcome.INFRASTRUCTURE_MODEL
     assert trajectory.reward is None
-    assert time.monotonic() - start < 5
 
 
-def test_waiting_for_the_model_does_not_use_the_episodes_time_up() -> None:
+def test_waiting_for_the_model_may_take_longer_than_all_the_episodes_time() -> None:
     class Queued(ScriptedEngine):
         async def generate(
             self, prompt: Sequence[int], sampling: Sampling, *, session: str
         ) -> Completion:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(2 * LIMITS.max_seconds)
             return await super().generate(prompt, sampling, session=session)
 
-    limits = LIMITS.model_copy(update={"max_seconds": 0.25})
-    said = iter([LOOKUP, ANSWER])
-    trajectory = play(
-        [""], limits=limits, engine=Queued(lambda session, prompt: encode(next(said)))
-    )
+    said = iter(["no tags", ANSWER])
+    trajectory = play([""], engine=Queued(lambda session, prompt: encode(next(said))), by=run)
     assert trajectory.outcome == Outcome.SUCCESS
 
 
@@ -345,13 +342,19 @@ def test_an_environment_that_returns_nothing_is_ungraded() -> None:
 
 
 def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
+    over, returned = threading.Event(), []
+
     class Hung(Capitals):
-        tool_deadline = 0.6
+        async def reset(self, task: Task, seed: int) -> Observation:
+            self.tool_deadline = 0.3 if task.id == "France" else 60.0
+            return await super().reset(task, seed)
 
         @tool
         def lookup(self, country: str) -> str:
             """Look a country up."""
-            time.sleep(3 if country == "France" else 0)
+            if country == "France":
+                over.wait(60)
+                returned.append(country)
             return "Rome"
 
     environment = Hung()
@@ -363,9 +366,9 @@ def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
         return encode("<answer>Rome</answer>" if "Rome" in text else f"<lookup>{land}</lookup>")
 
     roller = Roller(environment, scaffold, ScriptedEngine(policy), LIMITS, Seats(40))
-    start = time.monotonic()
     groups = asyncio.run(roller.collect(environment.tasks("train"), 20, 0, "test"))
-    assert time.monotonic() - start < 2.5
+    assert not returned
+    over.set()
     outcomes = [{member.outcome for member in group.trajectories} for group in groups]
     assert outcomes == [{Outcome.AGENT_RESOURCE_LIMIT}, {Outcome.SUCCESS}]
 

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -153,11 +152,11 @@ def test_a_cancelled_run_leaves_nothing_behind(after: float) -> None:
 
 def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
     done: list[str] = []
-    begun = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
     def slow() -> str:
         begun.set()
-        time.sleep(0.05)
+        cancelled.wait(60)
         done.append("learned")
         return "result"
 
@@ -173,6 +172,7 @@ def test_work_beside_sampling_is_ended_even_when_cancelled() -> None:
         while not begun.is_set():
             await asyncio.sleep(0.001)
         task.cancel()
+        cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 

@@ -88,7 +88,7 @@ def processes_below(pid: int) -> set[int]:
     return found
 
 
-def wait_for_none_below(pid: int, seconds: float = 5.0) -> set[int]:
+def wait_for_none_below(pid: int, seconds: float = 60.0) -> set[int]:
     """What still stems from a process after a while; empty as soon as nothing does."""
     until = time.monotonic() + seconds
     while (left := processes_below(pid)) and time.monotonic() < until:

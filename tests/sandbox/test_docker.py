@@ -231,7 +231,7 @@ def test_a_container_that_does_not_end_is_removed(state: Path) -> None:
         (pid,) = set(pids_of(state)) - known
         os.kill(int(pid), signal.SIGSTOP)
         session.close()
-        assert not wait_for_none_below(int(pid), 30.0)
+        assert not wait_for_none_below(int(pid))
 
 
 def test_an_engine_that_goes_down(state: Path) -> None:

@@ -54,9 +54,14 @@ def test_no_drill_asks_a_question_or_searches(texts: list[tuple[str, str]]) -> N
 
 
 def test_only_what_cards_state_beyond_doubt_is_asked_for() -> None:
-    fields, inverse, pairs, owners = statements(CARDS)
-    assert ("", "Module of A", "m") in fields
-    assert not [asked for _, asked, _ in fields if asked == "Class of f"]  # two classes have it
+    *fields, inverse, pairs, owners = statements(CARDS)
+    of_functions, of_classes, methods, bases = fields
+    assert ("", "Module of A", "m") in of_classes
+    assert {asked.split()[0] for field in (of_functions, of_classes) for _, asked, _ in field} == {
+        "Module"
+    }
+    assert ("", "Base of C", "D") in bases
+    assert not [asked for _, asked, _ in methods if asked == "Class of f"]  # two classes have it
     assert ("", "Class with Base D", "C") in inverse
     assert not [asked for _, asked, _ in inverse if asked == "Class with Module m"]
     assert ("", "Class with Module m and Base D", "C") in pairs

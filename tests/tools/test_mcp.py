@@ -68,6 +68,10 @@ else:
 '''
 
 
+A_HANG = 120.0
+"""Seconds within which a server starts and answers, however busy the machine is."""
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("server") / "server.py"
@@ -77,7 +81,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def stdio(program: str) -> McpServer:
-    return McpServer(command=[sys.executable, program, "stdio"], environment=_path())
+    return McpServer(
+        command=[sys.executable, program, "stdio"], environment=_path(), seconds=A_HANG
+    )
 
 
 def _path() -> dict[str, str]:
@@ -94,7 +100,7 @@ def _serving(program: str, port: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, program, str(port)], stderr=subprocess.DEVNULL, env=_path()
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + A_HANG
     while time.monotonic() < until:
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
@@ -108,7 +114,7 @@ def _serving(program: str, port: int) -> subprocess.Popen[bytes]:
 def http(program: str) -> Iterator[tuple[McpServer, "subprocess.Popen[bytes]"]]:
     port = _free_port()
     process = _serving(program, port)
-    yield McpServer(url=f"http://127.0.0.1:{port}/mcp"), process
+    yield McpServer(url=f"http://127.0.0.1:{port}/mcp", seconds=A_HANG), process
     process.kill()
     process.wait()
 
@@ -119,7 +125,7 @@ def server(request: pytest.FixtureRequest) -> McpServer:
     return found if isinstance(found, McpServer) else found[0]
 
 
-async def _called(server: McpServer, tool: str, within: float = 20.0, **arguments: Any) -> str:
+async def _called(server: McpServer, tool: str, within: float = A_HANG, **arguments: Any) -> str:
     session = await server.open()
     try:
         return await session.call(tool, arguments, within)
@@ -152,11 +158,11 @@ def test_a_server_that_dies_is_infrastructure(stdio: McpServer) -> None:
     async def work() -> None:
         session = await stdio.open()
         with pytest.raises(InfrastructureError, match="mcp server"):
-            await session.call("die", {}, 20.0)
+            await session.call("die", {}, A_HANG)
         start = time.monotonic()
         with pytest.raises(InfrastructureError, match="mcp server"):
-            await session.call("add", {"number": 1}, 20.0)
-        assert time.monotonic() - start < 5.0
+            await session.call("add", {"number": 1}, A_HANG)
+        assert time.monotonic() - start < A_HANG / 2
         await session.close()
         await session.close()
 
@@ -170,7 +176,7 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(
 
     async def work() -> None:
         session = await server.open()
-        assert await session.call("add", {"number": 1}, 20.0) == "total 1"
+        assert await session.call("add", {"number": 1}, A_HANG) == "total 1"
         process.kill()
         process.wait()
         with pytest.raises(InfrastructureError):
@@ -194,7 +200,7 @@ def test_a_bug_is_no_failure_of_the_server(
         session = await stdio.open()
         try:
             monkeypatch.setattr(mcp_tools, "_text", broken)
-            await session.call("add", {"number": 1}, 20.0)
+            await session.call("add", {"number": 1}, A_HANG)
         finally:
             await session.close()
 
@@ -223,15 +229,13 @@ def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> 
 
 
 def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
-    start = time.monotonic()
-    with pytest.raises(InfrastructureError, match="mcp server"):
-        asyncio.run(_called(stdio, "sleep", 0.5, seconds=60.0))
-    assert time.monotonic() - start < 15.0
+    with pytest.raises(InfrastructureError, match=r"timed out|no result within"):
+        asyncio.run(asyncio.wait_for(_called(stdio, "sleep", 0.5, seconds=1e4), A_HANG))
 
 
 def test_a_program_that_is_no_server(tmp_path: Path) -> None:
     silent = McpServer(command=[sys.executable, "-c", "input()"], seconds=1.0)
-    ended = McpServer(command=[sys.executable, "-c", "pass"], seconds=20.0)
+    ended = McpServer(command=[sys.executable, "-c", "pass"], seconds=A_HANG)
     for server in (silent, ended):
         with pytest.raises(InfrastructureError, match="mcp server"):
             server.schemas  # noqa: B018

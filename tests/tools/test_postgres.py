@@ -188,7 +188,7 @@ def test_what_takes_too_long_leaves_nothing(hasty: PostgresDatabase) -> None:
     for endless in (ENDLESS, f"INSERT INTO t (b) {ENDLESS} UNION SELECT nextval('t_a_seq')"):
         with pytest.raises(ToolError, match="takes too long"):
             hasty.run(endless)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
     assert hasty.run("INSERT INTO t (b) VALUES (7) RETURNING a") == "a\n1"
 
 

@@ -11,6 +11,7 @@ pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -103,7 +104,14 @@ async def check_parity(
 
 
 def check_gap(gap: float, bound: float, step: int) -> None:
-    """Raise RunStoppedError where `policy/logprob_gap` of a step is beyond the bound."""
+    """Raise RunStoppedError where `policy/logprob_gap` of a step is beyond the bound, or is NaN,
+    whatever the bound."""
+    if math.isnan(gap):
+        raise RunStoppedError(
+            f"policy/logprob_gap is not a number in step {step}: the learner or the engine gave "
+            "tokens log-probabilities that are none, so nothing can be learned from them. Look "
+            "for NaN in the weights of the last checkpoints, and lower learning_rate"
+        )
     if gap > bound:
         raise RunStoppedError(
             f"policy/logprob_gap is {gap:.2g} in step {step}, and engine.parity_bound is "

@@ -88,8 +88,8 @@ class Library:
 
 
 def statements(documents: Iterable[Document]) -> list[list[Statement]]:
-    """List what some cards state beyond doubt: fields; cards with a field; cards with two; classes
-    with two methods. Each list in an order that depends on the documents only."""
+    """Collect what some cards state beyond doubt: a field, one list for each; cards with a field;
+    cards with two; classes with two methods. Each list's order depends on the documents only."""
     forward: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     inverse: defaultdict[tuple[Relation, str], set[str]] = defaultdict(set)
     pairs: defaultdict[tuple[tuple[Relation, str], ...], set[str]] = defaultdict(set)
@@ -114,8 +114,12 @@ def statements(documents: Iterable[Document]) -> list[list[Statement]]:
         for one, two in combinations(sorted(own_methods), 2)
         if not any({one, two} <= others for name, others in methods.items() if name != owner)
     ]
+    fields: defaultdict[Relation, list[Statement]] = defaultdict(list)
+    for (relation, name), found in forward.items():
+        if len(found) == 1:
+            fields[relation].append(("", wanted(relation, name), min(found)))
     return [
-        [("", wanted(*key), min(found)) for key, found in forward.items() if len(found) == 1],
+        *(fields[relation] for relation in FACTS),
         [("", wanted_with(key), min(found)) for key, found in inverse.items() if len(found) == 1],
         [("", wanted_with(*pair), min(found)) for pair, found in pairs.items() if len(found) == 1],
         owners,

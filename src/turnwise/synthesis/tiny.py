@@ -1,14 +1,15 @@
 """Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, made-up libraries.
 
-    turnwise build-tiny FOLDER      (two cores, half an hour)
+    turnwise build-tiny FOLDER      (two cores, an hour and a half)
 
 `read`, with few pieces of text, goes from copying to looking up among one, two, three and four
 cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
 of made-up libraries: in many, for in one it would learn which names there are instead of reading
-them. `tags` writes such statements whole, tags included; in `words` half of them take a name out of
-a line of words. `search`, not a part of what is shipped, imitates a perfect agent in such
-libraries. Matrices are trained by Muon, the rest by AdamW: at this size copying emerges about twice
-as early as with AdamW alone. The figures of a build stand beside it in figures.json.
+them. `tags` writes such statements whole, tags included; `words` does so in half of its drills, and
+half of its statements take a name out of a line of words. `search`, not a part of what is shipped,
+imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by AdamW: at this
+size copying emerges about twice as early as with AdamW alone. The figures of a build stand beside
+it in figures.json.
 """
 
 import asyncio
@@ -64,6 +65,25 @@ WARMUP, COOL_DOWN = 20, 0.3
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How a stage reads cards: shares of 0 to 1."""
+
+    whole: float
+    """Of drills: those whose statements are written whole, tags included."""
+    named: float
+    """Of statements: those that take a name out of a line of words."""
+    cool_down: float
+    """Of updates: those at falling rates."""
+
+
+READING = {
+    "cards": Reading(whole=0.0, named=0.2, cool_down=0.0),
+    "tags": Reading(whole=1.0, named=0.2, cool_down=COOL_DOWN),
+    "words": Reading(whole=0.5, named=0.5, cool_down=0.6),
+}
+
+
+@dataclass(frozen=True)
 class Sizes:
     """How much each stage learns from."""
 
@@ -73,9 +93,9 @@ class Sizes:
     """Updates."""
     tags: int = 250
     """Updates."""
-    words: int = 450
+    words: int = 3600
     """Updates."""
-    libraries: int = 32
+    libraries: int = 96
     """Made-up libraries, in each stage but the first."""
     modules: int = 300
     """In each library."""
@@ -226,7 +246,7 @@ def read_cards(
     """Look-up on the cards of made-up libraries, in the way of a stage; returns the accuracy of
     what is told, in one library more."""
     steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
-    whole, named = stage != "cards", 0.5 if stage == "words" else 0.2
+    way = READING[stage]
     maker = DrillMaker(tokenizer, derive(seed, "tiny", stage))
     libraries = [
         Library(documents, tokenizer, derive(seed, "library", number), sizes.modules)
@@ -235,10 +255,10 @@ def read_cards(
     optimizers = _optimizers(model)
     display.phase(stage, steps)
     for step in range(steps):
-        _set_rates(optimizers, step, steps, COOL_DOWN if whole else 0)
+        _set_rates(optimizers, step, steps, way.cool_down)
         other = maker.draw(0, 100) < 100 * DRILL_SHARE
         library = maker.choose(libraries)
-        batch = _batch(maker, LEVELS) if other else _of_library(maker, library, whole, named)
+        batch = _batch(maker, LEVELS) if other else _of_library(maker, library, way)
         display.advance(f"loss {_update(model, optimizers, batch):.2f}")
     another = Library(documents, tokenizer, derive(seed, "another"), sizes.modules)
     check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
@@ -376,11 +396,12 @@ def _batch(maker: DrillMaker, level: int) -> list[Drill]:
     return drills
 
 
-def _of_library(maker: DrillMaker, library: Library, whole: bool, named: float) -> list[Drill]:
-    """Drills of about BATCH_TOKENS tokens."""
+def _of_library(maker: DrillMaker, library: Library, way: Reading) -> list[Drill]:
+    """Drills of about BATCH_TOKENS tokens, all whole or none."""
     drills: list[Drill] = []
+    whole = maker.draw(0, 100) < 100 * way.whole
     while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:
-        drills.append(library.drill(maker, whole, named))
+        drills.append(library.drill(maker, whole, way.named))
     return drills
 
 

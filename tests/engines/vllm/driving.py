@@ -76,7 +76,7 @@ def drive(folder: Path, servers: list[FakeVllm], body: Body, **settings: Any) ->
         bound = settings.pop("parity_bound", 0.0)
         config = VllmConfig(
             urls=tuple(server.url for server in servers),
-            **{"start_seconds": 10, "request_seconds": 10, **settings},
+            **{"start_seconds": 120, "request_seconds": 120, **settings},
         )
         try:
             engine = await asyncio.to_thread(
@@ -89,7 +89,7 @@ def drive(folder: Path, servers: list[FakeVllm], body: Body, **settings: Any) ->
                 folder,
             )
             try:
-                await asyncio.wait_for(body(engine, model), 60)
+                await asyncio.wait_for(body(engine, model), 240)
             finally:
                 await engine.stop()
         finally:
@@ -111,7 +111,7 @@ async def once(engine: VllmEngine, name: str = "only", seed: int = 3, **options:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something, but not for ever."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.01)
 

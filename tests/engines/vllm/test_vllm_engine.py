@@ -223,8 +223,7 @@ def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> No
         await until(lambda: len(server.bodies) == asked + 1)
         change(model)
         loading = asyncio.create_task(engine.load({}, 1))
-        await until(lambda: any(tmp_path.glob("weights/*-version-1")))
-        await asyncio.sleep(0.1)
+        await until(lambda: not engine._open)
         late = asyncio.create_task(once(engine, "late"))
         await asyncio.sleep(0.2)
         assert len(server.loaded) == 1

@@ -56,7 +56,7 @@ def alive(process: int) -> bool:
 
 
 def soon(condition: Any) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
     return bool(condition())
@@ -68,7 +68,7 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        config = VllmConfig(start_seconds=30, **settings)
+        config = VllmConfig(start_seconds=120, **settings)
         engine = make_vllm(
             EngineConfig(slots=5, parity_bound=1e9),
             config,
@@ -78,7 +78,7 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
             folder,
         )
         try:
-            await asyncio.wait_for(body(engine), 60)
+            await asyncio.wait_for(body(engine), 240)
         finally:
             await engine.stop()
 
@@ -142,7 +142,7 @@ def test_without_a_folder_nothing_is_left(python: str, notes: Path) -> None:
         assert folders[0].is_dir()
         await engine.stop()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 240))
     assert not folders[0].exists()
 
 
