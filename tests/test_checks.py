@@ -166,6 +166,9 @@ class Wordy:
     def extend(self, observation: Observation, written: Sequence[int] = ()) -> Sequence[Segment]:
         return [Segment([1] * 10, Source.USER)]
 
+    def render(self, action: Action) -> list[int]:
+        return [1] * 10
+
 
 class Speechless(Capitals):
     """Without an oracle."""
@@ -216,6 +219,7 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=pass_at_k", Graded, "is for rewards of 0 and 1, and environment graded"),
     ("algorithm.name=igpo", Speechless, "the right answers, which are those of the environment's"),
     ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
+    ("algorithm.name=igpo rollout.max_tokens=504", Capitals, "lower rollout.max_tokens to 503"),
     ("algorithm.name=igpo", Pictured, "for which an information gain has no place"),
     ("algorithm.name=mt_grpo", Capitals, "gives none; see `turnwise algorithms`"),
     ("sft.steps=1 sft.behaviours={faithful=1}", Speechless, "Set sft.steps=0, or give"),

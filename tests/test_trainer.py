@@ -16,22 +16,14 @@ from rich.console import Console
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.fakes import save_small_model
+from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
 
-RECIPE = """
-name = "capitals"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:Letters"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [engine]
 slots = 4
 [rollout]
@@ -42,7 +34,7 @@ max_tokens = 200
 steps = 6
 batch_size = 8
 demonstrations = 16
-behaviours = {{ faithful = 1, mistaken = 1 }}
+behaviours = { faithful = 1, mistaken = 1 }
 checkpoint_every = 3
 [learning]
 learning_rate = 1e-3
@@ -58,22 +50,7 @@ tasks = 2
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
-
-
-def start(*arguments: str | Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "turnwise", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # What a shell starts in the background ignores Ctrl-C, and so would what it starts itself.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 def train(*arguments: str | Path) -> None:
@@ -159,9 +136,8 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
 def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """Killed between checkpoints, when some tasks have been measured and some have not."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    fakes = Path(__file__).with_name("fakes.py")
     options = (
-        f"environment.name={fakes}:Levels",
+        f"environment.name={FAKES}:Levels",
         "curriculum.tasks=by_success",
         "algorithm.overrides.reward_shaping=overlong",
         "algorithm.overrides.overlong_band=1",

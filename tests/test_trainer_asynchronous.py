@@ -6,8 +6,6 @@ Runs are real ones, of a small random model; resetting its environment takes a r
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fakes import save_small_model
+from tests.small_runs import start, train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.assembly import assemble
 from turnwise.checks import check_recipe_and_algorithm
@@ -30,15 +28,7 @@ from turnwise.rollout.order import tasks_of_step
 from turnwise.trainer import Trainer
 from turnwise.types import NO_VERSION
 
-RECIPE = """
-name = "waiting"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:LateLetters"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [engine]
 slots = 4
 [rollout]
@@ -60,18 +50,7 @@ AHEAD = ("engine.deterministic=false", "train.max_staleness=2")
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
-
-
-def train(recipe: Path, run: Path, *overrides: str) -> Trainer:
-    loaded = load_recipe(str(recipe), overrides)
-    trainer = Trainer(loaded, RunFolder.new(run), SilentDisplay())
-    asyncio.run(trainer.run())
-    return trainer
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "LateLetters", TABLES)
 
 
 async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
@@ -91,7 +70,7 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
 
 
 def test_no_staleness_is_the_synchronous_run_bit_for_bit(recipe: Path, tmp_path: Path) -> None:
-    trainer = train(recipe, tmp_path / "run", "train.max_staleness=0")
+    trainer = train(recipe, RunFolder.new(tmp_path / "run"), "train.max_staleness=0")
     expected = asyncio.run(one_after_the_other(recipe))
     found = trainer.parts.model.state_dict()
     assert found.keys() == expected.keys()
@@ -115,7 +94,9 @@ def check_played(folder: RunFolder, steps: int, tasks: Sequence[str]) -> None:
 def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
     recipe: Path, tmp_path: Path
 ) -> None:
-    trainer = train(recipe, tmp_path / "run", *AHEAD, "algorithm.overrides.correction=truncated")
+    trainer = train(
+        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "algorithm.overrides.correction=truncated"
+    )
     folder = trainer.folder
     check_played(folder, 5, [task.id for task in trainer.tasks])
     lines = folder.lines("metrics.jsonl")
@@ -137,7 +118,7 @@ def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
 def test_the_engines_weights_are_a_copy_and_become_the_learners(
     recipe: Path, tmp_path: Path
 ) -> None:
-    trainer = train(recipe, tmp_path / "run", *AHEAD, "train.steps=2")
+    trainer = train(recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "train.steps=2")
     learned, sampled = trainer.parts.model, trainer.parts.engine.engine._model  # type: ignore[attr-defined]
     assert learned is not sampled
     for name, weight in learned.state_dict().items():
@@ -149,7 +130,9 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     recipe: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("peft")
-    trainer = train(recipe, tmp_path / "run", *AHEAD, "model.lora_rank=2", "train.steps=2")
+    trainer = train(
+        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "model.lora_rank=2", "train.steps=2"
+    )
     sampled = dict(trainer.parts.engine.engine._model.named_parameters())  # type: ignore[attr-defined]
     adapters = 0
     for name, weight in trainer.parts.model.get_base_model().named_parameters():
@@ -166,14 +149,7 @@ def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     """Steps after the third are being sampled when it is stopped; killed, it has not saved the
     third."""
     run, steps = tmp_path / "stopped", 8
-    arguments = ["train", recipe, *AHEAD, f"train.steps={steps}", "--run", run]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "turnwise", *map(str, arguments)],
-        stderr=subprocess.PIPE,
-        text=True,
-        # What a shell starts in the background ignores Ctrl-C, and so would what it starts itself.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = start("train", recipe, *AHEAD, f"train.steps={steps}", "--run", run)
     while process.poll() is None and not (run / "trajectories/step-000003.parquet").exists():
         time.sleep(0.001)
     process.send_signal(how)
@@ -227,7 +203,7 @@ def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) ->
         "train.steps=2",
         "engine.concurrency=9",
     )
-    trainer = train(recipe, tmp_path / "run", *overrides)
+    trainer = train(recipe, RunFolder.new(tmp_path / "run"), *overrides)
     lines = trainer.folder.lines("metrics.jsonl")
     assert [line["rollout/episodes"] for line in lines] == [8.0, 8.0]
     assert [line["spare/episodes"] for line in lines] == [4.0, 4.0]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import save_small_model
+from tests.small_runs import Listening, resume, train, write_recipe
 from turnwise.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
@@ -26,15 +26,7 @@ from turnwise.seeds import derive
 from turnwise.threads import configure_threads
 from turnwise.trainer import Trainer
 
-RECIPE = """
-name = "levels"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:Levels"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [rollout]
 max_turns = 1
 max_turn_tokens = 16
@@ -43,9 +35,9 @@ max_tokens = 200
 steps = 1
 demonstrations = 2
 batch_size = 2
-behaviours = {{ faithful = 1 }}
+behaviours = { faithful = 1 }
 [algorithm]
-overrides = {{ kl_coefficient = 0.001 }}
+overrides = { kl_coefficient = 0.001 }
 [learning]
 learning_rate = 1e-3
 [train]
@@ -58,33 +50,18 @@ tasks = 2
 """
 
 
-class Listening(SilentDisplay):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        """See Display."""
-        self.said.append(text)
-
-
 def go_on(run: Path) -> list[str]:
     """Go on with a run to its end; what it said."""
     folder, display = RunFolder.open(run), Listening()
     configure_threads(1)
     with folder.locked():
-        asyncio.run(Trainer(folder.recipe(), folder, display).run())
+        resume(folder, display)
     return display.said
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Levels", TABLES)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +69,7 @@ def whole(recipe: Path) -> Path:
     folder = RunFolder.new(recipe.parent / "whole")
     configure_threads(1)
     with folder.locked():
-        asyncio.run(Trainer(load_recipe(str(recipe)), folder, SilentDisplay()).run())
+        train(recipe, folder)
     return folder.path
 
 

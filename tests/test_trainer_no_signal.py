@@ -1,41 +1,30 @@
 """A run that learns nothing says so from the first step: to people, in its log, in its report."""
 
-import asyncio
 import json
 from pathlib import Path
 
-from tests.fakes import save_small_model
-from turnwise.config import check_recipe
+from tests.small_runs import Listening, train, write_recipe
 from turnwise.monitor import no_signal
-from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
 
-
-class Listener(SilentDisplay):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+TABLES = """
+[rollout]
+max_turns = 1
+max_turn_tokens = 4
+max_tokens = 200
+[train]
+steps = 7
+tasks_per_step = 1
+group_size = 2
+[evaluation]
+tasks = 0
+"""
 
 
 def test_groups_that_are_all_equal_in_every_step(tmp_path: Path) -> None:
     """A random model never names a capital; the run is long enough for an Echo Trap."""
-    values = {
-        "name": "equal",
-        "threads": 1,
-        "model": {"name": str(save_small_model(tmp_path / "model")), "device": "cpu"},
-        "environment": {"name": f"{Path(__file__).with_name('fakes.py')}:Capitals"},
-        "scaffold": {"options": {"instructions": ""}},
-        "rollout": {"max_turns": 1, "max_turn_tokens": 4, "max_tokens": 200},
-        "train": {"steps": 7, "tasks_per_step": 1, "group_size": 2},
-        "evaluation": {"tasks": 0},
-    }
-    folder, listener = RunFolder.new(tmp_path / "run"), Listener()
-    asyncio.run(Trainer(check_recipe(values, "test"), folder, listener).run())
+    folder, listener = RunFolder.new(tmp_path / "run"), Listening()
+    train(write_recipe(tmp_path, "Capitals", TABLES), folder, "model.device=cpu", display=listener)
     assert listener.said == [f"warning: no learning signal in RL step 1: {no_signal.ALL_EQUAL}"]
     lines = folder.lines("no_signal.jsonl")
     assert lines == [{"step": step, "reason": no_signal.ALL_EQUAL} for step in range(1, 8)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import save_small_model
+from tests.small_runs import write_recipe
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
@@ -17,15 +17,7 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.trainer import Trainer
 
-RECIPE = """
-name = "parting"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:Letters"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [rollout]
 max_turns = 1
 max_turn_tokens = 8
@@ -60,11 +52,7 @@ class Parting(EmbeddedEngine):
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:

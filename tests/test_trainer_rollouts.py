@@ -1,13 +1,12 @@
 """The loop with rollouts that are more than independent episodes: it goes on exactly, and what
 cannot work is refused before anything is written."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
-from tests.fakes import save_small_model
+from tests.small_runs import FAKES, Listening, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
@@ -15,15 +14,7 @@ from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
 from turnwise.types import Source
 
-RECIPE = """
-name = "capitals"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:Restorable"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [engine]
 slots = 8
 [rollout]
@@ -43,16 +34,7 @@ tasks = 0
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
-
-
-def train(recipe: Path, folder: RunFolder, *overrides: str) -> None:
-    loaded = load_recipe(str(recipe), overrides)
-    asyncio.run(Trainer(loaded, folder, SilentDisplay()).run())
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
 
 
 @pytest.mark.parametrize("algorithm", ["remax", "tree_grpo", "counterfactual", "hca", "igpo"])
@@ -92,9 +74,8 @@ def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:
 
 def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    fakes = Path(__file__).with_name("fakes.py")
     for name in ("tree_grpo", "arpo", "arpo_soft", "counterfactual"):
-        overrides = (f"algorithm.name={name}", f"environment.name={fakes}:Letters")
+        overrides = (f"algorithm.name={name}", f"environment.name={FAKES}:Letters")
         refused(recipe, run, r"capitals has no snapshot\(\) and restore", *overrides)
     sizes = ("algorithm.name=tree_grpo", "train.group_size=6")
     refused(recipe, run, r"2 x \(1 \+ 3 x 1\) = 8: make them equal", *sizes)
@@ -118,12 +99,7 @@ def test_groups_of_one_where_nothing_is_compared_in_them(
 def test_a_run_begins_with_what_is_to_be_known_of_its_algorithm(
     recipe: Path, tmp_path: Path
 ) -> None:
-    said: list[str] = []
-
-    class Noted(SilentDisplay):
-        def say(self, text: str) -> None:
-            said.append(text)
-
-    loaded = load_recipe(str(recipe), ["algorithm.name=sapo", "train.steps=1"])
-    asyncio.run(Trainer(loaded, RunFolder.new(tmp_path / "run"), Noted()).run())
-    assert any("algorithm sapo differs by what it does with importance" in line for line in said)
+    folder, display = RunFolder.new(tmp_path / "run"), Listening()
+    train(recipe, folder, "algorithm.name=sapo", "train.steps=1", display=display)
+    told = "algorithm sapo differs by what it does with importance"
+    assert any(told in line for line in display.said)

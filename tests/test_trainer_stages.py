@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests import small_runs
 from tests.fakes import save_small_model
+from tests.small_runs import write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
@@ -21,15 +23,7 @@ from turnwise.monitor.display import TerminalDisplay
 from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.trainer import Trainer
 
-RECIPE = """
-name = "capitals"
-threads = 1
-[model]
-name = "{model}"
-[environment]
-name = "{fakes}:Letters"
-[scaffold]
-options = {{ instructions = "" }}
+TABLES = """
 [rollout]
 max_turns = 2
 max_turn_tokens = 8
@@ -37,7 +31,7 @@ max_tokens = 200
 [sft]
 demonstrations = 4
 batch_size = 2
-behaviours = {{ faithful = 1 }}
+behaviours = { faithful = 1 }
 [learning]
 learning_rate = 1e-3
 [train]
@@ -57,26 +51,19 @@ PREFERENCES = (
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recipe")
-    fakes = Path(__file__).with_name("fakes.py")
-    path = folder / "recipe.toml"
-    path.write_text(RECIPE.format(model=save_small_model(folder / "model"), fakes=fakes))
-    return path
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
 
 
 def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
-    loaded = load_recipe(str(recipe), overrides)
-    return go_on(Trainer(loaded, RunFolder.new(run), TerminalDisplay(Console(stderr=True))))
+    return small_runs.train(recipe, RunFolder.new(run), *overrides, display=terminal()).folder
 
 
 def resume(run: Path) -> RunFolder:
-    folder = RunFolder.open(run)
-    return go_on(Trainer(folder.recipe(), folder, TerminalDisplay(Console(stderr=True))))
+    return small_runs.resume(RunFolder.open(run), terminal()).folder
 
 
-def go_on(trainer: Trainer) -> RunFolder:
-    asyncio.run(trainer.run())
-    return trainer.folder
+def terminal() -> TerminalDisplay:
+    return TerminalDisplay(Console(stderr=True))
 
 
 def killed(whole: RunFolder, run: Path, *lost: str) -> Path:
@@ -165,7 +152,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     loaded = load_recipe(str(recipe), (*COMPARED, "sft.checkpoint_every=1"))
     folder = RunFolder.new(tmp_path / "killed")
     with pytest.raises(KeyboardInterrupt):
-        go_on(Killed(loaded, folder, TerminalDisplay(Console(stderr=True))))
+        asyncio.run(Killed(loaded, folder, terminal()).run())
     assert folder.evaluation("sft") is None
     shutil.copytree(folder.path, tmp_path / "damaged")
     weights = tmp_path / "damaged/checkpoints/imitation/step-000002/model.safetensors"
@@ -193,7 +180,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Said, not passed over in silence; the rest of the run is as without them."""
-    capitals = f"environment.name={Path(__file__).with_name('fakes.py')}:Capitals"
+    capitals = f"environment.name={small_runs.FAKES}:Capitals"
     run = train(recipe, tmp_path / "run", *PREFERENCES, capitals)
     assert "no preferences" in " ".join(capsys.readouterr().err.split())
     assert run.lines("preferences.jsonl") == []
@@ -231,7 +218,7 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
 
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """The teacher's average is neither the policy nor what the run began with."""
-    levels = f"environment.name={Path(__file__).with_name('fakes.py')}:Levels"
+    levels = f"environment.name={small_runs.FAKES}:Levels"
     whole = train(recipe, tmp_path / "whole", levels, "algorithm.name=sdpo", "train.group_size=4")
     lines = whole.lines("metrics.jsonl")
     assert any(line["policy/updates"] for line in lines)

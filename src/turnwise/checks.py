@@ -21,7 +21,7 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.hindsight import check_context
-from turnwise.learning.information_gain import right_answer
+from turnwise.learning.information_gain import check_answer
 from turnwise.learning.preferences import check_preferences
 from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.self_teacher import check_room, check_self_teacher
@@ -79,8 +79,6 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
         _check_pictured(recipe, algorithm)
     _check_sandbox(recipe, parts.environment)
     check_algorithm_for_environment(algorithm, parts.environment)
-    if "information_gain" in algorithm.needs:
-        right_answer(tasks[0], parts.scaffold, parts.environment.oracle)
     if _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
@@ -92,6 +90,9 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
     if "hindsight" in algorithm.needs:
         check_context(parts.scaffold, recipe.rollout.max_tokens, context)
+    if "information_gain" in algorithm.needs:
+        oracle, longest = parts.environment.oracle, recipe.rollout.max_tokens
+        check_answer(tasks[0], parts.scaffold, oracle, longest, context)
 
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:

@@ -100,6 +100,20 @@ def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:
     return np.array(tokens, np.int64), own
 
 
+def check_answer(
+    task: Task, scaffold: Scaffold, oracle: Oracle, max_tokens: int, context: int | None
+) -> None:
+    """Raise ConfigError for a task without a right answer, and where one after the last turn of an
+    episode of `max_tokens` is longer than the model's context; None is no limit."""
+    answer, _ = right_answer(task, scaffold, oracle)
+    most = None if context is None else context - len(answer) + 1  # a turn has a token at least
+    if most is not None and max_tokens > most:
+        raise ConfigError(
+            f"rollout.max_tokens is {max_tokens}, and the right answer before a turn takes "
+            f"{len(answer)}: the model's context is {context}, lower rollout.max_tokens to {most}"
+        )
+
+
 def _before(member: Trajectory, turn: int, answer: Sequenced, context: int | None) -> Sequenced:
     """Put the answer after everything that the agent had read before a turn."""
     tokens = member.tokens

@@ -1,0 +1,73 @@
+"""Small real runs, for tests of the loop: a recipe on disk with a random model, and ways to run it.
+
+Not here: environments (`fakes.py`), and the tables of a recipe that a test is about.
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fakes import save_small_model
+from turnwise.config import load_recipe
+from turnwise.monitor.display import Display, SilentDisplay
+from turnwise.monitor.run_folder import RunFolder
+from turnwise.trainer import Trainer
+
+FAKES = Path(__file__).with_name("fakes.py")
+HEAD = """
+name = "small"
+threads = 1
+[model]
+name = "{model}"
+[environment]
+name = "{fakes}:{environment}"
+[scaffold]
+options = {{ instructions = "" }}
+"""
+
+
+class Listening(SilentDisplay):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        """See Display."""
+        self.said.append(text)
+
+
+def write_recipe(folder: Path, environment: str, tables: str) -> Path:
+    """Write a recipe with a random model, an environment of `fakes.py` and other tables."""
+    model = save_small_model(folder / "model")
+    path = folder / "recipe.toml"
+    path.write_text(HEAD.format(model=model, fakes=FAKES, environment=environment) + tables)
+    return path
+
+
+def train(
+    recipe: Path, folder: RunFolder, *overrides: str, display: Display | None = None
+) -> Trainer:
+    """Run a recipe to its end, in this process; a folder that holds a run goes on."""
+    trainer = Trainer(load_recipe(str(recipe), overrides), folder, display or SilentDisplay())
+    asyncio.run(trainer.run())
+    return trainer
+
+
+def resume(folder: RunFolder, display: Display | None = None) -> Trainer:
+    """Go on with a run to its end, by its own recipe."""
+    return train(folder.path / "config.toml", folder, display=display)
+
+
+def start(*arguments: str | Path) -> "subprocess.Popen[str]":
+    """Start turnwise in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "turnwise", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What a shell starts in the background ignores Ctrl-C, and so would what it starts itself.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
