@@ -1,6 +1,9 @@
 """Messages name what was given, what to write instead, and the line of a user's own file."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,3 +59,24 @@ def test_an_error_of_turnwise_or_a_library_has_no_place_of_the_users() -> None:
         TypeAdapter(int).validate_python("x")
     raised.value.__traceback__ = raised.tb.tb_next
     assert own_place(raised.value) == ""
+
+
+INSTALLED = """
+import pathlib, site
+from turnwise.errors import own_place
+place = pathlib.Path(site.getusersitepackages()) / "theirs.py"
+place.parent.mkdir(parents=True)
+place.write_text("1 / 0")
+try:
+    exec(compile(place.read_text(), str(place), "exec"))
+except ZeroDivisionError as error:
+    print(repr(own_place(error)))
+"""
+
+
+def test_what_pip_installed_for_a_user_is_not_the_users_own(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONUSERBASE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", INSTALLED], env=environment, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("''\n", "")

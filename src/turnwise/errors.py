@@ -17,6 +17,7 @@ is one line that names file and line (`own_place`). An agent's failure is not an
 """
 
 import difflib
+import site
 import sys
 import sysconfig
 import traceback
@@ -137,9 +138,11 @@ def own_place(error: BaseException) -> str:
 
 
 _PACKAGE = Path(__file__).resolve().parent
+_STANDARD = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARIES = [
     _PACKAGE,
-    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib")),
+    *(Path(sysconfig.get_path(name)).resolve() for name in _STANDARD),
+    *(Path(place).resolve() for place in (*site.getsitepackages(), site.getusersitepackages())),
     Path(sys.prefix).resolve() / "bin",
 ]
 
