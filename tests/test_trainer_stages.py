@@ -137,11 +137,8 @@ def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_p
     assert not (run.path / "checkpoints" / "imitation").exists()
 
 
-def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
-    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From the checkpoint before, too, if the last one was damaged."""
-    whole = train(recipe, tmp_path / "whole", *COMPARED)
+def killed_while_imitating(recipe: Path, run: Path) -> RunFolder:
+    """A run that ended after the second checkpoint of its imitation."""
 
     class Killed(Trainer):
         def _save(self, phase: str, step: int, learner: dict[str, Any]) -> None:
@@ -150,24 +147,37 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
                 raise KeyboardInterrupt
 
     loaded = load_recipe(str(recipe), (*COMPARED, "sft.checkpoint_every=1"))
-    folder = RunFolder.new(tmp_path / "killed")
+    folder = RunFolder.new(run)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(Killed(loaded, folder, terminal()).run())
     assert folder.evaluation("sft") is None
-    shutil.copytree(folder.path, tmp_path / "damaged")
-    weights = tmp_path / "damaged/checkpoints/imitation/step-000002/model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1])
-    damaged = resume(tmp_path / "damaged")
-    assert "model.safetensors is damaged; it is kept as step-000002.damaged" in " ".join(
-        capsys.readouterr().err.split()
-    )
-    assert damaged.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
-    assert damaged.evaluation("sft") == whole.evaluation("sft")
-    other = resume(folder.path)
+    return folder
+
+
+def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
+    recipe: Path, tmp_path: Path
+) -> None:
+    whole = train(recipe, tmp_path / "whole", *COMPARED)
+    other = resume(killed_while_imitating(recipe, tmp_path / "killed").path)
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert other.evaluation("sft") == whole.evaluation("sft")
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
     assert reports[0]["base"] == reports[1]["base"]
+
+
+def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    folder = killed_while_imitating(recipe, tmp_path / "killed")
+    before = folder.lines("imitation.jsonl")
+    weights = folder.checkpoints / "imitation/step-000002/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    display = small_runs.Listening()
+    small_runs.resume(RunFolder.open(folder.path), display)
+    told = "model.safetensors is damaged; it is kept as step-000002.damaged"
+    assert any(told in line for line in display.said)
+    lines = folder.lines("imitation.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert lines[:2] == before
+    assert folder.evaluation("sft") is not None
 
 
 def test_imitation_needs_updates_to_match(recipe: Path) -> None:
