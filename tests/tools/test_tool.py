@@ -74,7 +74,7 @@ class Desk(Environment):
 
     @tool(isolated=True)
     @staticmethod
-    def fail(how: Literal["told", "exit", "end", "bug", "iteration"]) -> str:
+    def fail(how: Literal["told", "exit", "deep", "end", "bug", "iteration"]) -> str:
         """Fail."""
         if how == "told":
             raise ToolError("not like this")
@@ -89,6 +89,8 @@ class Desk(Environment):
 def exiting(how: str) -> str:
     if how == "exit":
         raise SystemExit(3)
+    if how == "deep":
+        return exiting(how)
     return {"one": "x"}[how] if how == "bug" else next(iter(()))
 
 
@@ -223,6 +225,7 @@ def test_an_isolated_tool_is_killed_at_its_deadline_and_the_next_call_works():
     [
         ("told", "Error: not like this"),
         ("exit", "Error: SystemExit"),
+        ("deep", "Error: RecursionError"),
         ("end", "Error: it ended its process"),
     ],
 )

@@ -155,8 +155,10 @@ def _answer(function: Callable[..., Any], arguments: Any) -> tuple[Any, Any]:
     """The kind of error that was raised, or None, and its text or what was returned."""
     try:
         return None, function(*arguments)
-    except (ToolError, SystemExit) as error:
-        return ToolError, str(error) if isinstance(error, ToolError) else "SystemExit"
+    except ToolError as error:
+        return ToolError, str(error)
+    except (SystemExit, MemoryError, RecursionError) as error:  # arguments can bring these about
+        return ToolError, type(error).__name__
     except Exception as error:  # noqa: BLE001 - a user's code: named there
         last = error.__traceback__
         while last is not None and last.tb_next is not None:
