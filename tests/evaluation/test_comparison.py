@@ -1,6 +1,7 @@
 """Algorithms side by side, from run folders."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,13 @@ def test_a_short_run_has_a_curve_too() -> None:
     """One point for each step, so that no plot is empty."""
     assert _smoothed([1.0, 0.0, 0.5]) == [1.0, 0.5, 0.5]
     assert _smoothed([0.0] * 5 + [1.0, 1.0]) == [0.0] * 5 + [0.2, 0.4]
+
+
+def test_a_step_without_a_grade_is_no_failure() -> None:
+    assert _smoothed([1.0, math.nan, 0.0]) == [1.0, 1.0, 0.5]
+    first, second = _smoothed([math.nan, 1.0])
+    assert math.isnan(first)
+    assert second == 1.0
 
 
 def test_a_run_that_is_not_finished_is_named(runs: dict[str, list[Path]]) -> None:

@@ -3,11 +3,14 @@
 Reads run folders only. Not here: the runs themselves (`cli.compare`).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from turnwise.errors import ConfigError
 from turnwise.monitor.echo_trap import averages
@@ -76,12 +79,11 @@ def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
     for name, paths in runs.items():
         curves = [_smoothed(_successes(RunFolder.open(path))) for path in paths]
         length = min(map(len, curves))
-        columns = list(zip(*(curve[:length] for curve in curves), strict=True))
-        steps = range(1, length + 1)
-        means, marker = [fmean(column) for column in columns], "o" if length < WINDOW else None
-        (line,) = axes.plot(steps, means, label=name, marker=marker)
-        low, high = [min(column) for column in columns], [max(column) for column in columns]
-        axes.fill_between(steps, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
+        rows = np.array([curve[:length] for curve in curves])
+        steps, marker = range(1, length + 1), "o" if length < WINDOW else None
+        (line,) = axes.plot(steps, rows.mean(0), label=name, marker=marker)
+        band = {"alpha": 0.15, "color": line.get_color(), "linewidth": 0}
+        axes.fill_between(steps, rows.min(0), rows.max(0), **band)
     axes.set(
         xlabel="step",
         ylabel=f"training success, mean of the last {WINDOW} steps, fewer at first",
@@ -130,14 +132,17 @@ def _noise(folder: RunFolder) -> float | None:
 
 
 def _successes(folder: RunFolder) -> list[float]:
-    """List the successes of each step; one without a grade has none."""
-    return [line.get("rollout/success", 0.0) for line in folder.lines("metrics.jsonl")]
+    """List the success of each step, NaN for a step without any grade."""
+    return [line.get("rollout/success", math.nan) for line in folder.lines("metrics.jsonl")]
 
 
 def _smoothed(successes: Sequence[float]) -> list[float]:
-    """Give each step the mean of the last WINDOW steps, of those that there are at first: a short
-    run has a curve as well."""
-    return [fmean(successes[max(0, end - WINDOW) : end]) for end in range(1, len(successes) + 1)]
+    """Give each step the mean of what was measured in the last WINDOW steps, NaN where nothing was.
+    At first there are fewer steps: a short run has a curve as well."""
+    ends = range(1, len(successes) + 1)
+    windows = [successes[max(0, end - WINDOW) : end] for end in ends]
+    measured = [[success for success in window if not math.isnan(success)] for window in windows]
+    return [fmean(window) if window else math.nan for window in measured]
 
 
 def _intervals(row: Row) -> str:
