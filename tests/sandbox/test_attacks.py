@@ -253,7 +253,7 @@ def test_a_work_folder_without_rights(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("source", [NESTED, MANY_FILES], ids=["nested", "many"])
 def test_folders_without_end(sandbox: Sandbox, limits: Limits, source: str) -> None:
     """The launcher removes them, and goes on meanwhile; the collection passes over them."""
-    wide = dataclasses.replace(limits, files=4096)
+    wide = dataclasses.replace(limits, files=4096, cpu_seconds=60.0)
     result = sandbox.run_python(source, collect=["**"], limits=wide)
     assert result.status is Status.OK, result.stderr.text
     folder = Path(result.stdout.text.strip())
@@ -324,7 +324,7 @@ def test_names_of_sockets_are_no_lines_of_the_kernels_table(sandbox: Sandbox) ->
 def test_memory_in_attributes_of_files(sandbox: Sandbox, limits: Limits) -> None:
     if sandbox.tier == "rlimits":
         pytest.skip("rlimits writes to the machine's own file system")
-    wide = dataclasses.replace(limits, files=4096)
+    wide = dataclasses.replace(limits, files=4096, cpu_seconds=60.0)
     result = sandbox.run_python(ATTRIBUTES, limits=wide)
     assert result.status is Status.OK, result.stderr.text
     assert int(result.stdout.text) <= 8 * MEBIBYTE
