@@ -66,14 +66,14 @@ WARMUP, COOL_DOWN = 20, 0.3
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stage reads cards: shares of 0 to 1."""
+    """How a stage reads cards: three shares, of 0 to 1."""
 
     whole: float
-    """Of drills: those whose statements are written whole, tags included."""
+    """Share of drills whose statements are written whole, tags included."""
     named: float
-    """Of statements: those that take a name out of a line of words."""
+    """Share of statements that take a name out of a line of words."""
     cool_down: float
-    """Of updates: those at falling rates."""
+    """Share of updates at falling rates, the last ones."""
 
 
 READING = {
