@@ -12,7 +12,7 @@ import numpy as np
 
 from turnwise.algorithms import hindsight, outcomes, playouts, process, trees, turns, values
 from turnwise.algorithms.distillation import distillation
-from turnwise.algorithms.episodes import Episode, Floats, Groups
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
 from turnwise.algorithms.token_baselines import otb
 from turnwise.errors import ConfigError
 
@@ -98,7 +98,7 @@ def _of_values(function: Callable[..., values.Estimate]) -> Estimator:
     return estimate
 
 
-def _of_teacher(function: Callable[[Episode], Floats]) -> Estimator:
+def _of_teacher(function: Callable[[EstimatorInput], Floats]) -> Estimator:
     """From what a teacher makes of an episode's sampled tokens."""
 
     def estimate(groups: Groups) -> list[list[Credit]]:
@@ -164,7 +164,7 @@ def grpo(groups: Groups) -> list[list[Credit]]:
     """
     batch = []
     for group in groups:
-        added = np.array([episode.added for episode in group], np.float64)
+        added = np.array([episode.added_reward for episode in group], np.float64)
         scores = outcomes.grpo(_totals(group) - added) + outcomes.dr_grpo(added)
         batch.append(_spread(group, scores))
     return batch
@@ -241,19 +241,19 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def _spread(group: Sequence[Episode], numbers: Floats) -> list[Credit]:
+def _spread(group: Sequence[EstimatorInput], numbers: Floats) -> list[Credit]:
     return [
         Credit(np.where(episode.mask, number, 0.0))
         for episode, number in zip(group, numbers, strict=True)
     ]
 
 
-def _totals(group: Sequence[Episode]) -> Floats:
+def _totals(group: Sequence[EstimatorInput]) -> Floats:
     """Outcome and all other rewards of each episode."""
-    return np.array([episode.total for episode in group], np.float64)
+    return np.array([episode.total_reward for episode in group], np.float64)
 
 
-def _token_returns(episode: Episode, discount: float) -> Floats:
+def _token_returns(episode: EstimatorInput, discount: float) -> Floats:
     """float64[n]; the running return is carried unchanged over what was not sampled."""
     rewards = episode.rewards_by_token()[episode.mask]
     for step in range(len(rewards) - 2, -1, -1):

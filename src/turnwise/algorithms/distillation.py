@@ -5,10 +5,10 @@ Not here: the teacher.
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 
 
-def distillation(episode: Episode) -> Floats:
+def distillation(episode: EstimatorInput) -> Floats:
     """A_t = log teacher - log policy of each sampled token, 0 elsewhere: float64[n].
 
     In the mean over the policy's samples it is less the reverse divergence, token by token, of what

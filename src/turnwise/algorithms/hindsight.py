@@ -9,20 +9,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.outcomes import grpo
 from turnwise.algorithms.turns import turn_returns
 
 TurnNumbers = list[Floats]
 
 
-def criticality(episode: Episode) -> Floats:
+def criticality(episode: EstimatorInput) -> Floats:
     """log h(a_k) - log pi(a_k) of each turn, float64[K]: the score of a critical action, above 0
     where the outcome speaks for the turn. Raises ValueError without log-probabilities."""
     return _by_turn(episode, episode.hindsight_logprobs) - _by_turn(episode, episode.logprobs)
 
 
-def hca(group: Sequence[Episode], discount: float, ratio_cap: float) -> TurnNumbers:
+def hca(group: Sequence[EstimatorInput], discount: float, ratio_cap: float) -> TurnNumbers:
     """A_k = (1 - min(pi(a_k) / h(a_k), cap)) G_k, G_k the return from turn k on.
 
     With the true h and no cap its mean over G_k is the advantage of turn k, provided that every
@@ -39,7 +39,7 @@ def hca(group: Sequence[Episode], discount: float, ratio_cap: float) -> TurnNumb
 
 
 def hcapo(
-    group: Sequence[Episode],
+    group: Sequence[EstimatorInput],
     discount: float,
     hindsight_weight: float,
     hindsight_temperature: float,
@@ -53,7 +53,7 @@ def hcapo(
     Source: HCAPO (arXiv 2603.08754), from notes; the defaults of weight, temperature and bounds are
     ours. Raises ValueError without log-probabilities.
     """
-    totals = np.array([episode.total for episode in group], np.float64)
+    totals = np.array([episode.total_reward for episode in group], np.float64)
     refined = []
     for episode, total in zip(group, totals, strict=True):
         lengths = np.maximum(_by_turn(episode, np.ones(len(episode.mask))), 1)
@@ -69,7 +69,7 @@ def hcapo(
     ]
 
 
-def _by_turn(episode: Episode, numbers: Floats | None) -> Floats:
+def _by_turn(episode: EstimatorInput, numbers: Floats | None) -> Floats:
     """Sums over the sampled tokens of each turn."""
     if numbers is None:
         raise ValueError("this estimator needs log-probabilities in hindsight, and there are none")

@@ -9,7 +9,7 @@ from math import comb
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
 from turnwise.errors import ConfigError
 
 STANDARD_DEVIATION_FLOOR = 1e-6

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.outcomes import rloo
 
 
-def process_rloo(group: Sequence[Episode], discount: float) -> list[Floats]:
+def process_rloo(group: Sequence[EstimatorInput], discount: float) -> list[Floats]:
     """A_t = sum_{s>=t} discount^(s-t) (r_s - b) + O - mean of the others' O, over sampled tokens; b
     is the mean over the others of the mean of their tokens' rewards.
 
@@ -35,11 +35,13 @@ def process_rloo(group: Sequence[Episode], discount: float) -> list[Floats]:
     return advantages
 
 
-def _outcome(episode: Episode) -> float:
-    return episode.reward + (0.0 if episode.turn_rewards is None else episode.turn_rewards.sum())
+def _outcome(episode: EstimatorInput) -> float:
+    return episode.shaped_reward + (
+        0.0 if episode.turn_rewards is None else episode.turn_rewards.sum()
+    )
 
 
-def _process_rewards(episode: Episode) -> Floats:
+def _process_rewards(episode: EstimatorInput) -> Floats:
     if episode.token_rewards is None:
         raise ValueError("this estimator needs a reward per token, and there is none")
     return episode.token_rewards[episode.mask]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
 
 RewardShaping = Callable[..., Floats]
 """(tokens that the policy sampled in each trajectory int64[n], budget of tokens, **numbers) ->

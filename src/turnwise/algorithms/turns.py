@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
 
 TurnNumbers = list[Floats]
 
 
-def turn_returns(episode: Episode, discount: float) -> Floats:
+def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
     returns = episode.rewards_by_turn()
     for turn in range(len(returns) - 2, -1, -1):
@@ -23,7 +23,7 @@ def turn_returns(episode: Episode, discount: float) -> Floats:
     return returns
 
 
-def turn_rloo(group: Sequence[Episode], discount: float) -> TurnNumbers:
+def turn_rloo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
     """G_{i,k} less the mean over the others of G_{j,k}; an episode that ended before turn k stands
     for itself with its last turn.
 
@@ -43,7 +43,7 @@ def turn_rloo(group: Sequence[Episode], discount: float) -> TurnNumbers:
     return advantages
 
 
-def mt_grpo(group: Sequence[Episode], discount: float) -> TurnNumbers:
+def mt_grpo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
     """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
     the last z-scored for each turn index over the episodes in which that turn is not the last (I),
     outcomes over the group (O). A reward of the last turn is part of its outcome.
@@ -54,7 +54,9 @@ def mt_grpo(group: Sequence[Episode], discount: float) -> TurnNumbers:
     that fault.
     """
     rewards = [_turn_rewards(episode) for episode in group]
-    totals = [e.reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)]
+    totals = [
+        e.shaped_reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)
+    ]
     outcome = grpo(np.array(totals, np.float64))
     advantages = []
     for index, row in enumerate(rewards):
@@ -69,7 +71,7 @@ def mt_grpo(group: Sequence[Episode], discount: float) -> TurnNumbers:
 
 
 def gigpo(
-    group: Sequence[Episode], discount: float, step_weight: float, divide: bool
+    group: Sequence[EstimatorInput], discount: float, step_weight: float, divide: bool
 ) -> TurnNumbers:
     """A_k = A^E + step_weight A^S_k: the episode's advantage in its group, plus that of the turn's
     discounted return among all turns of the group that began in the same state.
@@ -95,7 +97,9 @@ def gigpo(
     return advantages
 
 
-def information_gain(group: Sequence[Episode], discount: float, separate: float) -> TurnNumbers:
+def information_gain(
+    group: Sequence[EstimatorInput], discount: float, separate: float
+) -> TurnNumbers:
     """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
     turn l in the probability of the right answer, and that of the last turn the outcome with all
     that the environment gave.
@@ -106,7 +110,7 @@ def information_gain(group: Sequence[Episode], discount: float, separate: float)
     measured.
     """
     gains = [_gains(episode) for episode in group]
-    outcome = np.array([episode.total for episode in group], np.float64)
+    outcome = np.array([episode.total_reward for episode in group], np.float64)
     flat = np.concatenate([np.zeros(0), *gains])
     if len(group) < 2:
         scores = np.zeros(len(flat) + len(outcome))
@@ -125,14 +129,14 @@ def information_gain(group: Sequence[Episode], discount: float, separate: float)
     return advantages
 
 
-def _turn_rewards(episode: Episode) -> Floats:
+def _turn_rewards(episode: EstimatorInput) -> Floats:
     """The rewards of the turns without the outcome; 0 throughout where no turn has a reward."""
     rewards = episode.rewards_by_turn()
-    rewards[-1:] -= episode.reward
+    rewards[-1:] -= episode.shaped_reward
     return rewards
 
 
-def _gains(episode: Episode) -> Floats:
+def _gains(episode: EstimatorInput) -> Floats:
     if episode.information_gains is None:
         raise ValueError("this estimator needs information gains, and there are none")
     return episode.information_gains

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 
 
 class Estimate(NamedTuple):
@@ -36,14 +36,14 @@ def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Float
     return advantages
 
 
-def token_gae(episode: Episode, discount: float, decay: float) -> Estimate:
+def token_gae(episode: EstimatorInput, discount: float, decay: float) -> Estimate:
     """Every sampled token is a step (PPO, arXiv 1707.06347; masked as in Search-R1, 2503.09516)."""
     values = _values(episode)[episode.mask]
     advantages = gae(episode.rewards_by_token()[episode.mask], values, discount, decay)
     return _scatter(episode, advantages, values)
 
 
-def length_adaptive_gae(episode: Episode, discount: float, alpha: float) -> Estimate:
+def length_adaptive_gae(episode: EstimatorInput, discount: float, alpha: float) -> Estimate:
     """The policy's decay is 1 - 1/(alpha l) for l sampled tokens, the critic's is 1.
 
     Source: VAPO, arXiv 2504.05118, section 4.2. A trajectory with alpha l <= 1 has decay 0.
@@ -54,7 +54,7 @@ def length_adaptive_gae(episode: Episode, discount: float, alpha: float) -> Esti
     return Estimate(token_gae(episode, discount, decay).advantages, targets)
 
 
-def turn_gae(episode: Episode, discount: float, decay: float) -> Estimate:
+def turn_gae(episode: EstimatorInput, discount: float, decay: float) -> Estimate:
     """Every turn is a step: its value is the one at its first sampled token, its tokens share one
     advantage, and the critic is trained at those first tokens alone.
 
@@ -70,7 +70,9 @@ def turn_gae(episode: Episode, discount: float, decay: float) -> Estimate:
     return Estimate(episode.on_tokens(advantages), targets)
 
 
-def bilevel_gae(episode: Episode, discount: float, decay: float, turn_discount: float) -> Estimate:
+def bilevel_gae(
+    episode: EstimatorInput, discount: float, decay: float, turn_discount: float
+) -> Estimate:
     """Over turns first, with `turn_discount`; then over the tokens of each turn, where the only
     reward is the turn's target, at its last token.
 
@@ -101,13 +103,13 @@ def explained_variance(values: Floats, returns: Floats) -> float:
     return 1 - float(np.var(returns - values)) / variance if variance else float("nan")
 
 
-def _values(episode: Episode) -> Floats:
+def _values(episode: EstimatorInput) -> Floats:
     if episode.values is None:
         raise ValueError("this estimator needs a critic's values, and there are none")
     return episode.values
 
 
-def _scatter(episode: Episode, advantages: Floats, values: Floats) -> Estimate:
+def _scatter(episode: EstimatorInput, advantages: Floats, values: Floats) -> Estimate:
     full, targets = np.zeros(len(episode.mask)), np.full(len(episode.mask), np.nan)
     full[episode.mask] = advantages
     targets[episode.mask] = advantages + values

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from turnwise.algorithms.advantages import ESTIMATORS, Credit, whiten
 from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.registry import Algorithm
 from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.kernels.training import Layout
@@ -133,7 +133,7 @@ def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
 
 def _whitened(
     credits: list[list[Credit]],
-    batch: Sequence[Sequence[Episode]],
+    batch: Sequence[Sequence[EstimatorInput]],
     groups: Sequence[Group],
     algorithm: Algorithm,
 ) -> list[list[Credit]]:
@@ -155,7 +155,7 @@ def _whitened(
     ]
 
 
-def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
+def _episodes(members: Sequence[Trajectory]) -> list[EstimatorInput]:
     """What estimators see of a group; parents become indices among its graded members."""
     places = {member.episode: index for index, member in enumerate(members)}
     return [
@@ -164,11 +164,11 @@ def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
     ]
 
 
-def _episode(member: Trajectory, parent: int | None) -> Episode:
+def _episode(member: Trajectory, parent: int | None) -> EstimatorInput:
     assert member.verdict is not None
     try:
-        return Episode(
-            reward=member.verdict.reward - member.penalty,
+        return EstimatorInput(
+            shaped_reward=member.verdict.reward - member.penalty,
             turn=member.tokens.turn,
             mask=member.tokens.mask,
             turn_rewards=member.turn_rewards,
