@@ -14,7 +14,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,12 +31,9 @@ from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.learning import checkpoint
 from turnwise.learning.auxiliary import demonstrations_of_step
-from turnwise.learning.batch import Example, assign_advantages
+from turnwise.learning.batch import Example
 from turnwise.learning.checkpoint import COLD_START, IMITATION, PREFERENCES, RL, SFT
-from turnwise.learning.critic import Critic
-from turnwise.learning.hindsight import score_in_hindsight
-from turnwise.learning.implicit_reward import ImplicitReward
-from turnwise.learning.information_gain import measure_information_gain
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.parity import check_gap
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.preferences import (
@@ -44,12 +41,15 @@ from turnwise.learning.preferences import (
     best_and_worst,
     saved_pairs,
 )
-from turnwise.learning.scoring import assess_score_norms
-from turnwise.learning.selection import assign_penalties, kept_groups, selection_metrics
-from turnwise.learning.self_teacher import SelfTeacher
+from turnwise.learning.selection import kept_groups, selection_metrics
 from turnwise.learning.sft import SupervisedLearner
-from turnwise.learning.teacher import Teacher, load_teacher
-from turnwise.learning.value_head import ValueHead, make_critic
+from turnwise.learning.signals.base import Signals, measure
+from turnwise.learning.signals.choice import companion_of, signals_of
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.self_teacher import SelfTeacher
+from turnwise.learning.signals.teacher import Teacher, load_teacher
+from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.display import Display
 from turnwise.monitor.echo_trap import Thresholds, look
@@ -78,6 +78,16 @@ Result = TypeVar("Result")
 Assessor = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a step learned from, and what its updates did."""
+
+    signals: Signals
+    credits: Credits
+    update: UpdateReport
+    """Its metrics are all that the step measured."""
 
 
 class Trainer:
@@ -218,14 +228,14 @@ class Trainer:
         check_staleness(played.groups, step, self.recipe.train.max_staleness)
         sampled = time.monotonic()
         await self.parts.engine.rest()
-        update = await self._work(partial(self._learn, played.groups, learner, critic, teacher))
+        learned = await self._work(partial(self._learn, played.groups, learner, critic, teacher))
         if self.curriculum is not None:
             self.curriculum.measure(played.groups)
         self.steps_done, self._unsaved = step + 1, True
         seconds = sampled - start, time.monotonic() - sampled
-        await self._work(partial(self._record, played, update, seconds, trackers))
+        await self._work(partial(self._record, played, learned, seconds, trackers))
         self._watch(learner, critic)
-        self._check_gap(update.metrics)
+        self._check_gap(learned.update.metrics)
 
     async def prefer(self) -> None:
         """Learning from pairs of the policy's own trajectories, sampled when RL is done."""
@@ -331,7 +341,7 @@ class Trainer:
             recipe.seed,
             lambda _: self.display.advance(),
         )
-        self.folder.write_trajectories("demonstrations", [Group("demonstrations", played)])
+        self.folder.write_trajectories("demonstrations", [Group("demonstrations", tuple(played))])
         self._demonstrations = [member.tokens for member in played]
 
     async def _compared(self) -> list[Group]:
@@ -489,45 +499,27 @@ class Trainer:
         learner: PolicyLearner,
         critic: Assessor | None,
         teacher: Teacher | None,
-    ) -> UpdateReport:
-        """Advantages, then the updates; in the first steps a critic may be updated alone."""
-        measured = self._information(groups, learner)
-        assign_penalties(groups, self.algorithm, self.recipe.rollout.max_tokens)
-        if critic is not None:
-            critic.assess(groups)
-        if "hindsight" in self.algorithm.needs:
-            score_in_hindsight(
-                groups,
-                self.parts.model,
-                self.parts.scaffold,
-                learner.temperature,
-                self.recipe.learning,
-            )
-        if "information_gain" in self.algorithm.needs:
-            measured |= measure_information_gain(
-                groups,
-                self.parts.model,
-                self.parts.scaffold,
-                self.parts.environment.oracle,
-                learner.temperature,
-                self.recipe.learning,
-            )
-        if "score_norms" in self.algorithm.needs:
-            assess_score_norms(groups, self.parts.model, self.recipe.learning, learner.temperature)
-        if teacher is not None:
-            measured |= teacher.assess(groups)
-        learner.assess(groups)
-        assign_advantages(groups, learner.algorithm)
-        alone = critic is not None and self.steps_done < self.recipe.critic.pretraining_steps
-        companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
+    ) -> Learned:
+        """Measure, estimate, update; in the first steps a critic may be updated alone."""
+        scaffold, oracle = self.parts.scaffold, self.parts.environment.oracle
+        models = critic, teacher
+        asked = signals_of(self.recipe, self.algorithm, learner, scaffold, oracle, models)
+        signals = measure(asked, groups)
+        credits = estimate(groups, signals, learner.algorithm)
+        metrics = {**signals.metrics, **self._information(groups, learner)}
         update = UpdateReport({}, [])
-        if not alone:
+        if critic is None or self.steps_done >= self.recipe.critic.pretraining_steps:
+            companion = companion_of(critic, signals, credits)
             every = self.recipe.monitor.gradient_variance_every
             noisy = bool(every) and (self.steps_done + 1) % every == 0
-            update = learner.update(groups, self._mixed_in(), companion, measure_variance=noisy)
+            update = learner.update(
+                groups, credits, self._mixed_in(), companion, measure_variance=noisy
+            )
         if critic is not None:
-            measured |= critic.update(groups)
-        return UpdateReport({**update.metrics, **measured}, update.problems)
+            metrics |= critic.update(groups, signals, credits)
+        return Learned(
+            signals, credits, UpdateReport({**update.metrics, **metrics}, update.problems)
+        )
 
     def _information(self, groups: list[Group], learner: PolicyLearner) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""
@@ -562,7 +554,7 @@ class Trainer:
     def _record(
         self,
         played: Played,
-        update: UpdateReport,
+        learned: Learned,
         seconds: tuple[float, float],
         trackers: Trackers,
     ) -> None:
@@ -575,7 +567,7 @@ class Trainer:
             **selection_metrics(groups, self.algorithm),
             **(self.curriculum.metrics() if self.curriculum is not None else {}),
             **self._staleness(groups),
-            **finite(update.metrics),
+            **finite(learned.update.metrics),
         }
         tokens = metrics["rollout/tokens"]
         sampled = metrics["rollout/tokens_sampled"] + sum(
@@ -589,7 +581,8 @@ class Trainer:
             "rollout/sampled_tokens_per_second": sampled / played.seconds,
             "update/tokens_per_second": tokens / learning,
         }
-        self.folder.write_trajectories(f"step-{self.steps_done:06d}", groups)
+        name = f"step-{self.steps_done:06d}"
+        self.folder.write_trajectories(name, groups, learned.signals, learned.credits)
         self.folder.append("metrics.jsonl", metrics)
         self._history.append(metrics)
         self.folder.append("timing.jsonl", timing)
@@ -599,7 +592,7 @@ class Trainer:
         if why is not None:
             self.folder.append("no_signal.jsonl", {"step": self.steps_done, "reason": why})
         self._tell_signal("RL", self.steps_done, why)
-        self._count_skipped("; ".join(update.problems))
+        self._count_skipped("; ".join(learned.update.problems))
 
     def _tell_signal(self, phase: str, step: int, why: str | None) -> None:
         """Say why a step has taught nothing, each reason once."""

@@ -24,6 +24,14 @@ def remax(group: Sequence[EstimatorInput]) -> Floats:
     return np.nan_to_num(totals - np.array(baselines, np.float64))
 
 
+def mean_reward(rewards: Sequence[float]) -> float:
+    """The mean of the rewards of episodes that began at one place: exact where all are equal, NaN
+    of none."""
+    if not len(rewards):
+        return float("nan")
+    return float(rewards[0] if min(rewards) == max(rewards) else np.mean(rewards))
+
+
 def counterfactual(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_k = V_{k+1} - V_k, by how much turn k changed what was to be expected; float64[K_i] each.
 
