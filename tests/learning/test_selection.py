@@ -155,23 +155,3 @@ def test_a_batch_of_which_nothing_is_left_makes_no_update(
 def test_an_algorithm_without_a_filter_reports_nothing(make_groups: MakeGroups) -> None:
     assert selection_metrics(make_groups([[1.0, 0.0]]), GRPO) == {}
     assert selection_metrics(make_groups([[None]]), FINISHED) == {}
-
-
-@pytest.mark.parametrize("dropped", ["group_filter", "trajectory_filter"])
-def test_whitening_counts_what_is_trained_alone(make_groups: MakeGroups, dropped: str) -> None:
-    """With a group, or with trajectories, that a filter drops: as without them."""
-    part = {"group_filter": "all_equal", "trajectory_filter": "overlong"}[dropped]
-    algorithm = make_algorithm("reinforce_pp", {dropped: part})
-    rewards = [[1.0, 0.0, 0.3], [5.0, 5.0]] if dropped == "group_filter" else [[1.0, 0.0, 0.3, 5.0]]
-    groups = make_groups(rewards)
-    if dropped == "trajectory_filter":
-        groups = with_one(groups, 0, 3, outcome=Outcome.TRUNCATED_TOKENS)
-    credits = estimate(groups, Signals(), algorithm)
-    kept = make_groups([[1.0, 0.0, 0.3]])
-    alone = estimate(kept, Signals(), make_algorithm("reinforce_pp", {}))
-    members = groups[0].trajectories[:3]
-    for member in members:
-        np.testing.assert_array_equal(credits.advantages[member.id], alone.advantages[member.id])
-    sampled = [credits.advantages[m.id][m.tokens.mask] for m in members]
-    assert np.concatenate(sampled).mean() == pytest.approx(0, abs=1e-6)
-    assert np.concatenate(sampled).std() == pytest.approx(1, abs=1e-6)
