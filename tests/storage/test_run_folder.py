@@ -9,7 +9,7 @@ import pytest
 from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder, read_rows
 from turnwise.types import Action, Group, Outcome, Segment, Source, Task, Trajectory, Turn, Verdict
 
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
