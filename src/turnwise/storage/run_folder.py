@@ -229,11 +229,13 @@ class RunFolder:
 
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
-    """The recipe with relative paths of models and of an environment's file made absolute, so that
-    it means the same wherever it is read."""
+    """The recipe with relative paths of models, of an environment's file and of conversations made
+    absolute, so that it means the same wherever it is read."""
     model, teacher, environment = recipe.model, recipe.teacher, recipe.environment
+    imitated = str(Path(recipe.sft.file).resolve()) if recipe.sft.file else ""
     return recipe.model_copy(
         update={
+            "sft": recipe.sft.model_copy(update={"file": imitated}),
             "model": model.model_copy(update={"name": _whole(model.name)}),
             "teacher": teacher.model_copy(update={"model": _whole(teacher.model)}),
             "environment": environment.model_copy(update={"name": _whole_file(environment.name)}),

@@ -61,6 +61,10 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
             "none: set it to false"
         )
     check_auxiliary(algorithm, recipe)
+    if recipe.sft.file and recipe.sft.behaviours:
+        raise ConfigError(
+            "sft.file and sft.behaviours both say what is imitated: leave one of them out"
+        )
     if _demonstrates(recipe, algorithm):
         check_behaviours(recipe.sft.behaviours)
     check_preferences(recipe)
@@ -97,9 +101,9 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
     """Whether demonstrations are played: for the cold start, to be mixed into RL, or to compare
-    with imitation alone."""
+    with imitation alone. Those of a file are not."""
     mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
-    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
+    return not recipe.sft.file and bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
 
 
 def _check_curriculum(recipe: Recipe) -> None:

@@ -18,6 +18,7 @@ from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
+from turnwise.synthesis.conversations import conversation_tokens, read_conversations
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
@@ -68,7 +69,8 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """The scripted demonstrations of a run, played when they are first asked for."""
+    """What a run imitates: conversations of a file, or scripted demonstrations, which are played
+    when they are first asked for."""
 
     recipe: Recipe
     components: Components
@@ -76,13 +78,32 @@ class Demonstrations:
     display: Display
     tasks: Sequence[Task]
 
-    _played: list[Tokens] = field(default_factory=list)
+    _tokens: list[Tokens] = field(default_factory=list)
 
     async def tokens(self) -> list[Tokens]:
-        """The same ones whenever they are played; written as the trajectories `demonstrations`."""
-        if not self._played:
-            self._played.extend(await self._play())
-        return self._played
+        """The same ones whenever they are asked for; those that are played are written as the
+        trajectories `demonstrations`. Raises DataError for a file that cannot be used."""
+        if not self._tokens:
+            self._tokens.extend(self._read() if self.recipe.sft.file else await self._play())
+        return self._tokens
+
+    def _read(self) -> list[Tokens]:
+        """Those of the file that an episode has room for."""
+        file, scaffold = Path(self.recipe.sft.file), self.components.scaffold
+        found = [
+            conversation_tokens(messages, scaffold, f"{file}, conversation {number}")
+            for number, messages in enumerate(read_conversations(file), 1)
+        ]
+        most = self.recipe.rollout.max_tokens
+        kept = [tokens for tokens in found if len(tokens) <= most]
+        if len(kept) < len(found):
+            self.display.say(
+                f"warning: {len(found) - len(kept)} of {len(found)} conversations in {file} are "
+                f"longer than rollout.max_tokens = {most} and are left out"
+            )
+        if not kept:
+            raise DataError(f"{file} holds no conversation of at most {most} tokens")
+        return kept
 
     async def _play(self) -> list[Tokens]:
         recipe = self.recipe
