@@ -10,8 +10,9 @@ import pytest
 from tests.fakes import save_small_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -95,7 +96,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             values["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
-        asyncio.run(Trainer(recipe, folder, SilentDisplay()).run())
+        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))
         found.append(folder)
     return found
 

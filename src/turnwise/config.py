@@ -209,6 +209,9 @@ class SftConfig(Section):
     demonstrations: int = Field(2048, ge=1)
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour; the names are checked by `synthesis.demonstrations`."""
+    file: str = ""
+    """Conversations to learn from in place of scripted demonstrations: JSON lines of chat messages
+    with tool calls, see `synthesis.conversations`."""
     checkpoint_every: int = Field(50, ge=1)
 
 

@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning import checkpoint
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
+from turnwise.storage import checkpoint
 from turnwise.types import Group
 
 LoadModel = Callable[..., Any]

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from turnwise.config import Recipe
 from turnwise.errors import MissingExtraError, unknown_name
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder
 
 CLOSING_SECONDS = 30.0
 """How long the end of a run waits for what has not been delivered yet."""

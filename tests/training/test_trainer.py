@@ -20,8 +20,10 @@ from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.training.context import prepare
+from turnwise.training.echo_trap_watch import EchoTrapWatch
+from turnwise.training.learners import Learners
 
 TABLES = """
 [engine]
@@ -93,7 +95,7 @@ def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None
 @pytest.mark.parametrize(
     ("awaited", "delay"),
     [
-        ("checkpoints/sft/step-000003", 0.0),  # in the cold start
+        ("checkpoints/cold_start/step-000003", 0.0),  # in the cold start
         ("evaluations/cold_start.json", 0.0),  # in the first rollout
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
         ("metrics.jsonl", 0.15),  # somewhere in the middle
@@ -248,14 +250,13 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
     for action in ("off", "warn", "stop"):
         loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
         folder = RunFolder.new(tmp_path / action)
-        trainer = Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
-        learner = trainer._learner()
-        trainer._history = list(history)
+        context = prepare(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        learners, watch = Learners(context), EchoTrapWatch(context, history)
         if action == "stop":
             with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
-                trainer._watch(learner, None)
+                watch.check(20, learners)
         else:
-            trainer._watch(learner, None)
+            watch.check(20, learners)
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 

@@ -36,7 +36,7 @@ from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
-from turnwise.monitor.run_lock import LOCK, locked
+from turnwise.storage.run_lock import LOCK, locked
 from turnwise.types import Group, Picture, Trajectory, encodable
 
 SCHEMA = pa.schema(
@@ -246,11 +246,13 @@ class RunFolder:
 
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
-    """The recipe with relative paths of models and of an environment's file made absolute, so that
-    it means the same wherever it is read."""
+    """The recipe with relative paths of models, of an environment's file and of conversations made
+    absolute, so that it means the same wherever it is read."""
     model, teacher, environment = recipe.model, recipe.teacher, recipe.environment
+    imitated = str(Path(recipe.sft.file).resolve()) if recipe.sft.file else ""
     return recipe.model_copy(
         update={
+            "sft": recipe.sft.model_copy(update={"file": imitated}),
             "model": model.model_copy(update={"name": _whole(model.name)}),
             "teacher": teacher.model_copy(update={"model": _whole(teacher.model)}),
             "environment": environment.model_copy(update={"name": _whole_file(environment.name)}),

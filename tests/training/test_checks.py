@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Restorable, save_small_model
-from turnwise import algorithm_checks, checks
-from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.assembly import Assembly
-from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training import algorithm_checks, checks
+from turnwise.training.algorithm_checks import warnings_of
+from turnwise.training.checks import check_parts, check_recipe_and_algorithm
+from turnwise.training.components import Components
+from turnwise.training.context import prepare
 from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
 
 RECIPE = """
@@ -258,7 +258,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reci
     return make
 
 
-def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Assembly:
+def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     """What the checks look at, and nothing else."""
     config = SimpleNamespace(
         max_position_embeddings=512,
@@ -270,7 +270,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Assembly:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Assembly(recipe, environment(), model, tokenizer, scaffold, engine)
+    return Components(recipe, environment(), model, tokenizer, scaffold, engine)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]
@@ -283,7 +283,7 @@ def test_a_contradiction_is_one_line_before_anything_is_loaded(
     """Neither environment nor model exist, so that loading either would fail otherwise."""
     recipe, _ = made(overrides)
     with pytest.raises(ConfigError, match=message) as caught:
-        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -291,7 +291,7 @@ def test_a_contradiction_is_one_line_before_anything_is_loaded(
 def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> None:
     recipe, _ = made("")
     with pytest.raises(ConfigError, match=r"/nowhere/environment\.py: there is no such file"):
-        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
 
 
 @pytest.mark.parametrize(("overrides", "environment", "message"), LACKS)

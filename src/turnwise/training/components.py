@@ -27,8 +27,8 @@ from turnwise.scaffolds.registry import make_scaffold, shows_pictures
 
 
 @dataclass(frozen=True)
-class Assembly:
-    """The parts of a run. Example: `assemble(recipe).roller(recipe.rollout)`."""
+class Components:
+    """The parts of a run. Example: `build_components(recipe).roller(recipe.rollout)`."""
 
     recipe: Recipe
     environment: Environment
@@ -101,7 +101,9 @@ def check_pictures(environment: Environment, recipe: Recipe) -> None:
         )
 
 
-def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = None) -> Assembly:
+def build_components(
+    recipe: Recipe, weights: Path | None = None, folder: Path | None = None
+) -> Components:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is for an
     engine's own files.
 
@@ -126,7 +128,7 @@ def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = 
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit = recipe.rollout.max_tokens
     engine = make_engine(recipe.engine, sampled, tokenizer, limit, recipe.vllm, folder)
-    return Assembly(recipe, environment, model, tokenizer, scaffold, engine)
+    return Components(recipe, environment, model, tokenizer, scaffold, engine)
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -11,7 +11,7 @@ from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import SignalArrays, Signals
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder, read_rows
 from turnwise.types import (
     Action,
     Group,

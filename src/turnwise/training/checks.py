@@ -7,13 +7,8 @@ algorithm asks of a recipe (`algorithm_checks`).
 
 from collections.abc import Sequence
 
-from turnwise.algorithm_checks import (
-    check_algorithm_for_environment,
-    check_algorithm_for_recipe,
-)
 from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
-from turnwise.assembly import Assembly
 from turnwise.config import CurriculumConfig, Recipe, VllmConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.completions import check_supported
@@ -27,12 +22,17 @@ from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room, check_self_teacher
 from turnwise.learning.signals.teacher import check_teacher, check_vocabulary
 from turnwise.learning.signals.value_head import check_critic
-from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
+from turnwise.training.algorithm_checks import (
+    check_algorithm_for_environment,
+    check_algorithm_for_recipe,
+)
+from turnwise.training.components import Components
+from turnwise.training.reactions import check_reaction
 from turnwise.types import Observation, Source, Task
 
 
@@ -61,6 +61,10 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
             "none: set it to false"
         )
     check_auxiliary(algorithm, recipe)
+    if recipe.sft.file and recipe.sft.behaviours:
+        raise ConfigError(
+            "sft.file and sft.behaviours both say what is imitated: leave one of them out"
+        )
     if _demonstrates(recipe, algorithm):
         check_behaviours(recipe.sft.behaviours)
     check_preferences(recipe)
@@ -71,7 +75,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     check_trackers(recipe.monitor.trackers)
 
 
-def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
+def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
@@ -97,9 +101,9 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
     """Whether demonstrations are played: for the cold start, to be mixed into RL, or to compare
-    with imitation alone."""
+    with imitation alone. Those of a file are not."""
     mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
-    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
+    return not recipe.sft.file and bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
 
 
 def _check_curriculum(recipe: Recipe) -> None:

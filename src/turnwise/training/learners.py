@@ -1,0 +1,159 @@
+"""The models that learn in RL: the policy, and what its algorithm has beside it.
+
+Not here: when they learn (`reinforcement.py`), and how (`learning`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.learning.auxiliary import demonstrations_of_step
+from turnwise.learning.batch import Example
+from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.signals.base import Signals, measure
+from turnwise.learning.signals.choice import companion_of, signals_of
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.self_teacher import SelfTeacher
+from turnwise.learning.signals.teacher import load_teacher
+from turnwise.learning.signals.value_head import make_critic
+from turnwise.models.load import load_model
+from turnwise.monitor.mutual_information import mutual_information
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.context import RunContext
+from turnwise.types import Group, Tokens
+
+Assessor = Critic | ImplicitReward | SelfTeacher
+"""A second model that judges trajectories before there are advantages, and learns beside the
+policy."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a step learned from, and what its updates did."""
+
+    signals: Signals
+    credits: Credits
+    update: UpdateReport
+    """Its metrics are all that the step measured."""
+
+
+class Learners:
+    """The policy's learner, and the critic or the like where the algorithm has one."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.policy = _policy_learner(context)
+        self.critic = _critic(context, self.policy)
+        recipe = context.recipe
+        self._teacher = load_teacher(recipe) if recipe.teacher.model else None
+        self._demonstrations: list[Tokens] = []
+
+    async def prepare(self) -> None:
+        """Play the demonstrations that the algorithm mixes into its updates."""
+        if self._context.algorithm.demonstration_coefficient:
+            self._demonstrations = await self._context.demonstrations.tokens()
+
+    def learn(self, groups: list[Group], step: int) -> Learned:
+        """Measure, estimate, update, in step `step`, counted from 0; in the first ones a critic may
+        be updated alone."""
+        recipe, components, policy = self._context.recipe, self._context.components, self.policy
+        models = self.critic, self._teacher
+        scaffold, oracle = components.scaffold, components.environment.oracle
+        asked = signals_of(recipe, self._context.algorithm, policy, scaffold, oracle, models)
+        signals = measure(asked, groups)
+        credits = estimate(groups, signals, policy.algorithm)
+        metrics = {**signals.metrics, **self._information(groups, step)}
+        update = UpdateReport({}, [])
+        if self.critic is None or step >= recipe.critic.pretraining_steps:
+            companion = companion_of(self.critic, signals, credits)
+            every = recipe.monitor.gradient_variance_every
+            noisy = bool(every) and (step + 1) % every == 0
+            update = policy.update(
+                groups, credits, self._mixed_in(step), companion, measure_variance=noisy
+            )
+        if self.critic is not None:
+            metrics |= self.critic.update(groups, signals, credits)
+        report = UpdateReport({**update.metrics, **metrics}, update.problems)
+        return Learned(signals, credits, report)
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs of the learners, for `load_state`."""
+        state = self.policy.state() | {"group_filter": self.policy.algorithm.group_filter}
+        return state if self.critic is None else state | {"critic": self.critic.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.policy.load_state(state)
+        self.policy.filter_groups(state["group_filter"])
+        if self.critic is not None:
+            self.critic.load_state(state["critic"])
+
+    def _information(self, groups: list[Group], step: int) -> dict[str, float]:
+        """How much the reasoning depends on the task, in the steps in which the recipe asks."""
+        config = self._context.recipe.monitor
+        every = config.mutual_information_every
+        if not every or (step + 1) % every:
+            return {}
+        return mutual_information(
+            self.policy.model,
+            groups,
+            config.mutual_information_tasks,
+            self.policy.temperature,
+            self._context.recipe.learning,
+        )
+
+    def _mixed_in(self, step: int) -> list[Example]:
+        """The demonstrations of a step's updates."""
+        if not self._demonstrations:
+            return []
+        recipe = self._context.recipe
+        return demonstrations_of_step(
+            self._demonstrations, recipe.sft.batch_size, step, recipe.seed
+        )
+
+
+def _policy_learner(context: RunContext) -> PolicyLearner:
+    """The reference of a KL term is the model after the cold start; with LoRA, without adapters."""
+    recipe, algorithm = context.recipe, context.algorithm
+    reference = None
+    if algorithm.has_reference and not recipe.model.lora_rank:
+        root = checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
+        cold = checkpoint.latest(root)
+        if cold is not None:
+            checkpoint.check(cold)
+        reference, _ = load_model(recipe.model, cold, longest=recipe.rollout.max_tokens)
+    return PolicyLearner(
+        context.components.model,
+        reference,
+        recipe.learning,
+        algorithm,
+        recipe.rollout.temperature,
+    )
+
+
+def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:
+    """The critic, the model of process rewards or the self-teacher; None where the algorithm has
+    none of them."""
+    recipe, model = context.recipe, context.components.model
+    if "critic" in context.algorithm.needs:
+        return make_critic(model, recipe.critic, recipe.learning)
+    if "process_rewards" in context.algorithm.needs:
+        return ImplicitReward(
+            model,
+            policy.reference_logprobs,
+            recipe.implicit_reward,
+            recipe.learning,
+            recipe.rollout.temperature,
+        )
+    if context.algorithm.self_teacher_coefficient:
+        return SelfTeacher(
+            model,
+            context.components.scaffold,
+            recipe.self_teacher,
+            recipe.learning,
+            recipe.rollout.temperature,
+        )
+    return None
