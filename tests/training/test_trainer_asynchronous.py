@@ -18,8 +18,9 @@ from tests.small_runs import start, train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.order import tasks_of_step
 from turnwise.storage.run_folder import RunFolder, read_rows
@@ -64,8 +65,7 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
         await parts.engine.load({}, step)
         chosen = tasks_of_step(tasks, step, loaded.train.tasks_per_step, loaded.seed)
         groups = await roller.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
-        assign_advantages(groups, algorithm)
-        learner.update(groups)
+        learner.update(groups, estimate(groups, Signals(), algorithm))
     await parts.engine.stop()
     return parts.model.state_dict()
 

@@ -279,7 +279,7 @@ def _holds_nothing(path: Path) -> bool:
 
 
 def trajectory_row(
-    trajectory: Trajectory, penalty: float, advantage: NDArray[np.float32] | None
+    trajectory: Trajectory, penalty: float = 0.0, advantage: NDArray[np.float32] | None = None
 ) -> dict[str, Any]:
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token. The task's
     secret is not written."""
