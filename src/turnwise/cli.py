@@ -401,7 +401,9 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
             await parts.check()
-            _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
+            _, summary = await evaluate_policy(
+                roller, tasks, config.seed, "evaluate", lambda _: display.advance()
+            )
         finally:
             await parts.engine.stop()
         return summary

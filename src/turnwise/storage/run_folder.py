@@ -3,6 +3,7 @@
     config.toml          the recipe with every value spelled out
     cold_start.jsonl     one line for each step of the cold start
     metrics.jsonl        one line for each RL step; the same bytes for the same seed
+    validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
     pictures/*.png       what the model was shown, each once, named by its content
@@ -81,6 +82,9 @@ FILES = (
     "metrics.jsonl",
     "timing.jsonl",
     "preferences.jsonl",
+    "validation.jsonl",
+    "imitation.jsonl",
+    "no_signal.jsonl",
     "report.json",
     "report.md",
 )

@@ -36,6 +36,8 @@ class Components:
     tokenizer: PreTrainedTokenizerBase
     scaffold: Scaffold
     engine: Engine
+    seats: Seats
+    """Episodes under way at once, whatever is played at the same time."""
 
     def roller(self, limits: RolloutConfig, environment: Environment | None = None) -> Roller:
         """Rollouts under the given limits, in a variant of the environment if one is given."""
@@ -44,7 +46,7 @@ class Components:
             self.scaffold,
             self.engine,
             limits,
-            Seats(self.recipe.engine.concurrency or self.recipe.engine.slots),
+            self.seats,
         )
 
     async def load(self, version: int) -> None:
@@ -128,7 +130,8 @@ def build_components(
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit = recipe.rollout.max_tokens
     engine = make_engine(recipe.engine, sampled, tokenizer, limit, recipe.vllm, folder)
-    return Components(recipe, environment, model, tokenizer, scaffold, engine)
+    seats = Seats(recipe.engine.concurrency or recipe.engine.slots)
+    return Components(recipe, environment, model, tokenizer, scaffold, engine, seats)
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.splits import check_splits
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
@@ -39,6 +39,8 @@ class RunContext:
     """Those of training; empty where nothing is trained."""
     heldout: Sequence[Task]
     """Those of evaluation."""
+    validation: Sequence[Task]
+    """Other held-out ones, for evaluations during RL; empty where there are none."""
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
     """Where the run was interrupted; None for a run that begins."""
@@ -136,9 +138,8 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)
-    wanted = recipe.evaluation.tasks
-    heldout = choose_tasks(_tasks(components, "heldout", wanted), wanted, recipe.evaluation.seed)
-    check_splits(components.environment, tasks, heldout)
+    heldout, validation = _heldout(components)
+    check_splits(components.environment, tasks, [*heldout, *validation])
     folder.begin(recipe)
     folder.write_tokenizer(components.tokenizer)
     if saved is not None:
@@ -152,6 +153,7 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
         display,
         tasks,
         heldout,
+        validation,
         demonstrations,
         saved,
         begun,
@@ -172,6 +174,21 @@ def _newest_checkpoint(folder: RunFolder, display: Display) -> Checkpoint | None
     if found is not None and damaged:
         display.say(f"warning: the run goes on from {found.folder}, the one before")
     return found
+
+
+def _heldout(components: Components) -> tuple[Sequence[Task], Sequence[Task]]:
+    """The tasks of evaluation and those of evaluations during RL, without any in common. Raises
+    ConfigError where there are too few for both."""
+    config = components.recipe.evaluation
+    during = config.every_tasks if config.every else 0
+    found = _tasks(components, "heldout", config.tasks + during)
+    chosen = choose_tasks(found, config.tasks + during, config.seed)
+    if during and len(chosen) < config.tasks + during:
+        raise ConfigError(
+            f"evaluation.tasks = {config.tasks} and evaluation.every_tasks = {during} have no task "
+            f"in common, and there are {len(found)} held-out tasks: lower one of them"
+        )
+    return chosen[: config.tasks], chosen[config.tasks :]
 
 
 def _tasks(components: Components, split: Any, wanted: int) -> Sequence[Task]:
