@@ -11,7 +11,7 @@ from turnwise.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
 )
-from turnwise.algorithms.parts import BYPASS
+from turnwise.algorithms.parts import BYPASS, Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.assembly import Assembly
 from turnwise.config import CurriculumConfig, Recipe, VllmConfig
@@ -88,9 +88,9 @@ def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) ->
     context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
-    if "hindsight" in algorithm.needs:
+    if Requirement.HINDSIGHT in algorithm.needs:
         check_context(parts.scaffold, recipe.rollout.max_tokens, context)
-    if "information_gain" in algorithm.needs:
+    if Requirement.INFORMATION_GAIN in algorithm.needs:
         oracle, longest = parts.environment.oracle, recipe.rollout.max_tokens
         check_answer(tasks[0], parts.scaffold, oracle, longest, context)
 
@@ -262,8 +262,8 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
         "monitor.mutual_information_every": recipe.monitor.mutual_information_every,
         "teacher.model": recipe.teacher.model,
         "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
-        "log-probabilities in hindsight": "hindsight" in algorithm.needs,
-        "an information gain": "information_gain" in algorithm.needs,
+        "log-probabilities in hindsight": Requirement.HINDSIGHT in algorithm.needs,
+        "an information gain": Requirement.INFORMATION_GAIN in algorithm.needs,
     }
     for name, given in used.items():
         if given:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from turnwise.algorithm_checks import warnings_of
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.assembly import Assembly, assemble
 from turnwise.checks import check_parts, check_recipe_and_algorithm
@@ -59,7 +60,7 @@ from turnwise.monitor.no_signal import offline_reason, reason, summary
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.monitor.trackers import Trackers, tracked_run
-from turnwise.rollout.collect import ROLLOUTS, with_spares
+from turnwise.rollout.collect import Rollout, with_spares
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.groups import Roller
 from turnwise.rollout.order import tasks_of_step
@@ -428,16 +429,16 @@ class Trainer:
     async def _rollout(self, roller: Roller, step: int, algorithm: Algorithm) -> list[Group]:
         """The groups of a step, and as many again while the filter leaves too few of them."""
         train, seed = self.recipe.train, self.recipe.seed
-        rollout, numbers = ROLLOUTS[self.algorithm.rollout], self.algorithm.numbers_of("rollout")
+        rollout: Rollout = partial(self.algorithm.call, "rollout")
         if train.spare_episodes:
-            rollout, numbers = with_spares, {"spares": train.spare_episodes}
+            rollout = partial(with_spares, spares=train.spare_episodes)
         groups: list[Group] = []
         for again in range(1 + train.refills):
             order = derive(seed, "refill", again) if again else seed
             tasks = self._tasks_of_step(step, order)
             label = f"train/{step}/refill/{again}" if again else f"train/{step}"
             at_once = replace(roller, occasion=step)
-            groups += await rollout(at_once, tasks, train.group_size, seed, label, **numbers)
+            groups += await rollout(at_once, tasks, train.group_size, seed, label)
             if len(kept_groups(groups, algorithm)) >= train.tasks_per_step:
                 break
         return groups
@@ -462,9 +463,9 @@ class Trainer:
         left it; None where the algorithm has none of them."""
         recipe, model = self.recipe, self.parts.model
         critic: Assessor
-        if "critic" in self.algorithm.needs:
+        if Requirement.CRITIC in self.algorithm.needs:
             critic = make_critic(model, recipe.critic, recipe.learning)
-        elif "process_rewards" in self.algorithm.needs:
+        elif Requirement.PROCESS_REWARDS in self.algorithm.needs:
             reference, config = learner.reference_logprobs, recipe.implicit_reward
             critic = ImplicitReward(
                 model, reference, config, recipe.learning, recipe.rollout.temperature
@@ -495,7 +496,7 @@ class Trainer:
         assign_penalties(groups, self.algorithm, self.recipe.rollout.max_tokens)
         if critic is not None:
             critic.assess(groups)
-        if "hindsight" in self.algorithm.needs:
+        if Requirement.HINDSIGHT in self.algorithm.needs:
             score_in_hindsight(
                 groups,
                 self.parts.model,
@@ -503,7 +504,7 @@ class Trainer:
                 learner.temperature,
                 self.recipe.learning,
             )
-        if "information_gain" in self.algorithm.needs:
+        if Requirement.INFORMATION_GAIN in self.algorithm.needs:
             measured |= measure_information_gain(
                 groups,
                 self.parts.model,
@@ -512,7 +513,7 @@ class Trainer:
                 learner.temperature,
                 self.recipe.learning,
             )
-        if "score_norms" in self.algorithm.needs:
+        if Requirement.SCORE_NORMS in self.algorithm.needs:
             assess_score_norms(groups, self.parts.model, self.recipe.learning, learner.temperature)
         if teacher is not None:
             measured |= teacher.assess(groups)
@@ -632,7 +633,7 @@ class Trainer:
         best = checkpoint.at(self.folder.checkpoints, step) if step is not None else None
         factor = config.learning_rate_factor
         situation = Situation(trap, learner, critic, self.recipe.model, best, factor)
-        self.display.say(REACTIONS[config.echo_trap](situation))
+        self.display.say(REACTIONS.get(config.echo_trap)(situation))
 
     def _best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
         """Whose checkpoint is kept, to go back to; None where nothing goes back."""

@@ -5,9 +5,19 @@ Not here: the teacher.
 
 import numpy as np
 
+from turnwise.algorithms.credits import of_episode
 from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.parts import Requirement, Trait, part
 
 
+@part(
+    "estimator",
+    "distillation",
+    "log teacher - log policy of each token (arXiv 2306.13649)",
+    of=of_episode,
+    needs=[Requirement.TEACHER],
+    traits=(Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY),
+)
 def distillation(episode: Episode) -> Floats:
     """A_t = log teacher - log policy of each sampled token, 0 elsewhere: float64[n].
 

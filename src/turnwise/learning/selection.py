@@ -11,14 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from turnwise.algorithms.filters import (
-    GROUP_FILTERS,
-    TRAJECTORY_FILTERS,
-    TrajectoryFacts,
-    TurnFacts,
-)
+from turnwise.algorithms.filters import TrajectoryFacts, TurnFacts
 from turnwise.algorithms.registry import Algorithm
-from turnwise.algorithms.shaping import REWARD_SHAPINGS
 from turnwise.types import Group, Source, ToolResult, Trajectory, Turn
 
 Member = TypeVar("Member")
@@ -34,8 +28,6 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
     they have filled up is truncated with little or no penalty. Of several contexts, each of which
     has that budget, it is the one in which most was sampled.
     """
-    shaping = REWARD_SHAPINGS[algorithm.reward_shaping]
-    numbers = algorithm.numbers_of("reward_shaping")
     for group in groups:
         for member in group.trajectories:
             member.penalty = 0.0
@@ -43,7 +35,7 @@ def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: 
             max(int(np.isin(m.tokens.source[span], SAMPLED).sum()) for span in m.tokens.spans)
             for m in group.graded
         ]
-        penalties = shaping(np.array(lengths, np.int64), max_tokens, **numbers)
+        penalties = algorithm.call("reward_shaping", np.array(lengths, np.int64), max_tokens)
         for member, penalty in zip(group.graded, penalties.tolist(), strict=True):
             member.penalty = penalty
 
@@ -52,8 +44,7 @@ def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
     """Choose the groups that the algorithm's filter on groups keeps by their rewards, penalties not
     counted, and of which its filter on trajectories leaves something."""
     rewards = [np.array([member.reward for member in group.graded]) for group in groups]
-    numbers = algorithm.numbers_of("group_filter")
-    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
+    kept = algorithm.call("group_filter", rewards)
     return [
         group
         for group, keep in zip(groups, kept, strict=True)
@@ -72,9 +63,7 @@ def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
     in the baseline, and a critic learns from them all the same."""
     if algorithm.trajectory_filter == "none":
         return group.graded  # without asking for facts, which take a look at every result
-    keep = TRAJECTORY_FILTERS[algorithm.trajectory_filter]
-    numbers = algorithm.numbers_of("trajectory_filter")
-    return [member for member in group.graded if keep(facts(member), **numbers)]
+    return [member for member in group.graded if algorithm.call("trajectory_filter", facts(member))]
 
 
 def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:
