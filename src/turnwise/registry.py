@@ -143,8 +143,9 @@ class Registry(Generic[T]):
 
 def whole_target(name: str) -> str:
     """The name with a relative `path/to/file.py:Name` made absolute; other names as they are."""
-    file, colon, attribute = name.rpartition(":")
-    return f"{Path(file).resolve()}:{attribute}" if colon and Path(file).is_file() else name
+    file, _, attribute = name.rpartition(":")
+    there = file.endswith(".py") and Path(file).is_file()
+    return f"{Path(file).resolve()}:{attribute}" if there else name
 
 
 def check_options(

@@ -60,6 +60,7 @@ from turnwise.monitor.no_signal import offline_reason, reason, summary
 from turnwise.monitor.reactions import REACTIONS, Situation, best_step
 from turnwise.monitor.run_folder import RunFolder
 from turnwise.monitor.trackers import Trackers, tracked_run
+from turnwise.registry import whole_target
 from turnwise.rollout.collect import Rollout, with_spares
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.groups import Roller
@@ -552,7 +553,8 @@ class Trainer:
         return demonstrations_of_step(self._demonstrations, size, self.steps_done, seed)
 
     def _state(self, learner: PolicyLearner, critic: Assessor | None) -> dict[str, Any]:
-        changed = {"quiet_until": self._quiet_until, "group_filter": learner.algorithm.group_filter}
+        group_filter = whole_target(learner.algorithm.group_filter)
+        changed = {"quiet_until": self._quiet_until, "group_filter": group_filter}
         state = learner.state() | changed
         if critic is not None:
             state["critic"] = critic.state()
