@@ -49,13 +49,15 @@ from turnwise.engines.embedded import Counters, EmbeddedEngine
 from turnwise.engines.threaded import ThreadedEngine
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.evaluation.intervals import wilson
-from turnwise.learning.checkpoint import COLD_START, latest
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
 from turnwise.seeds import derive
+from turnwise.storage.checkpoint import COLD_START, latest
+from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.tools.tool import tool
-from turnwise.trainer import Trainer
+from turnwise.training.context import RunContext, prepare
+from turnwise.training.evaluations import Evaluation
+from turnwise.training.reinforcement import Reinforcement
 from turnwise.types import Observation, Task
 
 SPREAD = 1.25
@@ -131,18 +133,18 @@ def arms(staleness: int, correction: str, episodes: int, cores: int) -> list[Arm
                 "engine.deterministic=false",
                 f"engine.concurrency={episodes * (staleness + 1)}",
                 f"train.max_staleness={staleness}",
-                f"algorithm.overrides.correction={correction}",
+                f"algorithm.correction={correction}",
             ),
             max(1, cores // 2),
         ),
     ]
 
 
-async def played(trainer: Trainer, watched: Watched) -> dict[str, float]:
+async def played(context: RunContext, watched: Watched) -> dict[str, float]:
     """The stage of RL, timed; then the evaluation, with searches that take no time."""
     start = time.monotonic()
     try:
-        await trainer.reinforce()
+        step = await Reinforcement().run(context, 0)
         seconds = time.monotonic() - start
         busy = watched.counters.seconds
         found = {
@@ -152,8 +154,8 @@ async def played(trainer: Trainer, watched: Watched) -> dict[str, float]:
             "forward_passes": float(watched.counters.passes),
             "tokens_computed": float(watched.counters.computed),
         }
-        quick = SearchEnvironment(**trainer.recipe.environment.options)
-        await trainer.evaluate("trained", quick)
+        quick = SearchEnvironment(**context.recipe.environment.options)
+        await Evaluation("trained", quick).run(context, step)
     finally:
         await watched.stop()
     return found
@@ -165,13 +167,13 @@ def measure(arm: Arm, seed: int, overrides: Sequence[str]) -> dict[str, Any]:
     recipe = load_recipe("demo", chosen)
     configure_threads(arm.threads)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(recipe, RunFolder.new(Path(folder) / "run"), SilentDisplay())
-        watched = Watched(trainer.parts.engine)
-        trainer.parts = replace(trainer.parts, engine=watched)
-        found = asyncio.run(played(trainer, watched))
-        lines = trainer.folder.lines("metrics.jsonl")
-        timing = trainer.folder.lines("timing.jsonl")
-        evaluation = trainer.folder.evaluation("trained")
+        context = prepare(recipe, RunFolder.new(Path(folder) / "run"), SilentDisplay())
+        watched = Watched(context.components.engine)
+        context = replace(context, components=replace(context.components, engine=watched))
+        found = asyncio.run(played(context, watched))
+        lines = context.folder.lines("metrics.jsonl")
+        timing = context.folder.lines("timing.jsonl")
+        evaluation = context.folder.evaluation("trained")
     assert len(lines) == recipe.train.steps
     assert evaluation is not None
     return {

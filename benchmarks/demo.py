@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from turnwise.comparison import finished_run
+from turnwise.storage.checkpoint import latest
 
 VARIANTS = ("masked", "unmasked")
 POLICIES = ("base", "cold_start", "sft", "trained", "no_search", "random_document")
@@ -43,7 +44,7 @@ def run(variant: str, seed: int, out: Path, overrides: list[str]) -> Path:
     """The run's folder, trained if it is not there."""
     chosen = [*overrides, f"seed={seed}"]
     if variant == "unmasked":
-        cold = run("masked", seed, out, overrides) / "checkpoints/cold_start/step-000000"
+        cold = latest(run("masked", seed, out, overrides) / "checkpoints/cold_start")
         chosen += [f"model.name={cold}", "sft.steps=0", "learning.mask_observations=false"]
         chosen += ["evaluation.base=false", "evaluation.sft=false"]
     return finished_run(out / f"{variant}-{seed}", "demo", chosen)

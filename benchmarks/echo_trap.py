@@ -27,18 +27,18 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from turnwise.comparison import finished_run
-from turnwise.learning.checkpoint import COLD_START, latest
 from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, look
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.checkpoint import latest
+from turnwise.storage.run_folder import RunFolder
 
-ENTROPY = "algorithm.overrides.entropy_coefficient=0.001"
+ENTROPY = "algorithm.entropy_coefficient=0.001"
 FORMS = {
     "starpo": ("algorithm.name=grpo", ENTROPY),
     "starpo_s": (
         "algorithm.name=grpo",
         ENTROPY,
-        "algorithm.overrides.group_filter=top_spread",
-        "algorithm.overrides.clip_high=0.28",
+        "algorithm.group_filter=top_spread",
+        "algorithm.clip_high=0.28",
     ),
 }
 """Without a critic and without a KL penalty, so that they differ in the filter and the clip alone;
@@ -112,7 +112,7 @@ def cold_start(trap: str, out: Path) -> Path:
 def supervised(folder: Path, chosen: Sequence[str]) -> Path:
     """The weights after a cold start of its own."""
     done = finished_run(folder, RECIPE, ["train.steps=0", "evaluation.tasks=1", *chosen])
-    weights = latest(done / "checkpoints" / COLD_START)
+    weights = latest(done / "checkpoints" / "cold_start")
     assert weights is not None
     return weights
 

@@ -19,7 +19,7 @@ from whole_step_work import work_of
 
 from turnwise.config import Recipe, load_recipe
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.types import Source
 
@@ -86,12 +86,13 @@ def main() -> None:
     worker = Worker()
     folder, threads, *overrides = sys.argv[1:]
     configure_threads(int(threads))  # before torch is loaded
-    from turnwise.trainer import Trainer
+    from turnwise.training.context import prepare
+    from turnwise.training.run import run as run_stages
 
     chosen = recipe(Path(folder), int(threads), overrides)
     with tempfile.TemporaryDirectory() as place:
         run = RunFolder.new(Path(place) / "run")
-        asyncio.run(Trainer(chosen, run, Rounds(run, worker)).run())
+        asyncio.run(run_stages(prepare(chosen, run, Rounds(run, worker))))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from pathlib import Path
 from tests.fakes import save_small_model
 from turnwise.config import load_recipe
 from turnwise.monitor.display import Display, SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import RunContext, prepare
+from turnwise.training.run import run
 
 FAKES = Path(__file__).with_name("fakes.py")
 HEAD = """
@@ -49,14 +50,14 @@ def write_recipe(folder: Path, environment: str, tables: str) -> Path:
 
 def train(
     recipe: Path, folder: RunFolder, *overrides: str, display: Display | None = None
-) -> Trainer:
+) -> RunContext:
     """Run a recipe to its end, in this process; a folder that holds a run goes on."""
-    trainer = Trainer(load_recipe(str(recipe), overrides), folder, display or SilentDisplay())
-    asyncio.run(trainer.run())
-    return trainer
+    context = prepare(load_recipe(str(recipe), overrides), folder, display or SilentDisplay())
+    asyncio.run(run(context))
+    return context
 
 
-def resume(folder: RunFolder, display: Display | None = None) -> Trainer:
+def resume(folder: RunFolder, display: Display | None = None) -> RunContext:
     """Go on with a run to its end, by its own recipe."""
     return train(folder.path / "config.toml", folder, display=display)
 

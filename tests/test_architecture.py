@@ -47,7 +47,9 @@ def test_importing_writes_no_file(tmp_path: Path) -> None:
     home.mkdir()
     work.mkdir()
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-    code = "import turnwise, turnwise.cli, turnwise.trainer, turnwise.environments.search.corpus"
+    code = (
+        "import turnwise, turnwise.cli, turnwise.training.run, turnwise.environments.search.corpus"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=work, env=environment, check=True)
     assert not [*home.rglob("*"), *work.rglob("*")]
 

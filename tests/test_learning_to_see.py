@@ -9,8 +9,9 @@ import pytest
 from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Source, Task, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
@@ -85,7 +86,7 @@ def test_a_policy_that_guesses_learns_to_look(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE.format(model=model, environment=Path(__file__)))
     folder = RunFolder.new(tmp_path / "run")
-    asyncio.run(Trainer(load_recipe(str(path), []), folder, SilentDisplay()).run())
+    asyncio.run(run_stages(prepare(load_recipe(str(path), []), folder, SilentDisplay())))
     before, after = folder.evaluation("cold_start"), folder.evaluation("trained")
     assert before is not None
     assert after is not None

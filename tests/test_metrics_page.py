@@ -10,8 +10,9 @@ import pytest
 from tests.fakes import save_small_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -25,22 +26,20 @@ MEASURED: dict[str, dict[str, Any]] = {
         "environment": {"name": f"{FAKES}:Levels"},
         "algorithm": {
             "name": "ppo",
-            "overrides": {
-                "correction": "truncated",
-                "token_filter": "clip_cov",
-                "trajectory_filter": "overlong",
-                "reward_shaping": "overlong",
-                "kl_coefficient": 0.01,
-                "kl_target": 0.1,
-                "observation_coefficient": 0.1,
-                "demonstration_coefficient": 0.1,
-                "success_coefficient": 0.1,
-            },
+            "correction": "truncated",
+            "token_filter": "clip_cov",
+            "trajectory_filter": "overlong",
+            "reward_shaping": "overlong",
+            "kl_coefficient": 0.01,
+            "kl_target": 0.1,
+            "observation_coefficient": 0.1,
+            "demonstration_coefficient": 0.1,
+            "success_coefficient": 0.1,
         },
         "curriculum": {"tasks": "by_success"},
         "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
     },
-    "process rewards": {"algorithm": {"name": "prime", "overrides": {"group_filter": "none"}}},
+    "process rewards": {"algorithm": {"name": "prime", "group_filter": "none"}},
     "teacher": {"algorithm": {"name": "distillation"}},
     "self-teacher": {
         "environment": {"name": f"{FAKES}:Levels"},
@@ -95,7 +94,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             values["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
-        asyncio.run(Trainer(recipe, folder, SilentDisplay()).run())
+        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))
         found.append(folder)
     return found
 

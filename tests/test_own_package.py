@@ -28,7 +28,10 @@ name = "brief"
 options = { opening = "Go." }
 [algorithm]
 name = "grpo"
-overrides = { estimator = "median", scale = 2, objective = "quadratic", group_filter = "mine.py:f" }
+estimator = "median"
+scale = 2
+objective = "quadratic"
+group_filter = "mine.py:f"
 [rollout]
 max_turns = 1
 max_turn_tokens = 6

@@ -26,8 +26,8 @@ def test_a_signal_cancels_the_work_which_saves(number: signal.Signals, code: int
             saved.append("all")
             raise
 
-    with pytest.raises(Stopped, match=number.name) as stopped, stoppable() as stopper:
-        stopper.run(work())
+    with pytest.raises(Stopped, match=number.name) as stopped, stoppable():
+        asyncio.run(work())
     assert (saved, stopped.value.exit_code) == (["all"], code)
     assert signal.getsignal(number) == signal.SIG_DFL
 
@@ -39,18 +39,22 @@ def test_a_signal_ends_what_is_done_before_and_after_the_work(number: signal.Sig
 
     with pytest.raises(Stopped), stoppable():
         signal.raise_signal(number)
-    with stoppable() as stopper:
-        assert stopper.run(work()) == 3
-        with pytest.raises(Stopped):
+
+    def worked_before() -> None:
+        with stoppable():
+            assert asyncio.run(work()) == 3
             signal.raise_signal(number)
+
+    with pytest.raises(Stopped):
+        worked_before()
 
 
 def test_what_is_cancelled_without_a_signal_is_no_signal() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(asyncio.CancelledError), stoppable() as stopper:
-        stopper.run(work())
+    with pytest.raises(asyncio.CancelledError), stoppable():
+        asyncio.run(work())
 
 
 @pytest.fixture
@@ -67,6 +71,6 @@ def test_ctrl_c_is_as_it_was() -> None:
         signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(60)
 
-    with pytest.raises(KeyboardInterrupt) as interrupted, stoppable() as stopper:
-        stopper.run(work())
+    with pytest.raises(KeyboardInterrupt) as interrupted, stoppable():
+        asyncio.run(work())
     assert not isinstance(interrupted.value, Stopped)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from turnwise.config import check_recipe
 from turnwise.errors import DataError
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder
 from turnwise.terminal import choose_rows, default_file, others_line, report_tables, show_rows
 
 

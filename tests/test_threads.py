@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 
-from turnwise.threads import KERNELS, release_memory, settled
+from turnwise.threads import KERNELS, frozen_gc, release_memory
 
 PROGRAM = """
 import os
@@ -28,6 +28,6 @@ def test_memory_can_be_released_any_time() -> None:
 
 
 def test_what_is_there_already_is_left_alone_for_a_while() -> None:
-    with settled():
+    with frozen_gc():
         assert gc.get_freeze_count() > 1000
     assert gc.get_freeze_count() == 0

@@ -11,6 +11,8 @@ import io
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -23,7 +25,7 @@ from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, lo
 from turnwise.stopping import Stopped, stoppable
 
 if TYPE_CHECKING:
-    from turnwise.monitor.run_folder import RunFolder
+    from turnwise.storage.run_folder import RunFolder
 
 app = typer.Typer(
     help="Train language-model agents by reinforcement learning over whole trajectories.",
@@ -80,7 +82,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train an agent: cold start, reinforcement learning, evaluation, report."""
-    from turnwise.monitor.run_folder import RunFolder
+    from turnwise.storage.run_folder import RunFolder
 
     if (recipe is None) == (resume is None):
         raise ConfigError("give either a recipe to start or --resume RUN to go on")
@@ -92,7 +94,12 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    report = _run(loaded, folder)
+    with _resumable(folder), stoppable(), folder.locked():
+        _configure(loaded)
+        from turnwise.training.context import prepare
+        from turnwise.training.run import run as run_stages
+
+        report = asyncio.run(run_stages(prepare(loaded, folder, _display())))
     if as_json:
         _print_json(report)
     else:
@@ -331,15 +338,11 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(f"{located(error)}; --debug shows the traceback", 2)
 
 
-def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
-    """The report of a run that nobody else writes meanwhile, and that a signal may end."""
+@contextmanager
+def _resumable(folder: "RunFolder") -> Iterator[None]:
+    """Whoever ends a run by a signal is told how it goes on."""
     try:
-        with stoppable() as stopper, folder.locked():
-            _configure(recipe)
-            from turnwise.trainer import Trainer
-
-            trainer = Trainer(recipe, folder, _display())
-            return stopper.run(trainer.run())
+        yield
     except KeyboardInterrupt as ended:
         how = f"go on with: turnwise train --resume {folder.path}"
         if not (folder.path / "config.toml").is_file():
@@ -348,10 +351,10 @@ def _run(recipe: Recipe, folder: "RunFolder") -> dict[str, Any]:
 
 
 def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
-    from turnwise.assembly import assemble
     from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
+    from turnwise.training.components import build_components
 
-    parts = assemble(recipe, weights)
+    parts = build_components(recipe, weights)
     config = recipe.evaluation
     tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
     if not tasks:
@@ -376,7 +379,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
 
 def _newest_weights(run: Path) -> Path:
     """The newest checkpoint of a run folder that is whole; those passed over are told of."""
-    from turnwise.learning import checkpoint
+    from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")
     if found is None:

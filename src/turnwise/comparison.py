@@ -12,12 +12,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.evaluation.comparison import compare, markdown, plot
-from turnwise.learning.checkpoint import COLD_START, latest
+from turnwise.storage.checkpoint import StageName, latest, root_of
+from turnwise.training.algorithm_checks import warnings_of
 
 VARIANCE_EVERY = 5
 """Steps between two measurements of the gradient's variance."""
@@ -66,7 +66,8 @@ def _run(
     """The finished run's folder."""
     measured = f"monitor.gradient_variance_every={VARIANCE_EVERY}"
     chosen = [measured, *overrides, f"seed={seed}", f"algorithm.name={name}"]
-    cold = latest(out / f"{first}-{seed}" / "checkpoints" / COLD_START)
+    checkpoints = out / f"{first}-{seed}" / "checkpoints"
+    cold = latest(root_of(checkpoints, StageName.COLD_START))
     if name != first and cold is not None:
         chosen += [f"model.name={cold}", "sft.steps=0"]
     return finished_run(out / f"{name}-{seed}", recipe, chosen)

@@ -150,11 +150,17 @@ class RolloutConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """What the update maximises: a named algorithm, and the parts of it that are changed."""
+    """What the update maximises: a named algorithm, and beside its name the parts and numbers of it
+    that are changed, such as `aggregation = "token_mean"`."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = "grpo"
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    """Choices that replace those of the named algorithm, such as `aggregation = "token_mean"`."""
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The parts and numbers that replace those of the named algorithm."""
+        return dict(self.model_extra or {})
 
 
 class LearningConfig(Section):
@@ -364,7 +370,7 @@ FREE_TABLES = (
     "sandbox",
     "scaffold.options",
     "engine.options",
-    "algorithm.overrides",
+    "algorithm",
     "sft.behaviours",
 )
 """Tables whose keys belong to somebody else, who checks them."""

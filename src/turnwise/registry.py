@@ -122,11 +122,11 @@ class Registry(Generic[T]):
             )
         try:
             found = points[0].load()
-        except Exception as error:
-            place = own_place(error) or _deepest(error)
+        except Exception as error:  # whatever a package does when it is imported
+            place = "" if own_place(error) else f" ({_deepest(error)})"
             raise ConfigError(
                 f"{self.kind} {name!r} of package {packages[0]} cannot be imported: "
-                f"{located(error)}; {place}"
+                f"{located(error)}{place}"
             ) from error
         return self._accepted(f"{name} of package {packages[0]}", found)
 
@@ -215,6 +215,8 @@ def _package(point: EntryPoint) -> str:
 
 
 def _deepest(error: BaseException) -> str:
-    """The last line of a traceback: "file.py, line 12"."""
+    """Where an error was raised: "file.py, line 12"."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.filename}, line {frame.lineno}"

@@ -18,7 +18,7 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
-from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder, read_rows
 from turnwise.types import Source
 
 STYLES = {

@@ -39,7 +39,7 @@ def configure_threads(count: int) -> None:
 
 
 @contextmanager
-def settled() -> Iterator[None]:
+def frozen_gc() -> Iterator[None]:
     """Inside, the garbage collector leaves alone what is there already: models and libraries are so
     many objects that looking through them takes as long as a few passes of a small model."""
     gc.collect()

@@ -162,6 +162,14 @@ def test_a_part_of_ones_own_is_described_as_the_others(mine: Path) -> None:
         describe_parts("top_sprea")
 
 
+def test_the_part_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "algorithms.md"
+    path = tmp_path / "mine.py"
+    path.write_text(page.read_text().partition("# mine.py\n")[2].partition("```")[0])
+    algorithm = make_algorithm("grpo", {"estimator": f"{path}:median", "scale": 2.0})
+    assert algorithm.numbers_of("estimator") == {"scale": 2.0}
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -259,7 +267,7 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
         ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
         ("sdpo", {"reward_shaping": "overlong"}, "none cannot have the penalties"),
-        ("grpo", {"name": "mine"}, "unknown algorithm option 'name'"),
+        ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, overrides: dict[str, Any], message: str) -> None:

@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning import checkpoint
 from turnwise.learning.batch import assign_advantages
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.storage import checkpoint
 from turnwise.types import Group
 
 LoadModel = Callable[..., Any]

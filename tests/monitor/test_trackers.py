@@ -17,8 +17,8 @@ import pytest
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, UserError
 from turnwise.monitor import trackers
-from turnwise.monitor.run_folder import RunFolder
 from turnwise.monitor.trackers import Trackers, check_trackers, tracked_run
+from turnwise.storage.run_folder import RunFolder
 
 FAKES = Path(__file__).with_name("fake_trackers")
 NAMES = ("wandb", "mlflow", "trackio")

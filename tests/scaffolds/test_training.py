@@ -12,8 +12,9 @@ import pytest
 from tests.scaffolds.families import save_family_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import Source
 
 ENVIRONMENT = f"{Path(__file__).with_name('families.py')}:Talk"
@@ -51,7 +52,7 @@ def test_one_step_with_the_cold_start_before_it(
         "evaluation": {"tasks": 0},
     }
     folder = RunFolder.new(tmp_path / "run")
-    asyncio.run(Trainer(check_recipe(values, "test"), folder, SilentDisplay()).run())
+    asyncio.run(run_stages(prepare(check_recipe(values, "test"), folder, SilentDisplay())))
     (line,) = folder.lines("metrics.jsonl")
     assert line["policy/updates"] == 1
     assert line["policy/gradient_norm"] > 0

@@ -150,7 +150,7 @@ def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Cr
     for episode in (episode for group in groups for episode in group):
         for name in sorted(set(reward_weights) - set(episode.parts)):
             raise ConfigError(
-                f"algorithm.overrides.reward_weights names {name!r}, which a verdict does not have "
+                f"algorithm.reward_weights names {name!r}, which a verdict does not have "
                 f"among its parts: {', '.join(sorted(episode.parts)) or 'there are none'}. Name "
                 "parts that verify gives in every verdict"
             )

@@ -1,7 +1,7 @@
 """Choices of an algorithm that do not go together, found when it is put together.
 
 Every check raises a ConfigError that says what to do. Not here: choices that do not go with a
-recipe (`turnwise.checks`).
+recipe (`turnwise.training.checks`).
 """
 
 from collections.abc import Mapping

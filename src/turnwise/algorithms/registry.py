@@ -123,19 +123,21 @@ def _not_taken(
                     f"algorithm {name}: {key} goes with {choice} = {option!r}, "
                     f"but {choice} is {getattr(algorithm, choice)!r}"
                 )
-    return unknown_name("algorithm option", key, (*PARTS, "whitening", *COEFFICIENTS, *taken))
+    return unknown_name(
+        "algorithm option", key, ("name", *PARTS, "whitening", *COEFFICIENTS, *taken)
+    )
 
 
 def _choice(key: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"algorithm.overrides.{key} must be a name, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be a name, not {value!r}")
     PARTS[key].check(value)
     return value
 
 
 def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"algorithm.overrides.{key} must be true or false, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be true or false, not {value!r}")
     return value
 
 
@@ -143,13 +145,13 @@ def _setting(key: str, value: Any, setting: Setting) -> float | dict[str, float]
     if isinstance(setting, Number):
         return _number(key, value, setting)
     if not setting.accepts(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {setting}, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be {setting}, not {value!r}")
     return {name: float(weight) for name, weight in value.items()}
 
 
 def _number(key: str, value: Any, number: Number) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {number}, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
     if not number.accepts(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {number}, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
     return int(value) if number.whole else float(value)

@@ -14,7 +14,7 @@ import numpy as np
 
 from turnwise.errors import ConfigError
 from turnwise.monitor.echo_trap import averages
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder
 
 WINDOW = 5
 """Steps over which training success is averaged."""

@@ -7,7 +7,7 @@ is lost. Their log-probabilities, and the learner's of all histories in one padd
 compared with the model's own forward pass over each history alone. No history is longer than a
 trajectory may be, so it costs about as much as a few forward passes of episodes. Not here: which
 pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while a run goes on
-(`trainer.py`).
+(`training/alarms.py`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A second copy of a model, to sample from while the first one is trained.
 
-Not here: when the copy gets new weights (`assembly.py`).
+Not here: when the copy gets new weights (`training/components.py`).
 """
 
 import copy

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from turnwise.config import Recipe
 from turnwise.errors import MissingExtraError
-from turnwise.monitor.run_folder import RunFolder
 from turnwise.registry import Registry
+from turnwise.storage.run_folder import RunFolder
 
 CLOSING_SECONDS = 30.0
 """How long the end of a run waits for what has not been delivered yet."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import judged, played
-from turnwise.assembly import check_pictures
 from turnwise.config import load_recipe
 from turnwise.environments.measurement import (
     NOTHING,
@@ -24,6 +23,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.errors import ConfigError
+from turnwise.training.components import check_pictures
 from turnwise.types import Action, Step, Task, ToolCall
 
 

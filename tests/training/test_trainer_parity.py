@@ -14,8 +14,10 @@ from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.alarms import check_logprob_gap
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 
 TABLES = """
 [rollout]
@@ -57,11 +59,11 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:
     """The steps that were recorded before the run ended, or was stopped."""
-    trainer = Trainer(load_recipe(str(recipe), overrides), RunFolder.new(run), SilentDisplay())
-    parts, limit = trainer.parts, trainer.recipe.rollout.max_tokens
+    context = prepare(load_recipe(str(recipe), overrides), RunFolder.new(run), SilentDisplay())
+    parts, limit = context.components, context.recipe.rollout.max_tokens
     engine = Parting(parts.model, parts.tokenizer, slots=4, max_tokens=limit, deterministic=True)
-    trainer.parts = replace(parts, engine=engine)
-    asyncio.run(trainer.run())
+    context = replace(context, components=replace(parts, engine=engine))
+    asyncio.run(run_stages(context))
     return list(RunFolder(run).lines("metrics.jsonl"))
 
 
@@ -80,11 +82,11 @@ def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(recipe: Path, tmp_pat
 def test_a_gap_that_is_no_number_stops_it_whatever_the_recipe_allows(
     recipe: Path, tmp_path: Path, override: str
 ) -> None:
-    overrides = ("train.steps=1", override, 'algorithm.overrides={correction="none"}')
-    trainer = Trainer(load_recipe(str(recipe), overrides), RunFolder.new(tmp_path), SilentDisplay())
+    overrides = ("train.steps=1", override, "algorithm.correction=none")
+    loaded = load_recipe(str(recipe), overrides)
     with pytest.raises(RunStoppedError, match="logprob_gap is not a number"):
-        trainer._check_gap({"policy/logprob_gap": float("nan")})
-    trainer._check_gap({})
+        check_logprob_gap(loaded, {"policy/logprob_gap": float("nan")}, 1)
+    check_logprob_gap(loaded, {}, 1)
 
 
 @pytest.mark.parametrize("override", ["engine.parity_bound=0.02", "rollout.top_k=200"])
@@ -92,5 +94,5 @@ def test_it_does_not_where_the_recipe_allows_it(
     recipe: Path, tmp_path: Path, override: str
 ) -> None:
     """By a wider bound, or because the engine leaves tokens out that the learner counts."""
-    overrides = (override, 'algorithm.overrides={correction="none"}')
+    overrides = (override, "algorithm.correction=none")
     assert len(train(recipe, tmp_path / "run", *overrides)) == 3

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import DataError
-from turnwise.monitor import run_lock
-from turnwise.monitor.run_lock import Owner, locked, started
+from turnwise.storage import run_lock
+from turnwise.storage.run_lock import Owner, locked, started
 
 HOLDS = """
 import sys
 from pathlib import Path
-from turnwise.monitor.run_lock import locked
+from turnwise.storage.run_lock import locked
 
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
@@ -137,6 +137,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_when_a_process_began() -> None:
-    assert started(os.getpid()) == started(os.getpid()) != started(os.getppid())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert started(os.getpid()) == started(os.getpid()) != started(child.pid)
+        child.communicate(b"\n")
     assert started(2**22 + 1) == ""
     assert not Owner(2**22 + 1, "", socket.gethostname(), "").runs

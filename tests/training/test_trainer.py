@@ -20,8 +20,10 @@ from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.training.context import prepare
+from turnwise.training.echo_trap_watch import EchoTrapWatch
+from turnwise.training.learners import Learners
 
 TABLES = """
 [engine]
@@ -93,7 +95,7 @@ def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None
 @pytest.mark.parametrize(
     ("awaited", "delay"),
     [
-        ("checkpoints/sft/step-000003", 0.0),  # in the cold start
+        ("checkpoints/cold_start/step-000003", 0.0),  # in the cold start
         ("evaluations/cold_start.json", 0.0),  # in the first rollout
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
         ("metrics.jsonl", 0.15),  # somewhere in the middle
@@ -161,9 +163,9 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     options = (
         f"environment.name={FAKES}:Levels",
         "curriculum.tasks=by_success",
-        "algorithm.overrides.reward_shaping=overlong",
-        "algorithm.overrides.overlong_band=1",
-        "algorithm.overrides.trajectory_filter=overlong",
+        "algorithm.reward_shaping=overlong",
+        "algorithm.overlong_band=1",
+        "algorithm.trajectory_filter=overlong",
         "rollout.max_turns=2",
         "rollout.max_turn_tokens=12",
         "sft.steps=0",
@@ -191,14 +193,14 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     [
         (
             [
-                "algorithm.overrides.kl_reward_coefficient=0.1",
-                "algorithm.overrides.kl_target=0.01",
-                "algorithm.overrides.kl_horizon=16",
+                "algorithm.kl_reward_coefficient=0.1",
+                "algorithm.kl_target=0.01",
+                "algorithm.kl_horizon=16",
             ],
             "policy/kl_coefficient",
         ),
         (
-            ["algorithm.name=prime", "algorithm.overrides.group_filter=none"],
+            ["algorithm.name=prime", "algorithm.group_filter=none"],
             "implicit_reward/gradient_norm",
         ),
     ],
@@ -225,7 +227,7 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
     run = tmp_path / "refilled"
-    overrides = ("algorithm.overrides.group_filter=top_spread", "train.steps=1", "sft.steps=0")
+    overrides = ("algorithm.group_filter=top_spread", "train.steps=1", "sft.steps=0")
     train(recipe, *overrides, "train.refills=9", "--run", run)
     (line,) = RunFolder(run).lines("metrics.jsonl")
     assert line["rollout/episodes"] == 3 * 2 * 4
@@ -248,14 +250,13 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
     for action in ("off", "warn", "stop"):
         loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
         folder = RunFolder.new(tmp_path / action)
-        trainer = Trainer(loaded, folder, TerminalDisplay(Console(stderr=True)))
-        learner = trainer._learner()
-        trainer._history = list(history)
+        context = prepare(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        learners, watch = Learners(context), EchoTrapWatch(context, history)
         if action == "stop":
             with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
-                trainer._watch(learner, None)
+                watch.check(20, learners)
         else:
-            trainer._watch(learner, None)
+            watch.check(20, learners)
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 

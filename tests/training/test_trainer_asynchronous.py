@@ -16,16 +16,17 @@ import torch
 
 from tests.small_runs import start, train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.assembly import assemble
-from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import assign_advantages
 from turnwise.learning.policy import PolicyLearner
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
 from turnwise.rollout.order import tasks_of_step
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.training.checks import check_recipe_and_algorithm
+from turnwise.training.components import build_components
+from turnwise.training.context import prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import NO_VERSION
 
 TABLES = """
@@ -56,7 +57,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
     """The weights of a loop that knows nothing of pipelines: sample, learn, sample, learn."""
     loaded = load_recipe(str(recipe))
-    parts, algorithm = assemble(loaded), make_algorithm("grpo", {})
+    parts, algorithm = build_components(loaded), make_algorithm("grpo", {})
     learner = PolicyLearner(parts.model, None, loaded.learning, algorithm, 1.0)
     roller, tasks = parts.roller(loaded.rollout), parts.environment.tasks("train")
     for step in range(loaded.train.steps):
@@ -70,14 +71,14 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
 
 
 def test_no_staleness_is_the_synchronous_run_bit_for_bit(recipe: Path, tmp_path: Path) -> None:
-    trainer = train(recipe, RunFolder.new(tmp_path / "run"), "train.max_staleness=0")
+    context = train(recipe, RunFolder.new(tmp_path / "run"), "train.max_staleness=0")
     expected = asyncio.run(one_after_the_other(recipe))
-    found = trainer.parts.model.state_dict()
+    found = context.components.model.state_dict()
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in found)
-    start = assemble(load_recipe(str(recipe))).model.state_dict()
+    start = build_components(load_recipe(str(recipe))).model.state_dict()
     assert not all(torch.equal(found[name], start[name]) for name in found)
-    lines = trainer.folder.lines("metrics.jsonl")
+    lines = context.folder.lines("metrics.jsonl")
     assert not any(name.startswith("staleness/") for line in lines for name in line)
 
 
@@ -94,11 +95,11 @@ def check_played(folder: RunFolder, steps: int, tasks: Sequence[str]) -> None:
 def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
     recipe: Path, tmp_path: Path
 ) -> None:
-    trainer = train(
-        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "algorithm.overrides.correction=truncated"
+    context = train(
+        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "algorithm.correction=truncated"
     )
-    folder = trainer.folder
-    check_played(folder, 5, [task.id for task in trainer.tasks])
+    folder = context.folder
+    check_played(folder, 5, [task.id for task in context.tasks])
     lines = folder.lines("metrics.jsonl")
     assert all(0 <= line["staleness/mean"] <= line["staleness/max"] <= 2 for line in lines)
     assert max(line["staleness/max"] for line in lines) > 0
@@ -118,8 +119,8 @@ def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
 def test_the_engines_weights_are_a_copy_and_become_the_learners(
     recipe: Path, tmp_path: Path
 ) -> None:
-    trainer = train(recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "train.steps=2")
-    learned, sampled = trainer.parts.model, trainer.parts.engine.engine._model  # type: ignore[attr-defined]
+    context = train(recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "train.steps=2")
+    learned, sampled = context.components.model, context.components.engine.engine._model  # type: ignore[attr-defined]
     assert learned is not sampled
     for name, weight in learned.state_dict().items():
         assert torch.equal(weight, sampled.state_dict()[name])
@@ -130,12 +131,12 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     recipe: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("peft")
-    trainer = train(
+    context = train(
         recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "model.lora_rank=2", "train.steps=2"
     )
-    sampled = dict(trainer.parts.engine.engine._model.named_parameters())  # type: ignore[attr-defined]
+    sampled = dict(context.components.engine.engine._model.named_parameters())  # type: ignore[attr-defined]
     adapters = 0
-    for name, weight in trainer.parts.model.get_base_model().named_parameters():
+    for name, weight in context.components.model.get_base_model().named_parameters():
         assert torch.equal(weight, sampled[name])
         assert (weight is sampled[name]) is not weight.requires_grad
         adapters += "lora_B" in name and bool(weight.any())
@@ -156,18 +157,18 @@ def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     _, errors = process.communicate()
     folder = RunFolder.open(run)
     done = len(folder.lines("metrics.jsonl"))
-    trainer = Trainer(folder.recipe(), folder, SilentDisplay())
-    assert trainer.resumed is not None
+    context = prepare(folder.recipe(), folder, SilentDisplay())
+    assert context.saved is not None
     if how == signal.SIGINT:
         assert process.returncode == 130, errors
         assert f"turnwise train --resume {run}" in errors
-        assert trainer.resumed.step == done
+        assert context.saved.step == done
     else:
         assert process.returncode == -signal.SIGKILL
-        assert trainer.resumed.step <= done
-    assert 2 <= trainer.resumed.step < steps
-    asyncio.run(trainer.run())
-    check_played(folder, steps, [task.id for task in trainer.tasks])
+        assert context.saved.step <= done
+    assert 2 <= context.saved.step < steps
+    asyncio.run(run_stages(context))
+    check_played(folder, steps, [task.id for task in context.tasks])
     assert all(line["staleness/max"] <= 2 for line in folder.lines("metrics.jsonl"))
 
 
@@ -176,12 +177,12 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     recipe: Path, tmp_path: Path, seconds: float
 ) -> None:
     folder = RunFolder.new(tmp_path / "run")
-    trainer = Trainer(
+    context = prepare(
         load_recipe(str(recipe), (*AHEAD, "train.steps=500")), folder, SilentDisplay()
     )
 
     async def main() -> None:
-        running = asyncio.create_task(trainer.run())
+        running = asyncio.create_task(run_stages(context))
         while not folder.lines("metrics.jsonl"):
             await asyncio.sleep(0.001)
         await asyncio.sleep(seconds)
@@ -189,11 +190,11 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
         with pytest.raises(asyncio.CancelledError):
             await running
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not trainer.parts.engine.engine._sessions  # type: ignore[attr-defined]
+        assert not context.components.engine.engine._sessions  # type: ignore[attr-defined]
 
     asyncio.run(main())
     saved = max(int(path.name[5:]) for path in folder.checkpoints.glob("step-*"))
-    assert saved == len(folder.lines("metrics.jsonl")) == trainer.steps_done > 0
+    assert saved == len(folder.lines("metrics.jsonl")) > 0
 
 
 def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) -> None:
@@ -203,12 +204,12 @@ def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) ->
         "train.steps=2",
         "engine.concurrency=9",
     )
-    trainer = train(recipe, RunFolder.new(tmp_path / "run"), *overrides)
-    lines = trainer.folder.lines("metrics.jsonl")
+    context = train(recipe, RunFolder.new(tmp_path / "run"), *overrides)
+    lines = context.folder.lines("metrics.jsonl")
     assert [line["rollout/episodes"] for line in lines] == [8.0, 8.0]
     assert [line["spare/episodes"] for line in lines] == [4.0, 4.0]
     assert [line["policy/updates"] for line in lines] == [1.0, 1.0]
-    check_played(trainer.folder, 2, [task.id for task in trainer.tasks])
+    check_played(context.folder, 2, [task.id for task in context.tasks])
 
 
 @pytest.mark.parametrize(

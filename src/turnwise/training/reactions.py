@@ -12,7 +12,6 @@ from statistics import fmean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.learning import checkpoint
 from turnwise.learning.critic import Critic
 from turnwise.learning.implicit_reward import ImplicitReward
 from turnwise.learning.policy import PolicyLearner
@@ -20,6 +19,7 @@ from turnwise.learning.self_teacher import SelfTeacher
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry
+from turnwise.storage import checkpoint
 
 STRICT_FILTER = "top_spread"
 """That of StarPO-S (RAGEN, arXiv 2504.20073)."""

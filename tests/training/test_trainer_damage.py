@@ -19,12 +19,13 @@ from turnwise.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.monitor.run_lock import locked
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_lock import locked
 from turnwise.threads import configure_threads
-from turnwise.trainer import Trainer
+from turnwise.training.context import prepare
+from turnwise.training.reinforcement import ReinforcementLoop
 
 TABLES = """
 [rollout]
@@ -37,7 +38,7 @@ demonstrations = 2
 batch_size = 2
 behaviours = { faithful = 1 }
 [algorithm]
-overrides = { kl_coefficient = 0.001 }
+kl_coefficient = 0.001
 [learning]
 learning_rate = 1e-3
 [train]
@@ -104,13 +105,13 @@ def test_a_run_goes_on_from_before_a_damaged_checkpoint(whole: Path, run: Path) 
     damaged, before = (line for line in said if "checkpoint" in line)
     assert "step-000002: model.safetensors is damaged; it is kept as step-000002.damaged" in damaged
     assert "goes on from" in before
-    assert "cold_start/step-000000" in before
+    assert "cold_start/step-000001" in before
     assert_same(whole, run)
 
 
 def test_a_damaged_reference_of_the_kl_term_is_one_line(run: Path) -> None:
-    flip(run / "checkpoints/cold_start/step-000000/model.safetensors")
-    with pytest.raises(DataError, match=r"step-000000: model\.safetensors is damaged"):
+    flip(run / "checkpoints/cold_start/step-000001/model.safetensors")
+    with pytest.raises(DataError, match=r"step-000001: model\.safetensors is damaged"):
         go_on(run)
 
 
@@ -233,16 +234,14 @@ def test_a_signal_saves_and_says_how_to_go_on(
 
 def test_refills_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     """Each round of a step has an order of its own, and a name of its own for its draws."""
-    loaded = load_recipe(
-        str(recipe), ["train.refills=2", "algorithm.overrides.group_filter=top_spread"]
-    )
-    trainer = Trainer(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
-    roller = trainer.parts.roller(loaded.rollout)
+    loaded = load_recipe(str(recipe), ["train.refills=2", "algorithm.group_filter=top_spread"])
+    context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
+    loop = ReinforcementLoop(context)
     for step in (0, 1):
-        groups = asyncio.run(trainer._rollout(roller, step, trainer.algorithm))
+        groups = asyncio.run(loop.sample(step))
         orders = [0, derive(0, "refill", 1), derive(0, "refill", 2)]
         expected = [
-            task.id for order in orders for task in tasks_of_step(trainer.tasks, step, 2, order)
+            task.id for order in orders for task in tasks_of_step(context.tasks, step, 2, order)
         ]
         assert [group.trajectories[0].task.id for group in groups] == expected[: len(groups)]
         assert len(groups) > 2
@@ -260,7 +259,7 @@ def test_a_relative_model_is_found_from_elsewhere(
 ) -> None:
     monkeypatch.chdir(recipe.parent)
     options = ["model.name=model", "sft.steps=0", "train.steps=1", "evaluation.tasks=1"]
-    options += ["model.lora_rank=0", "algorithm.overrides.kl_coefficient=0"]
+    options += ["model.lora_rank=0", "algorithm.kl_coefficient=0"]
     assert command(capsys, "train", recipe, *options, "--run", tmp_path / "own")[0] == 0
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

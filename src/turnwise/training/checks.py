@@ -7,13 +7,8 @@ algorithm asks of a recipe (`algorithm_checks`).
 
 from collections.abc import Sequence
 
-from turnwise.algorithm_checks import (
-    check_algorithm_for_environment,
-    check_algorithm_for_recipe,
-)
 from turnwise.algorithms.parts import BYPASS, Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.assembly import Assembly
 from turnwise.config import CurriculumConfig, Recipe, VllmConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.completions import check_supported
@@ -27,12 +22,17 @@ from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.self_teacher import check_room, check_self_teacher
 from turnwise.learning.teacher import check_teacher, check_vocabulary
 from turnwise.learning.value_head import check_critic
-from turnwise.monitor.reactions import check_reaction
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
+from turnwise.training.algorithm_checks import (
+    check_algorithm_for_environment,
+    check_algorithm_for_recipe,
+)
+from turnwise.training.components import Components
+from turnwise.training.reactions import check_reaction
 from turnwise.types import Observation, Source, Task
 
 
@@ -71,7 +71,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     check_trackers(recipe.monitor.trackers)
 
 
-def check_parts(parts: Assembly, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
+def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
@@ -153,7 +153,7 @@ def _check_truncation(recipe: Recipe, algorithm: Algorithm) -> None:
         raise ConfigError(
             "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
             f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
-            'algorithm.overrides.correction to "none" or "truncated"'
+            'algorithm.correction to "none" or "truncated"'
         )
 
 

@@ -27,8 +27,8 @@ from turnwise.scaffolds.registry import make_scaffold, shows_pictures
 
 
 @dataclass(frozen=True)
-class Assembly:
-    """The parts of a run. Example: `assemble(recipe).roller(recipe.rollout)`."""
+class Components:
+    """The parts of a run. Example: `build_components(recipe).roller(recipe.rollout)`."""
 
     recipe: Recipe
     environment: Environment
@@ -101,7 +101,9 @@ def check_pictures(environment: Environment, recipe: Recipe) -> None:
         )
 
 
-def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = None) -> Assembly:
+def build_components(
+    recipe: Recipe, weights: Path | None = None, folder: Path | None = None
+) -> Components:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is for an
     engine's own files.
 
@@ -127,8 +129,7 @@ def assemble(recipe: Recipe, weights: Path | None = None, folder: Path | None = 
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
     setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
-    engine = make_engine(setup)
-    return Assembly(recipe, environment, model, tokenizer, scaffold, engine)
+    return Components(recipe, environment, model, tokenizer, scaffold, make_engine(setup))
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -24,7 +24,7 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
         raise ConfigError(
             f"algorithm {algorithm.name} adds up the parts of the reward that it is told: give "
-            "their names and weights, as in algorithm.overrides.reward_weights.exact_match=1"
+            "their names and weights, as in algorithm.reward_weights.exact_match=1"
         )
     _check_unused(recipe, algorithm)
     _check_kl(recipe, algorithm)
@@ -66,7 +66,7 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
         warnings.append(
             f"algorithm {algorithm.name} has correction none, and train.max_staleness is "
             f"{train.max_staleness}: nothing corrects for samples of older weights. Set "
-            'algorithm.overrides.correction to "truncated" or another one'
+            'algorithm.correction to "truncated" or another one'
         )
     return warnings
 

@@ -13,11 +13,15 @@ from tests.fakes import save_small_model
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe, check_recipe
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.learning import checkpoint
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.reactions import best_step, check_reaction
-from turnwise.monitor.run_folder import RunFolder
-from turnwise.trainer import Trainer
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import StageName
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import prepare
+from turnwise.training.echo_trap_watch import EchoTrapWatch
+from turnwise.training.learners import Learners
+from turnwise.training.reactions import best_step, check_reaction
+from turnwise.training.run import run as run_stages
 
 SEEN_AT, STEPS = 23, 28
 """The step at which the runs here have fallen into the trap, and their length."""
@@ -76,12 +80,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
     """Until its end or until it is killed in a step; returns what was said."""
     listener = Listener(killed_at)
-    trainer = Trainer(recipe, folder, listener)
+    context = prepare(recipe, folder, listener)
     if killed_at:
         with pytest.raises(Killed):
-            asyncio.run(trainer.run())
+            asyncio.run(run_stages(context))
     else:
-        asyncio.run(trainer.run())
+        asyncio.run(run_stages(context))
     return listener.said
 
 
@@ -121,33 +125,35 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     """The rewards of a history make step 3 the best; its checkpoint is not among the newest."""
     recipe = trapped_recipe(model, "roll_back")
     folder = RunFolder.new(tmp_path / "run")
-    trainer = Trainer(recipe, folder, Listener())
-    learner = trainer._learner()
+    listener = Listener()
+    context = prepare(recipe, folder, listener)
+    learners = Learners(context)
+    learner, history = learners.policy, list[dict[str, float]]()
+    watch = EchoTrapWatch(context, history)
     signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
     best = {}
     for step in range(1, 21):
         line = {"step": step, **signs}
         if step <= 5:
             line |= {"reward/group_std": 0.4, "policy/entropy": 1.0, "reward/mean": 0.9}
-        trainer._history.append(line)
-        trainer.steps_done = step
+        history.append(line)
         next(learner.model.parameters()).data.fill_(step)
         if step % 3 == 0:
-            trainer._save("rl", step, trainer._state(learner, None))
+            best_yet = watch.best_step(history)
+            context.save(StageName.REINFORCEMENT, step, learners.state(), best_yet)
         if step == 3:
             best = {key: value.clone() for key, value in learner.model.state_dict().items()}
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == [
         "step-000003",
         "step-000018",
     ]
-    trainer._watch(learner, None)
-    assert "again those of step 3" in trainer.display.said[-1]
+    watch.check(20, learners)
+    assert "again those of step 3" in listener.said[-1]
     assert all((value == best[key]).all() for key, value in learner.model.state_dict().items())
-    assert (trainer.steps_done, learner.optimizer.learning_rate_factor) == (20, 0.5)
-    trainer._watch(learner, None)
-    assert len(trainer.display.said) == 2  # not at every step
-    trainer.steps_done = 30
-    trainer._watch(learner, None)
+    assert learner.optimizer.learning_rate_factor == 0.5
+    watch.check(21, learners)
+    assert len(listener.said) == 2  # not at every step
+    watch.check(30, learners)
     assert learner.optimizer.learning_rate_factor == 0.25  # lower than the first time
 
 

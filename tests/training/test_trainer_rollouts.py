@@ -10,8 +10,8 @@ from tests.small_runs import FAKES, Listening, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.training.context import prepare
 from turnwise.types import Source
 
 TABLES = """
@@ -43,7 +43,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(
 ) -> None:
     chosen = [f"algorithm.name={algorithm}"]
     if algorithm == "counterfactual":
-        chosen.append("algorithm.overrides.replays=1")
+        chosen.append("algorithm.replays=1")
     whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
     train(recipe, whole, *chosen)
     train(recipe, stopped, *chosen, "train.steps=1")
@@ -68,7 +68,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(
 def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:
     loaded = load_recipe(str(recipe), overrides)
     with pytest.raises(ConfigError, match=message):
-        Trainer(loaded, RunFolder.new(folder), SilentDisplay())
+        prepare(loaded, RunFolder.new(folder), SilentDisplay())
     assert not folder.exists()
 
 

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError, InfrastructureError
-from turnwise.learning import checkpoint
 from turnwise.learning.sft import SupervisedLearner
+from turnwise.storage import checkpoint
 from turnwise.types import Segment, Source, Tokens
 
 LoadModel = Callable[..., Any]
@@ -122,7 +122,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from transformers import AutoModelForCausalLM
-from turnwise.learning import checkpoint
+from turnwise.storage import checkpoint
 
 class Tokenizer:
     def save_pretrained(self, save_directory):
@@ -182,12 +182,7 @@ def test_a_run_goes_on_from_its_latest_stage(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path
 ) -> None:
     """Whatever the step numbers, which each stage counts for itself."""
-    stages = (
-        (tmp_path / checkpoint.SFT, 9),
-        (tmp_path / checkpoint.COLD_START, 0),
-        (tmp_path, 5),
-        (tmp_path / checkpoint.PREFERENCES, 0),
-    )
+    stages = ((tmp_path / "cold_start", 9), (tmp_path, 5), (tmp_path / "preferences", 0))
     for root, step in stages:
         saved = checkpoint.save(root, step, load_model(), tokenizer, {}, {})
         found, damaged = checkpoint.newest(tmp_path)
@@ -280,7 +275,7 @@ def test_checksums_are_those_of_the_systems_program(tmp_path: Path) -> None:
 
 def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     """Across stages as well, and never in silence."""
-    cold = checkpoint.save(tmp_path / checkpoint.COLD_START, 0, Files(), Files(), {}, {})
+    cold = checkpoint.save(tmp_path / "cold_start", 0, Files(), Files(), {}, {})
     first, second = (checkpoint.save(tmp_path, n, Files(), Files(), {}, {}) for n in (5, 10))
     (second / "model.safetensors").write_text("Weights")
     found, damaged = checkpoint.newest(tmp_path)
@@ -325,7 +320,7 @@ def test_a_disk_that_is_full_or_read_only_keeps_the_last_checkpoint(tmp_path: Pa
     """A small file system of its own, in a namespace of its own; filled, then closed to writing."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine gives no namespaces")
-    code = "import sys, tests.learning.test_checkpoint as t; t.on_a_small_disk(sys.argv[1])"
+    code = "import sys, tests.storage.test_checkpoint as t; t.on_a_small_disk(sys.argv[1])"
     script = 'mount -t tmpfs -o size=2m none "$1" && exec "$0" -c "$2" "$1"'
     command = ["unshare", "-rm", "sh", "-c", script, sys.executable, str(tmp_path), code]
     repository = Path(__file__).parents[2]

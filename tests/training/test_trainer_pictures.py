@@ -13,10 +13,11 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder, read_rows
 from turnwise.terminal import choose_rows, show_rows
 from turnwise.tools.tool import tool
-from turnwise.trainer import Trainer
+from turnwise.training.context import RunContext, prepare
+from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
@@ -118,14 +119,14 @@ def recipe(folder: Path, model: Path, *overrides: str) -> Recipe:
     return load_recipe(str(path), list(overrides))
 
 
-def train(folder: RunFolder, chosen: Recipe) -> Trainer:
-    trainer = Trainer(chosen, folder, SilentDisplay())
-    asyncio.run(trainer.run())
-    return trainer
+def train(folder: RunFolder, chosen: Recipe) -> RunContext:
+    context = prepare(chosen, folder, SilentDisplay())
+    asyncio.run(run_stages(context))
+    return context
 
 
-def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: w.detach().clone() for name, w in trainer.parts.model.named_parameters()}
+def weights(context: RunContext) -> dict[str, torch.Tensor]:
+    return {name: w.detach().clone() for name, w in context.components.model.named_parameters()}
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
@@ -133,11 +134,11 @@ def test_a_run_from_cold_start_to_report(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
     chosen = recipe(tmp_path, models[family])
-    begun = Trainer(chosen, RunFolder.new(tmp_path / "other"), SilentDisplay())
+    begun = prepare(chosen, RunFolder.new(tmp_path / "other"), SilentDisplay())
     before = weights(begun)
     folder = RunFolder.new(tmp_path / "run")
-    trainer = train(folder, chosen)
-    moved = {name for name, after in weights(trainer).items() if not after.equal(before[name])}
+    context = train(folder, chosen)
+    moved = {name for name, after in weights(context).items() if not after.equal(before[name])}
     assert moved
     assert all("language_model" in name or "lm_head" in name for name in moved)
     for line in folder.lines("metrics.jsonl"):
@@ -145,7 +146,7 @@ def test_a_run_from_cold_start_to_report(
         assert line["policy/gradient_norm"] > 0
         assert line["policy/skipped_updates"] == 0
     rows = read_rows(tmp_path / "run" / "trajectories" / "demonstrations.parquet")
-    token = trainer.parts.model.config.image_token_id
+    token = context.components.model.config.image_token_id
     for row in rows:
         assert [shown["file"] for shown in row["pictures"]] == [row["pictures"][0]["file"]] * 2
         for shown, source in zip(row["pictures"], (Source.USER, Source.TOOL), strict=True):
@@ -170,7 +171,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
     first = recipe(tmp_path, models[family], "evaluation.tasks=0", "train.steps=1")
     train(RunFolder.new(tmp_path / "stopped"), first)
     resumed = train(RunFolder.open(tmp_path / "stopped"), chosen)
-    assert resumed.resumed is not None
+    assert resumed.saved is not None
     after = weights(resumed)
     assert all(weight.equal(after[name]) for name, weight in weights(whole).items())
     lines = [
@@ -183,10 +184,12 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
 
 def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Path]) -> None:
     pytest.importorskip("peft")
-    trainer = train(
+    context = train(
         RunFolder.new(tmp_path / "run"), recipe(tmp_path, models["llava"], "model.lora_rank=2")
     )
-    adapted = [n for n, weight in trainer.parts.model.named_parameters() if weight.requires_grad]
+    adapted = [
+        n for n, weight in context.components.model.named_parameters() if weight.requires_grad
+    ]
     assert adapted
     assert all("language_model" in name and "lora" in name for name in adapted)
 
@@ -198,7 +201,7 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
         ["algorithm.name=ppo", "critic.kind=head", "critic.body_coefficient=0.1"],
         ["algorithm.name=otb"],
         ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
-        ["algorithm.overrides.kl_coefficient=0.1", "algorithm.overrides.observation_coefficient=1"],
+        ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
         ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
         ["train.max_staleness=1", "engine.deterministic=false"],
         ["model.gradient_checkpointing=true", "learning.autocast=true"],
@@ -241,7 +244,7 @@ def test_what_has_no_place_for_pictures(
 ) -> None:
     chosen = recipe(tmp_path, models["llava"], *overrides)
     with pytest.raises(ConfigError, match=message) as caught:
-        Trainer(chosen, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepare(chosen, RunFolder.new(tmp_path / "run"), SilentDisplay())
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 

@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.models.shipped import TINY
-from turnwise.monitor.run_lock import LOCK, locked
 from turnwise.registry import whole_target
+from turnwise.storage.run_lock import LOCK, locked
 from turnwise.types import Group, Picture, Trajectory, encodable
 
 SCHEMA = pa.schema(

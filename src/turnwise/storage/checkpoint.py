@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,10 +33,14 @@ SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
 
 
-SFT, COLD_START, RL, PREFERENCES = "sft", "cold_start", "rl", "preferences"
-IMITATION = "imitation"
-"""Phases of a run. RL has its checkpoints in the root itself, the others in folders of theirs.
-Imitation is what RL is compared with: no run goes on from it to another phase."""
+class StageName(StrEnum):
+    """The stages of a run that learn, and so save. No run goes on from imitation, which RL is
+    compared with, to another stage."""
+
+    COLD_START = "cold_start"
+    REINFORCEMENT = "reinforcement"
+    PREFERENCES = "preferences"
+    IMITATION = "imitation"
 
 
 class Saveable(Protocol):
@@ -53,9 +58,19 @@ class Checkpoint:
     folder: Path
     step: int
     state: dict[str, Any]
-    """As given to `save`: cursors, counters."""
+    """As given to `save`: the stage, counters."""
     learner: dict[str, Any]
     """As given to `save`: optimizer state."""
+
+    @property
+    def stage(self) -> StageName:
+        """The stage that saved it."""
+        return StageName(self.state["stage"])
+
+
+def root_of(checkpoints: Path, stage: StageName) -> Path:
+    """The folder of a stage's checkpoints: RL has the run's own, the others folders in it."""
+    return checkpoints if stage is StageName.REINFORCEMENT else checkpoints / stage
 
 
 def save(
@@ -153,15 +168,15 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """Where a run is to go on: in or after the preference stage, after an RL step, after the cold
-    start, or within it. None where nothing was saved.
+    """Where a run is to go on: after a step of preferences, else of RL, else of the cold start.
+    None where nothing was saved.
 
     One that is damaged is passed over for the one before it; those are returned as well, each with
     what is wrong with it. Raises DataError where there are some and none is whole.
     """
     damaged: dict[Path, str] = {}
-    for stage in (root / PREFERENCES, root, root / COLD_START, root / SFT):
-        found, passed_over = newest_of_stage(stage)
+    for stage in (StageName.PREFERENCES, StageName.REINFORCEMENT, StageName.COLD_START):
+        found, passed_over = newest_of_stage(root_of(root, stage))
         damaged |= passed_over
         if found is not None:
             return found, damaged

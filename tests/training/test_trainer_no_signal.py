@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.small_runs import Listening, train, write_recipe
 from turnwise.monitor import no_signal
-from turnwise.monitor.run_folder import RunFolder
+from turnwise.storage.run_folder import RunFolder
 
 TABLES = """
 [rollout]

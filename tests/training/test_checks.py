@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Restorable, save_small_model
-from turnwise import algorithm_checks, checks
-from turnwise.algorithm_checks import warnings_of
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.assembly import Assembly
-from turnwise.checks import check_parts, check_recipe_and_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.monitor.run_folder import RunFolder
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.trainer import Trainer
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training import algorithm_checks, checks
+from turnwise.training.algorithm_checks import warnings_of
+from turnwise.training.checks import check_parts, check_recipe_and_algorithm
+from turnwise.training.components import Components
+from turnwise.training.context import prepare
 from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
 
 RECIPE = """
@@ -48,7 +48,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
     ("train.group_size=1", "compares trajectories within their group: give at least 2"),
     (
-        "algorithm.name=ppo train.group_size=1 algorithm.overrides.group_filter=all_equal",
+        "algorithm.name=ppo train.group_size=1 algorithm.group_filter=all_equal",
         "group_filter all_equal of algorithm ppo keeps groups whose rewards differ",
     ),
     (
@@ -60,8 +60,8 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "algorithm.name=reinforce train.group_size=1 train.tasks_per_step=1",
         "compares with the batch's others: raise one of them",
     ),
-    ("algorithm.name=pass_at_k algorithm.overrides.k=5", "raise it, or lower k"),
-    ("algorithm.name=gdpo", "as in algorithm.overrides.reward_weights.exact_match=1"),
+    ("algorithm.name=pass_at_k algorithm.k=5", "raise it, or lower k"),
+    ("algorithm.name=gdpo", "as in algorithm.reward_weights.exact_match=1"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
     ("curriculum.window=8", "curriculum.tasks is 'all': set it to 'by_success'"),
@@ -70,14 +70,14 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("implicit_reward.beta=0.1", "grpo has no process rewards"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step of 2 or more"),
     (
-        "algorithm.name=starpo algorithm.overrides.kl_target=1 algorithm.overrides.kl_horizon=1",
+        "algorithm.name=starpo algorithm.kl_target=1 algorithm.kl_horizon=1",
         "the KL coefficient could become 0 at once; raise it",
     ),
     (
         "monitor.mutual_information_every=1 train.tasks_per_step=1",
         "give train.tasks_per_step at least 2",
     ),
-    ("algorithm.overrides.demonstration_coefficient=0.1", "give sft.behaviours"),
+    ("algorithm.demonstration_coefficient=0.1", "give sft.behaviours"),
     (
         "learning.share_prefixes=true model.gradient_checkpointing=true",
         "exclude each other: set one of them to false",
@@ -122,7 +122,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("engine=vllm", "Set engine.deterministic=false"),
     (
         "engine=vllm engine.deterministic=false rollout.top_p=0.9 rollout.min_p=0.1 "
-        "algorithm.overrides.correction=none",
+        "algorithm.correction=none",
         "set rollout.top_p or rollout.min_p, not both",
     ),
     (
@@ -146,7 +146,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("teacher.model=somewhere", "asks no teacher: leave it out"),
     ("self_teacher.rate=0.1", "or leave self_teacher out"),
     (
-        "algorithm.name=ppo algorithm.overrides.self_teacher_coefficient=1",
+        "algorithm.name=ppo algorithm.self_teacher_coefficient=1",
         "needs a critic model: choose another estimator",
     ),
     ("algorithm.name=sdpo learning.mask_observations=false", "no policy loss: leave it out"),
@@ -258,7 +258,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reci
     return make
 
 
-def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Assembly:
+def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     """What the checks look at, and nothing else."""
     config = SimpleNamespace(
         max_position_embeddings=512,
@@ -270,7 +270,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Assembly:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Assembly(recipe, environment(), model, tokenizer, scaffold, engine)
+    return Components(recipe, environment(), model, tokenizer, scaffold, engine)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]
@@ -283,7 +283,7 @@ def test_a_contradiction_is_one_line_before_anything_is_loaded(
     """Neither environment nor model exist, so that loading either would fail otherwise."""
     recipe, _ = made(overrides)
     with pytest.raises(ConfigError, match=message) as caught:
-        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -291,7 +291,7 @@ def test_a_contradiction_is_one_line_before_anything_is_loaded(
 def test_without_a_contradiction_loading_begins(made: Made, tmp_path: Path) -> None:
     recipe, _ = made("")
     with pytest.raises(ConfigError, match=r"/nowhere/environment\.py: there is no such file"):
-        Trainer(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
+        prepare(recipe, RunFolder.new(tmp_path / "run"), SilentDisplay())
 
 
 @pytest.mark.parametrize(("overrides", "environment", "message"), LACKS)
@@ -327,7 +327,7 @@ def test_a_run_is_told_when_its_ratios_are_all_one(made: Made, name: str) -> Non
 def test_ratios_to_an_older_sampler_are_not_one(made: Made) -> None:
     stale = "train.max_staleness=1 engine.deterministic=false"
     assert warnings_of(*made(f"algorithm.name=sapo {stale}")) == []
-    corrected = f"{stale} algorithm.overrides.correction=truncated"
+    corrected = f"{stale} algorithm.correction=truncated"
     assert len(warnings_of(*made(f"algorithm.name=sapo {corrected}"))) == 1
 
 
@@ -336,7 +336,7 @@ def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
     two = f"{stale} learning.updates_per_step=2"
     (warning,) = warnings_of(*made(two))
     assert "nothing corrects for samples of older weights" in warning
-    assert warnings_of(*made(f"{two} algorithm.overrides.correction=truncated")) == []
+    assert warnings_of(*made(f"{two} algorithm.correction=truncated")) == []
     for quiet in ("", "algorithm.name=ppo", "algorithm.name=dapo"):
         assert warnings_of(*made(quiet)) == []
 

@@ -9,7 +9,7 @@ import pytest
 from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.monitor.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder, read_rows
 from turnwise.types import Action, Group, Outcome, Segment, Source, Task, Trajectory, Turn, Verdict
 
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
@@ -258,7 +258,7 @@ def test_a_kept_recipe_means_the_same_anywhere(
         },
         "scaffold": {"name": own, "options": {"instructions": "Say: yes"}},
         "engine": {"name": own},
-        "algorithm": {"overrides": {"estimator": own, "clip_high": 0.3}},
+        "algorithm": {"estimator": own, "clip_high": 0.3},
         "sft": {"behaviours": {own: 1.0}},
         "monitor": {"echo_trap": own, "trackers": [own, "wandb"]},
     }

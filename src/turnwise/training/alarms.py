@@ -1,0 +1,61 @@
+"""What a run says, or ends with, when its steps teach nothing or nothing sound.
+
+Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
+(`monitor/no_signal.py`).
+"""
+
+import math
+from collections.abc import Mapping
+
+from turnwise.config import Recipe
+from turnwise.errors import RunStoppedError
+from turnwise.learning.parity import check_gap
+from turnwise.monitor.display import Display
+
+MAX_SKIPPED_STEPS = 3
+"""Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
+
+
+class NoSignalAlarm:
+    """Says why a step of a stage has taught nothing, each reason once."""
+
+    def __init__(self, display: Display, stage: str) -> None:
+        self._display, self._stage = display, stage
+        self._said: set[str] = set()
+
+    def check(self, step: int, reason: str | None) -> None:
+        """Say the reason of the step, None where there was a signal."""
+        if reason is not None and reason not in self._said:
+            self._said.add(reason)
+            self._display.say(f"warning: no learning signal in {self._stage} step {step}: {reason}")
+
+
+class SkippedUpdates:
+    """Says that an update was skipped, and stops the run after MAX_SKIPPED_STEPS in a row."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._in_a_row = 0
+
+    def count(self, problem: str) -> None:
+        """Take note of a step; "" where no update was skipped. Raises RunStoppedError."""
+        self._in_a_row = self._in_a_row + 1 if problem else 0
+        if problem:
+            self._display.say(f"update skipped, not finite: {problem}")
+        if self._in_a_row >= MAX_SKIPPED_STEPS:
+            raise RunStoppedError(
+                f"updates were skipped in {self._in_a_row} steps in a row, last: {problem}; "
+                "lower learning_rate"
+            )
+
+
+def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -> None:
+    """Stop the run where learner and engine disagree on what was sampled.
+
+    There is no bound where they have to disagree: in steps sampled ahead by older weights, and
+    where some tokens were left out of the distribution.
+    """
+    limits, ahead = recipe.rollout, recipe.train.max_staleness > 0
+    left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
+    bound = math.inf if ahead or left_out else recipe.parity_bound
+    check_gap(metrics.get("policy/logprob_gap", 0.0), bound, step)

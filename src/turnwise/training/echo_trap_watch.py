@@ -1,0 +1,55 @@
+"""Looks for the Echo Trap after each step, and reacts as the recipe says.
+
+Not here: what the Echo Trap is (`monitor/echo_trap.py`), what reactions do (`reactions.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from turnwise.monitor.echo_trap import Thresholds, look
+from turnwise.storage import checkpoint
+from turnwise.training.context import RunContext
+from turnwise.training.learners import Learners
+from turnwise.training.reactions import REACTIONS, Situation, best_step
+
+
+class EchoTrapWatch:
+    """After a reaction it is quiet for some steps.
+
+    Args:
+        history: the metrics of every step so far; the caller appends to it.
+    """
+
+    def __init__(self, context: RunContext, history: Sequence[Mapping[str, float]]) -> None:
+        self._context, self._history = context, history
+        self.quiet_until = 0
+        """No Echo Trap is looked for before that step."""
+
+    def check(self, step: int, learners: Learners) -> None:
+        """Say what was found after a step, and react to it. Raises RunStoppedError where the
+        reaction is to stop."""
+        context, thresholds = self._context, Thresholds()
+        config = context.recipe.monitor
+        if config.echo_trap == "off" or step < self.quiet_until:
+            return
+        trap = look(self._history, config.highest_reward, thresholds)
+        if trap is None:
+            return
+        self.quiet_until = step + thresholds.pause
+        context.display.say(str(trap))
+        best = self.best_step(self._history[:-1])  # the present one is not saved yet
+        kept = checkpoint.at(context.folder.checkpoints, best) if best is not None else None
+        situation = Situation(
+            trap,
+            learners.policy,
+            learners.critic,
+            context.recipe.model,
+            kept,
+            config.learning_rate_factor,
+        )
+        context.display.say(REACTIONS.get(config.echo_trap)(situation))
+
+    def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
+        """The step whose checkpoint is kept, to go back to; None where nothing goes back."""
+        if self._context.recipe.monitor.echo_trap != "roll_back":
+            return None
+        return best_step(history, self._context.recipe.train.checkpoint_every)

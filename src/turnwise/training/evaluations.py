@@ -1,0 +1,37 @@
+"""An evaluation as a stage: one episode on each held-out task.
+
+Not here: what is counted (`evaluation/evaluate.py`).
+"""
+
+from dataclasses import dataclass
+
+from turnwise.environments.base import Environment
+from turnwise.evaluation.evaluate import evaluate_policy
+from turnwise.training.context import RunContext
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """See Stage. Example: Evaluation("trained", environment)."""
+
+    name: str
+    environment: Environment
+    """The run's own, or a variant of it in which something is taken away."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """See Stage. An evaluation of this version of the policy is not repeated."""
+        done = context.folder.evaluation(self.name)
+        if not context.heldout or (done is not None and done.get("step") == step):
+            return step
+        recipe, config = context.recipe, context.recipe.evaluation
+        limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
+        context.display.phase(f"evaluation: {self.name}", len(context.heldout))
+        await context.components.load(step)
+        roller = context.components.roller(limits, self.environment)
+        label = f"evaluation/{self.name}"
+        groups, summary = await evaluate_policy(
+            roller, context.heldout, config.seed, label, context.display
+        )
+        context.folder.write_trajectories(f"evaluation-{self.name}", groups)
+        context.folder.write_evaluation(self.name, {"step": step, **summary})
+        return step

@@ -1,0 +1,45 @@
+"""Imitation: what RL is compared with, the same demonstrations for as many updates as the run made.
+
+Not here: the cold start, from which RL begins (`cold_start.py`).
+"""
+
+import shutil
+
+from turnwise.learning.sft import SupervisedLearner
+from turnwise.models.load import load_model
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.context import RunContext, set_aside
+from turnwise.training.evaluations import Evaluation
+from turnwise.training.offline import learn_offline
+
+
+class Imitation:
+    """See Stage. It comes last: the model ends with the imitator's weights, and no run goes on from
+    it to another stage, so it has no place in `checkpoint.newest`."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """See Stage. Trains the weights that the run began with, and evaluates them as `sft`."""
+        recipe, components = context.recipe, context.components
+        if not context.heldout or context.folder.evaluation("sft") is not None:
+            return step
+        await components.engine.rest()
+        root = checkpoint.root_of(context.folder.checkpoints, StageName.IMITATION)
+        saved, damaged = checkpoint.newest_of_stage(root)
+        set_aside(damaged, context.display)
+        begun, _ = load_model(recipe.model, saved.folder if saved else None, recipe.seed)
+        components.model.load_state_dict(begun.state_dict())
+        updates = recipe.sft.steps + recipe.train.steps * recipe.learning.updates_per_step
+        config = recipe.sft.model_copy(update={"steps": updates + recipe.preferences.steps})
+        demonstrations = await context.demonstrations.tokens()
+        learner = SupervisedLearner(
+            components.model, demonstrations, config, recipe.learning, recipe.seed
+        )
+        if saved is not None:
+            learner.load_state(saved.learner)
+        context.display.phase("imitation", config.steps)
+        every = config.checkpoint_every
+        await learn_offline(context, learner, StageName.IMITATION, "imitation.jsonl", every)
+        await Evaluation("sft", components.environment).run(context, step)
+        shutil.rmtree(root, ignore_errors=True)
+        return step

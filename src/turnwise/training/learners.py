@@ -1,0 +1,168 @@
+"""The models that learn in RL: the policy, and what its algorithm has beside it.
+
+Not here: when they learn (`reinforcement.py`), and how (`learning`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from turnwise.algorithms.parts import Requirement
+from turnwise.learning.auxiliary import demonstrations_of_step
+from turnwise.learning.batch import Example, assign_advantages
+from turnwise.learning.critic import Critic
+from turnwise.learning.hindsight import score_in_hindsight
+from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.information_gain import measure_information_gain
+from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.scoring import assess_score_norms
+from turnwise.learning.selection import assign_penalties
+from turnwise.learning.self_teacher import SelfTeacher
+from turnwise.learning.teacher import load_teacher
+from turnwise.learning.value_head import ValueHead, make_critic
+from turnwise.models.load import load_model
+from turnwise.monitor.mutual_information import mutual_information
+from turnwise.registry import whole_target
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.context import RunContext
+from turnwise.types import Group, Tokens
+
+Assessor = Critic | ImplicitReward | SelfTeacher
+"""A second model that judges trajectories before there are advantages, and learns beside the
+policy."""
+
+
+class Learners:
+    """The policy's learner, and the critic or the like where the algorithm has one."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.policy = _policy_learner(context)
+        self.critic = _critic(context, self.policy)
+        recipe = context.recipe
+        self._teacher = load_teacher(recipe) if recipe.teacher.model else None
+        self._demonstrations: list[Tokens] = []
+
+    async def prepare(self) -> None:
+        """Play the demonstrations that the algorithm mixes into its updates."""
+        if self._context.algorithm.demonstration_coefficient:
+            self._demonstrations = await self._context.demonstrations.tokens()
+
+    def learn(self, groups: list[Group], step: int) -> UpdateReport:
+        """Advantages, then the updates, of step `step`, counted from 0; in the first ones a critic
+        may be updated alone."""
+        recipe, components = self._context.recipe, self._context.components
+        algorithm, policy, critic = self._context.algorithm, self.policy, self.critic
+        measured = self._information(groups, step)
+        assign_penalties(groups, algorithm, recipe.rollout.max_tokens)
+        if critic is not None:
+            critic.assess(groups)
+        if Requirement.HINDSIGHT in algorithm.needs:
+            score_in_hindsight(
+                groups, components.model, components.scaffold, policy.temperature, recipe.learning
+            )
+        if Requirement.INFORMATION_GAIN in algorithm.needs:
+            measured |= measure_information_gain(
+                groups,
+                components.model,
+                components.scaffold,
+                components.environment.oracle,
+                policy.temperature,
+                recipe.learning,
+            )
+        if Requirement.SCORE_NORMS in algorithm.needs:
+            assess_score_norms(groups, components.model, recipe.learning, policy.temperature)
+        if self._teacher is not None:
+            measured |= self._teacher.assess(groups)
+        policy.assess(groups)
+        assign_advantages(groups, policy.algorithm)
+        update = UpdateReport({}, [])
+        if critic is None or step >= recipe.critic.pretraining_steps:
+            companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
+            every = recipe.monitor.gradient_variance_every
+            noisy = bool(every) and (step + 1) % every == 0
+            mixed_in = self._mixed_in(step)
+            update = policy.update(groups, mixed_in, companion, measure_variance=noisy)
+        if critic is not None:
+            measured |= critic.update(groups)
+        return UpdateReport({**update.metrics, **measured}, update.problems)
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs of the learners, for `load_state`."""
+        group_filter = whole_target(self.policy.algorithm.group_filter)
+        state = self.policy.state() | {"group_filter": group_filter}
+        return state if self.critic is None else state | {"critic": self.critic.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.policy.load_state(state)
+        self.policy.filter_groups(state["group_filter"])
+        if self.critic is not None:
+            self.critic.load_state(state["critic"])
+
+    def _information(self, groups: list[Group], step: int) -> dict[str, float]:
+        """How much the reasoning depends on the task, in the steps in which the recipe asks."""
+        config = self._context.recipe.monitor
+        every = config.mutual_information_every
+        if not every or (step + 1) % every:
+            return {}
+        return mutual_information(
+            self.policy.model,
+            groups,
+            config.mutual_information_tasks,
+            self.policy.temperature,
+            self._context.recipe.learning,
+        )
+
+    def _mixed_in(self, step: int) -> list[Example]:
+        """The demonstrations of a step's updates."""
+        if not self._demonstrations:
+            return []
+        recipe = self._context.recipe
+        return demonstrations_of_step(
+            self._demonstrations, recipe.sft.batch_size, step, recipe.seed
+        )
+
+
+def _policy_learner(context: RunContext) -> PolicyLearner:
+    """The reference of a KL term is the model after the cold start; with LoRA, without adapters."""
+    recipe, algorithm = context.recipe, context.algorithm
+    reference = None
+    if algorithm.has_reference and not recipe.model.lora_rank:
+        root = checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
+        cold = checkpoint.latest(root)
+        if cold is not None:
+            checkpoint.check(cold)
+        reference, _ = load_model(recipe.model, cold, longest=recipe.rollout.max_tokens)
+    return PolicyLearner(
+        context.components.model,
+        reference,
+        recipe.learning,
+        algorithm,
+        recipe.rollout.temperature,
+    )
+
+
+def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:
+    """The critic, the model of process rewards or the self-teacher; None where the algorithm has
+    none of them."""
+    recipe, model = context.recipe, context.components.model
+    if Requirement.CRITIC in context.algorithm.needs:
+        return make_critic(model, recipe.critic, recipe.learning)
+    if Requirement.PROCESS_REWARDS in context.algorithm.needs:
+        return ImplicitReward(
+            model,
+            policy.reference_logprobs,
+            recipe.implicit_reward,
+            recipe.learning,
+            recipe.rollout.temperature,
+        )
+    if context.algorithm.self_teacher_coefficient:
+        return SelfTeacher(
+            model,
+            context.components.scaffold,
+            recipe.self_teacher,
+            recipe.learning,
+            recipe.rollout.temperature,
+        )
+    return None

@@ -1,0 +1,47 @@
+"""Steps of a learner that needs no rollouts: the loop of every stage but RL and evaluation.
+
+Not here: what a step computes (`learning/sft.py`, `learning/preferences.py`).
+"""
+
+import asyncio
+
+from turnwise.learning.preferences import PreferenceLearner
+from turnwise.learning.sft import SupervisedLearner
+from turnwise.monitor.metrics import finite
+from turnwise.monitor.no_signal import offline_reason
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
+from turnwise.training.context import RunContext
+
+
+async def learn_offline(
+    context: RunContext,
+    learner: SupervisedLearner | PreferenceLearner,
+    stage: StageName,
+    file: str,
+    checkpoint_every: int,
+) -> None:
+    """Do all steps that are left, with a line in `file` for each. Cancelled, it saves and ends."""
+    folder, display = context.folder, context.display
+    no_signal, skipped = (
+        NoSignalAlarm(display, str(stage).replace("_", " ")),
+        SkippedUpdates(display),
+    )
+    folder.rewind(file, learner.steps_done)
+    for _ in range(learner.steps_done):
+        display.advance()
+    try:
+        while not learner.finished:
+            metrics = learner.step()
+            folder.append(file, {"step": learner.steps_done, **finite(metrics)})
+            no_signal.check(learner.steps_done, offline_reason(metrics, learner.name))
+            skipped.count(
+                "a loss or gradient" if metrics[f"{learner.name}/skipped_updates"] else ""
+            )
+            display.advance(f"loss {metrics[f'{learner.name}/loss']:.3f}")
+            if learner.steps_done % checkpoint_every == 0:
+                context.save(stage, learner.steps_done, learner.state())
+            await asyncio.sleep(0)  # lets a cancellation through
+    except asyncio.CancelledError:
+        context.save(stage, learner.steps_done, learner.state())
+        raise

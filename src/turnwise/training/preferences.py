@@ -1,0 +1,66 @@
+"""Learning from preferences: pairs of the policy's own trajectories, sampled when RL is done.
+
+Not here: the loss (`learning/preferences.py`).
+"""
+
+from turnwise.learning.preferences import PreferenceLearner, best_and_worst, saved_pairs
+from turnwise.rollout.order import tasks_of_step
+from turnwise.seeds import derive
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.context import RunContext
+from turnwise.training.offline import learn_offline
+from turnwise.types import Group
+
+
+class Preferences:
+    """See Stage."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """See Stage. Makes no step where all rewards of each group are equal."""
+        recipe, config = context.recipe, context.recipe.preferences
+        saved = context.saved_in(StageName.PREFERENCES)
+        if saved is not None:
+            pairs = saved_pairs(saved.learner)
+        else:
+            pairs = best_and_worst(await _groups_to_compare(context, step))
+        if not pairs:
+            context.display.say(
+                f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
+            )
+            return step
+        await context.components.engine.rest()
+        learner = PreferenceLearner(
+            context.components.model,
+            pairs,
+            config,
+            recipe.learning,
+            recipe.rollout.temperature,
+            recipe.seed,
+        )
+        if saved is not None:
+            learner.load_state(saved.learner)
+        else:
+            context.save(StageName.PREFERENCES, 0, learner.state())
+        context.display.phase("preferences", config.steps)
+        every = recipe.train.checkpoint_every
+        await learn_offline(context, learner, StageName.PREFERENCES, "preferences.jsonl", every)
+        context.save(StageName.PREFERENCES, learner.steps_done, learner.state())
+        return step + learner.steps_done
+
+
+async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
+    recipe, wanted = context.recipe, context.recipe.preferences.pairs
+    context.display.phase("samples to compare", wanted * recipe.train.group_size)
+    await context.components.load(step)
+    tasks = tasks_of_step(context.tasks, 0, wanted, derive(recipe.seed, "preferences"))
+    groups = []
+    for start in range(0, wanted, recipe.train.tasks_per_step):
+        groups += await context.components.roller(recipe.rollout).collect(
+            tasks[start : start + recipe.train.tasks_per_step],
+            recipe.train.group_size,
+            recipe.seed,
+            f"preferences/{start}",
+            lambda _: context.display.advance(),
+        )
+    context.folder.write_trajectories("preferences", groups)
+    return groups

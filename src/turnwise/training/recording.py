@@ -1,0 +1,100 @@
+"""The records of an RL step: a line of metrics, a line of times, trajectories, trackers.
+
+Not here: which metrics there are (`monitor/metrics.py`), how files are written (`storage`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnwise.learning.policy import UpdateReport
+from turnwise.learning.selection import selection_metrics
+from turnwise.monitor.metrics import finite, rollout_metrics, step_text
+from turnwise.monitor.no_signal import reason
+from turnwise.monitor.trackers import Trackers, tracked_run
+from turnwise.rollout.staleness import staleness_metrics
+from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
+from turnwise.training.context import RunContext
+from turnwise.types import Group
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of a step: sampling it, waiting for it, learning from it."""
+
+    rollout: float
+    waiting: float
+    update: float
+
+
+class Recorder:
+    """Writes and sends what each step was.
+
+    Args:
+        step: steps that are done; what an interrupted process wrote of later ones is deleted.
+    """
+
+    def __init__(self, context: RunContext, step: int) -> None:
+        self._context = context
+        for name in ("metrics.jsonl", "timing.jsonl", "no_signal.jsonl"):
+            context.folder.rewind(name, step)
+        context.folder.forget_trajectories(step)
+        self.history: list[Mapping[str, float]] = list(context.folder.lines("metrics.jsonl"))
+        """The metrics of every step from the first one on."""
+        run = tracked_run(context.recipe, context.folder, step)
+        self._trackers = Trackers(context.recipe.monitor.trackers, run, context.display.say)
+        self._no_signal = NoSignalAlarm(context.display, "RL")
+        self._skipped = SkippedUpdates(context.display)
+
+    def record(
+        self,
+        step: int,
+        groups: Sequence[Group],
+        update: UpdateReport,
+        times: StepTimes,
+        curriculum: Mapping[str, float],
+    ) -> None:
+        """Write down a step, counted from 1. Raises RunStoppedError as SkippedUpdates does."""
+        context, folder = self._context, self._context.folder
+        metrics = {
+            "step": step,
+            **rollout_metrics(groups),
+            **selection_metrics(groups, context.algorithm),
+            **curriculum,
+            **self._staleness(groups, step),
+            **finite(update.metrics),
+        }
+        timing = {"step": step, **_timing(metrics, times)}
+        folder.write_trajectories(f"step-{step:06d}", groups)
+        folder.append("metrics.jsonl", metrics)
+        self.history.append(metrics)
+        folder.append("timing.jsonl", timing)
+        self._trackers.log({**metrics, **timing}, step)
+        context.display.advance(step_text(metrics))
+        why = reason(metrics)
+        if why is not None:
+            folder.append("no_signal.jsonl", {"step": step, "reason": why})
+        self._no_signal.check(step, why)
+        self._skipped.count("; ".join(update.problems))
+
+    def close(self) -> None:
+        """End the trackers' runs."""
+        self._trackers.close()
+
+    def _staleness(self, groups: Sequence[Group], step: int) -> dict[str, float]:
+        """How old the tokens were, where they can be older than the step."""
+        if not self._context.recipe.train.max_staleness:
+            return {}
+        return staleness_metrics(groups, step - 1)
+
+
+def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
+    sampled = metrics["rollout/tokens_sampled"] + sum(
+        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "spare")
+    )
+    return {
+        "seconds/rollout": times.rollout,
+        "seconds/waiting": times.waiting,
+        "seconds/update": times.update,
+        "rollout/sampled_tokens_per_second": sampled / times.rollout,
+        "update/tokens_per_second": metrics["rollout/tokens"] / times.update,
+    }

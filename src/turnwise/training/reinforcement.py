@@ -1,0 +1,153 @@
+"""Reinforcement learning: sample a step's groups, learn from them, record them, watch, save.
+
+    tasks ─> sample ─> measure, estimate, update (learners.py) ─> record ─> new weights ─┐
+      └──────────────────────────────── next step ────────────────────────────────────────┘
+
+Where steps are sampled ahead (`max_staleness`), the next ones are sampled during the update. What a
+step does depends on the recipe, the seed, the step number and what a checkpoint holds, so a run
+that goes on from one ends with the weights of one that never stopped; of steps sampled ahead no
+task is lost and none is counted twice. Not here: how an episode is played (`rollout`), and what an
+update computes (`learning`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from turnwise.errors import RunStoppedError
+from turnwise.learning.selection import kept_groups
+from turnwise.rollout.collect import Rollout, with_spares
+from turnwise.rollout.curriculum import Curriculum
+from turnwise.rollout.order import tasks_of_step
+from turnwise.rollout.pipeline import Pipeline, beside_sampling
+from turnwise.rollout.staleness import check_staleness
+from turnwise.seeds import derive
+from turnwise.storage.checkpoint import StageName
+from turnwise.threads import frozen_gc
+from turnwise.training.alarms import check_logprob_gap
+from turnwise.training.context import RunContext
+from turnwise.training.echo_trap_watch import EchoTrapWatch
+from turnwise.training.learners import Learners
+from turnwise.training.recording import Recorder, StepTimes
+from turnwise.types import Group, Task
+
+Result = TypeVar("Result")
+
+
+class Reinforcement:
+    """See Stage."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        """See Stage."""
+        with frozen_gc():
+            return await ReinforcementLoop(context).run()
+
+
+class ReinforcementLoop:
+    """The steps, and what has to outlast one of them."""
+
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        saved = context.saved_in(StageName.REINFORCEMENT)
+        self.step = saved.step if saved is not None else 0
+        """Steps that are done: the version of the present weights."""
+        self.learners = Learners(context)
+        self.curriculum = _curriculum(context)
+        self.recorder = Recorder(context, self.step)
+        self.watch = EchoTrapWatch(context, self.recorder.history)
+        self._unsaved = False
+        if saved is not None:
+            self.learners.load_state(saved.learner)
+            self.watch.quiet_until = saved.learner["quiet_until"]
+            if self.curriculum is not None:
+                self.curriculum.load_state(saved.learner["curriculum"])
+
+    async def run(self) -> int:
+        context, train = self.context, self.context.recipe.train
+        await self.learners.prepare()
+        pipeline = Pipeline(self.sample, range(self.step, train.steps), train.max_staleness)
+        await context.components.load(self.step)
+        context.display.phase("reinforcement learning", train.steps)
+        for _ in range(self.step):
+            context.display.advance()
+        try:
+            while self.step < train.steps:
+                pipeline.admit(self.step)
+                await self._learn_from_one_step(pipeline)
+                await context.components.load(self.step)
+                if self.step % train.checkpoint_every == 0 or self.step == train.steps:
+                    await self._beside_sampling(self._save)
+        except (asyncio.CancelledError, RunStoppedError):
+            if self._unsaved:
+                self._save()
+            raise
+        finally:
+            self.recorder.close()
+            await pipeline.close()
+        return self.step
+
+    async def _learn_from_one_step(self, pipeline: Pipeline) -> None:
+        """Wait for a step's groups, learn from them, and write down what they were."""
+        context, begun = self.context, time.monotonic()
+        played = await pipeline.step(self.step)
+        check_staleness(played.groups, self.step, context.recipe.train.max_staleness)
+        sampled = time.monotonic()
+        await context.components.engine.rest()
+        update = await self._beside_sampling(partial(self.learners.learn, played.groups, self.step))
+        if self.curriculum is not None:
+            self.curriculum.measure(played.groups)
+        self.step, self._unsaved = self.step + 1, True
+        times = StepTimes(played.seconds, sampled - begun, time.monotonic() - sampled)
+        curriculum = self.curriculum.metrics() if self.curriculum is not None else {}
+        await self._beside_sampling(
+            partial(self.recorder.record, self.step, played.groups, update, times, curriculum)
+        )
+        self.watch.check(self.step, self.learners)
+        check_logprob_gap(context.recipe, update.metrics, self.step)
+
+    async def sample(self, step: int) -> list[Group]:
+        """The groups of a step, and as many again while the filter leaves too few of them."""
+        context, algorithm = self.context, self.context.algorithm
+        train, seed = context.recipe.train, context.recipe.seed
+        runner = replace(context.components.roller(context.recipe.rollout), occasion=step)
+        rollout: Rollout = partial(algorithm.call, "rollout")
+        if train.spare_episodes:
+            rollout = partial(with_spares, spares=train.spare_episodes)
+        groups: list[Group] = []
+        for again in range(1 + train.refills):
+            tasks = self._tasks(step, derive(seed, "refill", again) if again else seed)
+            label = f"train/{step}/refill/{again}" if again else f"train/{step}"
+            groups += await rollout(runner, tasks, train.group_size, seed, label)
+            if len(kept_groups(groups, self.learners.policy.algorithm)) >= train.tasks_per_step:
+                break
+        return groups
+
+    def _tasks(self, step: int, seed: int) -> list[Task]:
+        if self.curriculum is not None:
+            return self.curriculum.tasks_of_step(step, seed)
+        return tasks_of_step(
+            self.context.tasks, step, self.context.recipe.train.tasks_per_step, seed
+        )
+
+    def _save(self) -> None:
+        state = self.learners.state() | {"quiet_until": self.watch.quiet_until}
+        if self.curriculum is not None:
+            state["curriculum"] = self.curriculum.state()
+        best = self.watch.best_step(self.recorder.history)
+        self.context.save(StageName.REINFORCEMENT, self.step, state, best)
+        self._unsaved = False
+
+    async def _beside_sampling(self, work: Callable[[], Result]) -> Result:
+        """Do blocking work: here, or in a thread where sampling goes on meanwhile."""
+        return await beside_sampling(work) if self.context.recipe.train.max_staleness else work()
+
+
+def _curriculum(context: RunContext) -> Curriculum | None:
+    """None where all tasks are played."""
+    config, train = context.recipe.curriculum, context.recipe.train
+    if config.tasks == "all":
+        return None
+    return Curriculum(context.tasks, config, train.tasks_per_step)

@@ -1,0 +1,102 @@
+"""A run: its stages in order, and its report.
+
+It can be stopped anywhere and goes on from its newest checkpoint. Not here: what a stage does, and
+how signals end a run (`stopping.py`).
+"""
+
+from typing import Any
+
+from turnwise.evaluation.report import build_report, report_json, report_markdown
+from turnwise.monitor.no_signal import summary
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.algorithm_checks import warnings_of
+from turnwise.training.cold_start import ColdStart
+from turnwise.training.context import RunContext
+from turnwise.training.evaluations import Evaluation
+from turnwise.training.imitation import Imitation
+from turnwise.training.preferences import Preferences
+from turnwise.training.reinforcement import Reinforcement
+from turnwise.training.stages import Stage
+
+
+async def run(context: RunContext) -> dict[str, Any]:
+    """Do everything a recipe asks for; returns the report. Cancelled, it saves and ends.
+
+    Example: `with folder.locked(): asyncio.run(run(prepare(recipe, folder, display)))`.
+    """
+    _warn(context)
+    stages = stages_of(context)
+    step = 0
+    if context.saved is not None:
+        stages = stages[_position(stages, context.saved.stage) :]
+        if context.saved.stage is StageName.PREFERENCES:
+            step = context.recipe.train.steps
+    try:
+        await _check_parity(context)
+        for stage in stages:
+            step = await stage.run(context, step)
+    finally:
+        await context.components.engine.stop()
+        context.display.close()
+    return _write_report(context)
+
+
+def stages_of(context: RunContext) -> list[Stage]:
+    """List the stages that the recipe asks for, in order."""
+    recipe, environment = context.recipe, context.components.environment
+    stages: list[Stage] = []
+    if recipe.evaluation.base:
+        stages.append(Evaluation("base", environment))
+    if recipe.sft.steps:
+        stages.append(ColdStart())
+    stages.append(Evaluation("cold_start", environment))
+    if recipe.train.steps:
+        stages.append(Reinforcement())
+    if recipe.preferences.steps:
+        stages.append(Preferences())
+    variants = {"trained": environment, **environment.floors()}
+    stages += [Evaluation(name, variant) for name, variant in variants.items()]
+    if recipe.evaluation.sft:
+        stages.append(Imitation())
+    return stages
+
+
+def _position(stages: list[Stage], saved: StageName) -> int:
+    """Where a run goes on whose newest checkpoint is of a stage."""
+    kinds = {
+        StageName.COLD_START: ColdStart,
+        StageName.REINFORCEMENT: Reinforcement,
+        StageName.PREFERENCES: Preferences,
+    }
+    return next(at for at, stage in enumerate(stages) if isinstance(stage, kinds[saved]))
+
+
+def _warn(context: RunContext) -> None:
+    """Say what a user should know before the run begins."""
+    of_algorithm = warnings_of(context.recipe, context.algorithm)
+    for warning in (*context.components.environment.warnings, *of_algorithm):
+        context.display.say(f"warning: {warning}")
+    if len(context.heldout) < context.recipe.evaluation.tasks:
+        context.display.say(f"warning: there are only {len(context.heldout)} held-out tasks")
+
+
+async def _check_parity(context: RunContext) -> None:
+    """See that what will be sampled is what is trained, where anything is sampled at all."""
+    if context.recipe.train.steps or context.recipe.preferences.steps or context.heldout:
+        await context.components.check()
+        await context.components.engine.rest()
+
+
+def _write_report(context: RunContext) -> dict[str, Any]:
+    """Write report.json and report.md."""
+    environment, folder = context.components.environment, context.folder
+    names = ("base", "cold_start", "sft", "trained", *environment.floors())
+    found = {name: folder.evaluation(name) for name in names}
+    evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
+    signal = summary(folder.lines("metrics.jsonl"))
+    report = build_report(
+        context.recipe, environment, context.heldout, evaluations, signal, context.seconds
+    )
+    folder.write_text("report.json", report_json(report))
+    folder.write_text("report.md", report_markdown(report))
+    return report
