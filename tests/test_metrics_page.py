@@ -40,7 +40,10 @@ MEASURED: dict[str, dict[str, Any]] = {
         "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
     },
     "process rewards": {"algorithm": {"name": "prime", "group_filter": "none"}},
-    "teacher": {"algorithm": {"name": "distillation"}},
+    "teacher": {
+        "algorithm": {"name": "distillation"},
+        "evaluation": {"tasks": 0, "every": 1, "every_tasks": 1},
+    },
     "self-teacher": {
         "environment": {"name": f"{FAKES}:Levels"},
         "algorithm": {"name": "sdpo"},
@@ -100,7 +103,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 @pytest.mark.parametrize(
-    "file", ["metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "preferences.jsonl"]
+    "file",
+    [
+        "metrics.jsonl",
+        "validation.jsonl",
+        "timing.jsonl",
+        "cold_start.jsonl",
+        "preferences.jsonl",
+    ],
 )
 def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file: str) -> None:
     section = PAGE.read_text().partition(f"## {file}\n")[2].partition("\n## ")[0]

@@ -131,6 +131,43 @@ def evaluate(
 
 
 @app.command()
+def export(
+    run: Run,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the policy into this folder, for transformers.")
+    ] = None,
+    adapters: Annotated[
+        str, typer.Option(help="With --to: LoRA adapters merged into the weights, or apart.")
+    ] = "merged",
+    successes: Annotated[
+        Path | None,
+        typer.Option(help="Write successful episodes as chat messages (.jsonl), for sft.file."),
+    ] = None,
+    preferences: Annotated[
+        Path | None,
+        typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
+    ] = None,
+) -> None:
+    """Take out of a run what is used elsewhere: the policy, conversations, preference pairs."""
+    from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.export import export_policy, export_preferences, export_successes
+
+    if adapters not in ("merged", "apart"):
+        raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
+    if to is None and successes is None and preferences is None:
+        raise ConfigError("say what to export: --to, --successes or --preferences")
+    folder, written = RunFolder.open(run), []
+    if to is not None:
+        export_policy(folder, to, adapters == "merged")
+        written.append(f"the policy in {to}")
+    for file, export_rows in ((successes, export_successes), (preferences, export_preferences)):
+        if file is not None:
+            count, left_out = export_rows(folder, file)
+            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
+    console.print("\n".join(written), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def show(
     run: Run,
     step: Annotated[
@@ -367,7 +404,9 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
         roller = parts.roller(limits)
         try:
             await parts.check()
-            _, summary = await evaluate_policy(roller, tasks, config.seed, "evaluate", display)
+            _, summary = await evaluate_policy(
+                roller, tasks, config.seed, "evaluate", lambda _: display.advance()
+            )
         finally:
             await parts.engine.stop()
         return summary

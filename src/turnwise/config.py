@@ -218,6 +218,9 @@ class SftConfig(Section):
     demonstrations: int = Field(2048, ge=1)
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour, by its name; one's own is a function."""
+    file: str = ""
+    """Conversations to learn from in place of scripted demonstrations: JSON lines of chat messages
+    with tool calls, see `synthesis.conversations`."""
     checkpoint_every: int = Field(50, ge=1)
 
 
@@ -324,6 +327,15 @@ class EvaluationConfig(Section):
     sft: bool = False
     """Evaluate what imitation alone comes to: the weights that the run begins with, after as many
     updates on the cold start's demonstrations as the cold start and RL have together."""
+    every: int = Field(0, ge=0)
+    """RL steps between two evaluations during RL, on held-out tasks that the others do not play;
+    0 for none. A multiple of `train.checkpoint_every`."""
+    every_tasks: int = Field(100, ge=1)
+    """Tasks of each of those."""
+    keep_best: bool = False
+    """RL ends with the weights that were best in those, in place of the last ones."""
+    patience: int = Field(0, ge=0)
+    """RL stops after so many of those in a row without a better one; 0 for never."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
 

@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from turnwise.evaluation.intervals import wilson
-from turnwise.monitor.display import Display
-from turnwise.rollout.groups import Roller
+from turnwise.rollout.groups import Progress, Roller
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -24,10 +23,14 @@ def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
 
 
 async def evaluate_policy(
-    roller: Roller, tasks: Sequence[Task], seed: int, label: str, display: Display
+    roller: Roller,
+    tasks: Sequence[Task],
+    seed: int,
+    label: str,
+    progress: Progress | None = None,
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play one episode on each task; returns the trajectories and their summary."""
-    groups = await roller.collect(tasks, 1, seed, label, lambda _: display.advance())
+    groups = await roller.collect(tasks, 1, seed, label, progress)
     return groups, summarise([group.trajectories[0] for group in groups])
 
 

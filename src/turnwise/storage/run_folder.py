@@ -3,6 +3,7 @@
     config.toml          the recipe with every value spelled out
     cold_start.jsonl     one line for each step of the cold start
     metrics.jsonl        one line for each RL step; the same bytes for the same seed
+    validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
     pictures/*.png       what the model was shown, each once, named by its content
@@ -79,6 +80,9 @@ FILES = (
     "metrics.jsonl",
     "timing.jsonl",
     "preferences.jsonl",
+    "validation.jsonl",
+    "imitation.jsonl",
+    "no_signal.jsonl",
     "report.json",
     "report.md",
 )
@@ -231,11 +235,14 @@ class RunFolder:
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
     """The recipe with what is named relative to this folder made absolute, so that it means the
-    same wherever it is read: models, every `path/to/file.py:Name`, and files and folders in the
-    environment's options, where they are written with a slash or an ending and are there."""
+    same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
+    folders in the environment's options, where they are written with a slash or an ending and are
+    there."""
     values = _mapped(recipe.model_dump(), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
     values["teacher"]["model"] = _whole_model(recipe.teacher.model)
+    if recipe.sft.file:
+        values["sft"]["file"] = str(Path(recipe.sft.file).resolve())
     options = values["environment"]["options"]
     values["environment"]["options"] = _mapped(options, _whole_path)
     return Recipe.model_validate(values)

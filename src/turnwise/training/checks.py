@@ -60,7 +60,12 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
             "evaluation.sft imitates for as many updates as the run makes, and this one makes "
             "none: set it to false"
         )
+    _check_validation(recipe)
     check_auxiliary(algorithm, recipe)
+    if recipe.sft.file and recipe.sft.behaviours:
+        raise ConfigError(
+            "sft.file and sft.behaviours both say what is imitated: leave one of them out"
+        )
     if _demonstrates(recipe, algorithm):
         check_behaviours(recipe.sft.behaviours)
     check_preferences(recipe)
@@ -97,9 +102,36 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
 
 def _demonstrates(recipe: Recipe, algorithm: Algorithm) -> bool:
     """Whether demonstrations are played: for the cold start, to be mixed into RL, or to compare
-    with imitation alone."""
+    with imitation alone. Those of a file are not."""
     mixed_in = recipe.train.steps and algorithm.demonstration_coefficient
-    return bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
+    return not recipe.sft.file and bool(recipe.sft.steps or mixed_in or recipe.evaluation.sft)
+
+
+def _check_validation(recipe: Recipe) -> None:
+    config, train = recipe.evaluation, recipe.train
+    if not config.every:
+        if config.keep_best or config.patience:
+            raise ConfigError(
+                "evaluation.keep_best and evaluation.patience go by evaluations during RL, and "
+                "there are none: set evaluation.every"
+            )
+        return
+    if config.every % train.checkpoint_every and config.keep_best:
+        raise ConfigError(
+            f"evaluation.keep_best needs a checkpoint of each step that is evaluated: make "
+            f"evaluation.every = {config.every} a multiple of train.checkpoint_every = "
+            f"{train.checkpoint_every}"
+        )
+    if recipe.monitor.echo_trap == "roll_back" and config.keep_best:
+        raise ConfigError(
+            "monitor.echo_trap = roll_back and evaluation.keep_best each keep a best checkpoint of "
+            "their own: choose one of them"
+        )
+    if train.max_staleness:
+        raise ConfigError(
+            f"evaluation.every pauses sampling, and train.max_staleness is {train.max_staleness}: "
+            "set max_staleness=0, or evaluation.every=0"
+        )
 
 
 def _check_curriculum(recipe: Recipe) -> None:

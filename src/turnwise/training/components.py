@@ -36,6 +36,8 @@ class Components:
     tokenizer: PreTrainedTokenizerBase
     scaffold: Scaffold
     engine: Engine
+    seats: Seats
+    """Episodes under way at once, whatever is played at the same time."""
 
     def roller(self, limits: RolloutConfig, environment: Environment | None = None) -> Roller:
         """Rollouts under the given limits, in a variant of the environment if one is given."""
@@ -44,7 +46,7 @@ class Components:
             self.scaffold,
             self.engine,
             limits,
-            Seats(self.recipe.engine.concurrency or self.recipe.engine.slots),
+            self.seats,
         )
 
     async def load(self, version: int) -> None:
@@ -129,7 +131,9 @@ def build_components(
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
     setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
-    return Components(recipe, environment, model, tokenizer, scaffold, make_engine(setup))
+    engine = make_engine(setup)
+    seats = Seats(recipe.engine.concurrency or recipe.engine.slots)
+    return Components(recipe, environment, model, tokenizer, scaffold, engine, seats)
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -12,12 +12,13 @@ from typing import Any
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.splits import check_splits
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.run_folder import RunFolder
+from turnwise.synthesis.conversations import conversation_tokens, read_conversations
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
@@ -38,6 +39,8 @@ class RunContext:
     """Those of training; empty where nothing is trained."""
     heldout: Sequence[Task]
     """Those of evaluation."""
+    validation: Sequence[Task]
+    """Other held-out ones, for evaluations during RL; empty where there are none."""
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
     """Where the run was interrupted; None for a run that begins."""
@@ -68,7 +71,8 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """The scripted demonstrations of a run, played when they are first asked for."""
+    """What a run imitates: conversations of a file, or scripted demonstrations, which are played
+    when they are first asked for."""
 
     recipe: Recipe
     components: Components
@@ -76,13 +80,32 @@ class Demonstrations:
     display: Display
     tasks: Sequence[Task]
 
-    _played: list[Tokens] = field(default_factory=list)
+    _tokens: list[Tokens] = field(default_factory=list)
 
     async def tokens(self) -> list[Tokens]:
-        """The same ones whenever they are played; written as the trajectories `demonstrations`."""
-        if not self._played:
-            self._played.extend(await self._play())
-        return self._played
+        """The same ones whenever they are asked for; those that are played are written as the
+        trajectories `demonstrations`. Raises DataError for a file that cannot be used."""
+        if not self._tokens:
+            self._tokens.extend(self._read() if self.recipe.sft.file else await self._play())
+        return self._tokens
+
+    def _read(self) -> list[Tokens]:
+        """Those of the file that an episode has room for."""
+        file, scaffold = Path(self.recipe.sft.file), self.components.scaffold
+        found = [
+            conversation_tokens(messages, scaffold, f"{file}, conversation {number}")
+            for number, messages in enumerate(read_conversations(file), 1)
+        ]
+        most = self.recipe.rollout.max_tokens
+        kept = [tokens for tokens in found if len(tokens) <= most]
+        if len(kept) < len(found):
+            self.display.say(
+                f"warning: {len(found) - len(kept)} of {len(found)} conversations in {file} are "
+                f"longer than rollout.max_tokens = {most} and are left out"
+            )
+        if not kept:
+            raise DataError(f"{file} holds no conversation of at most {most} tokens")
+        return kept
 
     async def _play(self) -> list[Tokens]:
         recipe = self.recipe
@@ -115,9 +138,8 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)
-    wanted = recipe.evaluation.tasks
-    heldout = choose_tasks(_tasks(components, "heldout", wanted), wanted, recipe.evaluation.seed)
-    check_splits(components.environment, tasks, heldout)
+    heldout, validation = _heldout(components)
+    check_splits(components.environment, tasks, [*heldout, *validation])
     folder.begin(recipe)
     folder.write_tokenizer(components.tokenizer)
     if saved is not None:
@@ -131,6 +153,7 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
         display,
         tasks,
         heldout,
+        validation,
         demonstrations,
         saved,
         begun,
@@ -151,6 +174,21 @@ def _newest_checkpoint(folder: RunFolder, display: Display) -> Checkpoint | None
     if found is not None and damaged:
         display.say(f"warning: the run goes on from {found.folder}, the one before")
     return found
+
+
+def _heldout(components: Components) -> tuple[Sequence[Task], Sequence[Task]]:
+    """The tasks of evaluation and those of evaluations during RL, without any in common. Raises
+    ConfigError where there are too few for both."""
+    config = components.recipe.evaluation
+    during = config.every_tasks if config.every else 0
+    found = _tasks(components, "heldout", config.tasks + during)
+    chosen = choose_tasks(found, config.tasks + during, config.seed)
+    if during and len(chosen) < config.tasks + during:
+        raise ConfigError(
+            f"evaluation.tasks = {config.tasks} and evaluation.every_tasks = {during} have no task "
+            f"in common, and there are {len(found)} held-out tasks: lower one of them"
+        )
+    return chosen[: config.tasks], chosen[config.tasks :]
 
 
 def _tasks(components: Components, split: Any, wanted: int) -> Sequence[Task]:

@@ -30,7 +30,7 @@ class Evaluation:
         roller = context.components.roller(limits, self.environment)
         label = f"evaluation/{self.name}"
         groups, summary = await evaluate_policy(
-            roller, context.heldout, config.seed, label, context.display
+            roller, context.heldout, config.seed, label, lambda _: context.display.advance()
         )
         context.folder.write_trajectories(f"evaluation-{self.name}", groups)
         context.folder.write_evaluation(self.name, {"step": step, **summary})

@@ -76,6 +76,11 @@ class Recorder:
         self._no_signal.check(step, why)
         self._skipped.count("; ".join(update.problems))
 
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Send what was measured beside a step to the trackers, if there is anything."""
+        if values:
+            self._trackers.log(dict(values), step)
+
     def close(self) -> None:
         """End the trackers' runs."""
         self._trackers.close()

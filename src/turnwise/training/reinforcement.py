@@ -32,6 +32,7 @@ from turnwise.training.context import RunContext
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
 from turnwise.training.recording import Recorder, StepTimes
+from turnwise.training.validation import Validation
 from turnwise.types import Group, Task
 
 Result = TypeVar("Result")
@@ -58,6 +59,7 @@ class ReinforcementLoop:
         self.curriculum = _curriculum(context)
         self.recorder = Recorder(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history)
+        self.validation = Validation(context, self.step)
         self._unsaved = False
         if saved is not None:
             self.learners.load_state(saved.learner)
@@ -74,11 +76,13 @@ class ReinforcementLoop:
         for _ in range(self.step):
             context.display.advance()
         try:
-            while self.step < train.steps:
+            await self._validate()  # an interrupted process may have left it undone
+            while not self._finished:
                 pipeline.admit(self.step)
                 await self._learn_from_one_step(pipeline)
+                await self._validate()
                 await context.components.load(self.step)
-                if self.step % train.checkpoint_every == 0 or self.step == train.steps:
+                if self.step % train.checkpoint_every == 0 or self._finished:
                     await self._beside_sampling(self._save)
         except (asyncio.CancelledError, RunStoppedError):
             if self._unsaved:
@@ -87,7 +91,14 @@ class ReinforcementLoop:
         finally:
             self.recorder.close()
             await pipeline.close()
-        return self.step
+        return self.validation.restore_best() or self.step
+
+    @property
+    def _finished(self) -> bool:
+        return self.step == self.context.recipe.train.steps or self.validation.stops
+
+    async def _validate(self) -> None:
+        self.recorder.log(self.step, await self.validation.check(self.step))
 
     async def _learn_from_one_step(self, pipeline: Pipeline) -> None:
         """Wait for a step's groups, learn from them, and write down what they were."""
@@ -136,7 +147,7 @@ class ReinforcementLoop:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state()
-        best = self.watch.best_step(self.recorder.history)
+        best = self.watch.best_step(self.recorder.history) or self.validation.best_step
         self.context.save(StageName.REINFORCEMENT, self.step, state, best)
         self._unsaved = False
 

@@ -30,7 +30,7 @@ async def run(context: RunContext) -> dict[str, Any]:
     if context.saved is not None:
         stages = stages[_position(stages, context.saved.stage) :]
         if context.saved.stage is StageName.PREFERENCES:
-            step = context.recipe.train.steps
+            step = context.folder.lines("metrics.jsonl")[-1]["step"]
     try:
         await _check_parity(context)
         for stage in stages:

@@ -1,0 +1,86 @@
+"""Held-out evaluation during RL: success every few steps, the best checkpoint, an early stop.
+
+Its tasks are held-out ones that the final evaluation does not play: a checkpoint that was chosen by
+them is still measured on tasks that had no part in the choice. Not here: the final evaluation
+(`evaluations.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.evaluation.evaluate import evaluate_policy
+from turnwise.models.load import load_model
+from turnwise.storage import checkpoint
+from turnwise.training.context import RunContext
+
+FILE = "validation.jsonl"
+
+
+class Validation:
+    """Evaluations of RL steps that are multiples of `evaluation.every`; none where that is 0.
+
+    Args:
+        step: steps that are done; evaluations of later ones, of an interrupted process, are
+            forgotten.
+    """
+
+    def __init__(self, context: RunContext, step: int) -> None:
+        self._context = context
+        self._config = context.recipe.evaluation
+        if self._config.every:
+            context.folder.rewind(FILE, step)
+        self._found: list[Mapping[str, Any]] = list(context.folder.lines(FILE))
+
+    @property
+    def best_step(self) -> int | None:
+        """The step with the most success, the earliest of equals; None before the first."""
+        return best_step(self._found)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the last `evaluation.patience` evaluations brought no better step."""
+        patience, steps = self._config.patience, [line["step"] for line in self._found]
+        return 0 < patience < len(steps) and self.best_step not in steps[-patience:]
+
+    async def check(self, step: int) -> dict[str, float]:
+        """Evaluate the weights after a step, if it is due and not done; returns what was found."""
+        context, config = self._context, self._config
+        due = step > 0 and config.every > 0 and step % config.every == 0
+        if not due or any(line["step"] == step for line in self._found):
+            return {}
+        limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
+        await context.components.load(step)
+        _, summary = await evaluate_policy(
+            context.components.roller(limits),
+            context.validation,
+            config.seed,
+            "validation",
+        )
+        names = ("success", "low", "high", "n", "reward", "tool_calls")
+        found = {f"validation/{name}": summary[name] for name in names}
+        context.folder.append(FILE, {"step": step, **found})
+        self._found.append({"step": step, **found})
+        return found
+
+    def restore_best(self) -> int | None:
+        """Give the model the best step's weights, where the recipe asks for them; returns which
+        step that is, None where nothing is restored."""
+        best = self.best_step
+        if not self._config.keep_best or best is None:
+            return None
+        context = self._context
+        folder = checkpoint.at(context.folder.checkpoints, best)
+        assert folder is not None  # it is saved where it is evaluated, and kept
+        checkpoint.check(folder)
+        weights, _ = load_model(context.recipe.model, folder)
+        context.components.model.load_state_dict(weights.state_dict())
+        context.display.say(f"the weights of step {best} are kept: the best on validation tasks")
+        return best
+
+
+def best_step(lines: Sequence[Mapping[str, Any]]) -> int | None:
+    """The `step` of the line with the highest `validation/success`, the earliest of equals."""
+    if not lines:
+        return None
+    best = max(lines, key=lambda line: (line["validation/success"], -line["step"]))
+    return int(best["step"])

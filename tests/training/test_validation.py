@@ -1,0 +1,159 @@
+"""Evaluations during RL: on tasks of their own, exact when interrupted, and what goes by them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests import small_runs
+from tests.small_runs import write_recipe
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
+from turnwise.monitor.display import SilentDisplay
+from turnwise.storage.run_folder import RunFolder
+from turnwise.training.context import prepare
+from turnwise.training.validation import Validation, best_step
+
+TABLES = """
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 200
+[learning]
+learning_rate = 1e-2
+[train]
+steps = 6
+tasks_per_step = 2
+group_size = 2
+checkpoint_every = 1
+keep_checkpoints = 1
+[evaluation]
+tasks = 1
+every = 2
+every_tasks = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
+
+
+def found(*successes: float) -> str:
+    lines = [{"step": 2 * n, "validation/success": s} for n, s in enumerate(successes, 1)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_every_few_steps_on_tasks_that_the_report_does_not_play(
+    recipe: Path, tmp_path: Path
+) -> None:
+    context = small_runs.train(recipe, RunFolder.new(tmp_path / "run"))
+    lines = context.folder.lines("validation.jsonl")
+    assert [line["step"] for line in lines] == [2, 4, 6]
+    assert [line["validation/n"] for line in lines] == [1, 1, 1]
+    played, other = context.heldout, context.validation
+    assert len(played) == len(other) == 1
+    assert played[0].id != other[0].id
+    without = small_runs.train(recipe, RunFolder.new(tmp_path / "other"), "evaluation.every=0")
+    weights = [
+        load_file(one.folder.checkpoints / "step-000006/model.safetensors")
+        for one in (context, without)
+    ]
+    assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_one_that_was_interrupted_is_done_when_the_run_goes_on(
+    recipe: Path, tmp_path: Path
+) -> None:
+    """The checkpoint of its step is there, and its line is not."""
+    whole = small_runs.train(recipe, RunFolder.new(tmp_path / "run"), "train.steps=4").folder
+    shutil.copytree(whole.path, tmp_path / "copy")
+    copy = RunFolder.open(tmp_path / "copy")
+    copy.rewind("validation.jsonl", 2)
+    small_runs.resume(copy)
+    assert copy.lines("validation.jsonl") == whole.lines("validation.jsonl")
+
+
+def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> None:
+    """What was found before the run goes on makes step 2 the best; the newest is step 4."""
+    folder = RunFolder.new(tmp_path / "run")
+    options = ("evaluation.keep_best=true", "train.keep_checkpoints=3", "train.steps=4")
+    small_runs.train(recipe, folder, *options)
+    (folder.path / "validation.jsonl").write_text(found(0.75, 0.5))
+    display = small_runs.Listening()
+    context = small_runs.resume(RunFolder.open(folder.path), display)
+    assert display.said == ["the weights of step 2 are kept: the best on validation tasks"]
+    saved = load_file(folder.checkpoints / "step-000002/model.safetensors")
+    after = context.components.model.state_dict()
+    assert all(np.array_equal(after[name].numpy(), weight) for name, weight in saved.items())
+    evaluation = folder.evaluation("trained")
+    assert evaluation is not None
+    assert evaluation["step"] == 2
+
+
+def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: Path) -> None:
+    """Nothing succeeds in this run: the first evaluation is the best of equals."""
+    folder = RunFolder.new(tmp_path / "run")
+    small_runs.train(recipe, folder, "evaluation.keep_best=true")
+    names = sorted(path.name for path in folder.checkpoints.glob("step-*"))
+    assert names == ["step-000002", "step-000006"]
+
+
+def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) -> None:
+    """And has saved what it ends with."""
+    folder = RunFolder.new(tmp_path / "run")
+    options = ("evaluation.patience=1", "train.steps=20", "train.checkpoint_every=3")
+    small_runs.train(recipe, folder, *options)
+    assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2, 3, 4]
+    assert (folder.checkpoints / "step-000004").is_dir()
+    before = (folder.path / "metrics.jsonl").read_bytes()
+    small_runs.resume(RunFolder.open(folder.path))
+    assert (folder.path / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("successes", "patience", "stops"),
+    [
+        ((0.5, 0.5), 1, True),
+        ((0.5, 0.6), 1, False),
+        ((0.5, 0.4), 2, False),
+        ((0.5, 0.4, 0.5), 2, True),
+        ((0.5, 0.4, 0.3), 0, False),
+        ((), 1, False),
+    ],
+)
+def test_patience_is_counted_from_the_best(
+    recipe: Path, tmp_path: Path, successes: tuple[float, ...], patience: int, stops: bool
+) -> None:
+    loaded = load_recipe(str(recipe), [f"evaluation.patience={patience}"])
+    context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
+    (context.folder.path / "validation.jsonl").write_text(found(*successes))
+    assert Validation(context, 100).stops is stops
+
+
+def test_the_earliest_of_equals_is_the_best() -> None:
+    lines = [{"step": n, "validation/success": s} for n, s in ((2, 0.1), (4, 0.3), (6, 0.3))]
+    assert best_step(lines) == 4
+    assert best_step([]) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["evaluation.every_tasks=2"], "there are 2 held-out tasks"),
+        (["evaluation.every=0", "evaluation.patience=1"], "there are none"),
+        (["train.checkpoint_every=4", "evaluation.keep_best=true"], "a multiple of"),
+        (["train.max_staleness=1", "engine.deterministic=false"], "pauses sampling"),
+        (["monitor.echo_trap=roll_back", "evaluation.keep_best=true"], "choose one of them"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(
+    recipe: Path, tmp_path: Path, overrides: list[str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepare(
+            load_recipe(str(recipe), overrides), RunFolder.new(tmp_path / "run"), SilentDisplay()
+        )
