@@ -44,7 +44,7 @@ class Searcher:
         with contextlib.suppress(SpentError):
             await self._look()
         await self._act(Action("", answer=self.seen.rpartition(".")[2]))
-        played = Trajectory(self.task, "browsing", 0, 0, turns=self.turns)
+        played = Trajectory(self.task, "browsing", 0, 0, turns=tuple(self.turns))
         return (await self.environment.verify(played)).success
 
     async def _look(self) -> None:

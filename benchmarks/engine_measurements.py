@@ -10,6 +10,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig, ModelConfig, SftConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.batch import policy_examples
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.prefix_tree import plant
 from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_tokenizer
 from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
@@ -140,8 +143,8 @@ def supervised(model: PreTrainedModel, autocast: bool, steps: int) -> Supervised
     demonstrations = []
     for row in ids.tolist():
         tokens = Tokens.empty()
-        tokens.extend_segments([Segment(tuple(row[:1]), Source.USER)], turn=0)
-        tokens.extend_sampled(row[1:], [0.0] * STEP_LENGTH, 0, turn=0)
+        tokens = tokens.with_segments([Segment(tuple(row[:1]), Source.USER)], turn=0)
+        tokens = tokens.with_sampled(row[1:], [0.0] * STEP_LENGTH, 0, turn=0)
         demonstrations.append(tokens)
     config = SftConfig(steps=steps, batch_size=STEP_SEQUENCES)
     learning = LearningConfig(autocast=autocast)
@@ -155,7 +158,7 @@ def sharing(arguments: Namespace) -> list[dict[str, Any]]:
     algorithm = make_algorithm("grpo", {})
     for size in arguments.sizes:
         groups = played_groups()
-        assign_advantages(groups, algorithm)
+        credits = estimate(groups, Signals(), algorithm)
         learners = {
             name: PolicyLearner(
                 random_model(size), None, LearningConfig(share_prefixes=name == "trees"), algorithm
@@ -163,13 +166,10 @@ def sharing(arguments: Namespace) -> list[dict[str, Any]]:
             for name in ("alone", "trees")
         }
         seconds = alternate(
-            {
-                name: lambda learner=learner, groups=groups: learner.update(groups)
-                for name, learner in learners.items()
-            },
+            {name: partial(learner.update, groups, credits) for name, learner in learners.items()},
             arguments.rounds,
         )
-        counts = counted_work(groups, size)
+        counts = counted_work(groups, credits, size)
         alone, trees = (update_work(size, *count) for count in counts)
         medians = {f"{name}, s": round(statistics.median(t), 3) for name, t in seconds.items()}
         rows.append(
@@ -186,10 +186,10 @@ def sharing(arguments: Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def counted_work(groups: list[Group], size: str) -> list[tuple[int, ...]]:
+def counted_work(groups: list[Group], credits: Credits, size: str) -> list[tuple[int, ...]]:
     """Of the sequences by themselves and of the trees: tokens, pairs of tokens that attend, and of
     both those of tokens that predict a trained one."""
-    examples = policy_examples(groups, make_algorithm("grpo", {}), True)
+    examples = policy_examples(groups, credits, make_algorithm("grpo", {}), True)
     lengths = [len(example.ids) - 1 for example in examples]
     planted, others = plant(examples, SHAPES[size][0], LearningConfig().tokens_per_micro_batch)
     if others:
@@ -218,17 +218,17 @@ def played_groups() -> list[Group]:
     groups = []
     for number in range(GROUPS):
         prompt = generator.integers(3, VOCABULARY, SHARED).tolist()
-        group = Group(f"g{number}", [])
+        name, members = f"g{number}", []
         for episode in range(MEMBERS):
             tokens = Tokens.empty()
-            tokens.extend_segments([Segment(prompt, Source.USER)], turn=0)
+            tokens = tokens.with_segments([Segment(prompt, Source.USER)], turn=0)
             words = generator.integers(3, VOCABULARY, OWN).tolist()
-            tokens.extend_sampled(words, [-7.0] * OWN, 0, turn=0)
+            tokens = tokens.with_sampled(words, [-7.0] * OWN, 0, turn=0)
             reward = float(episode % 2)
-            group.trajectories.append(
+            members.append(
                 Trajectory(
-                    task=Task(group.id, "question"),
-                    group=group.id,
+                    task=Task(name, "question"),
+                    group=name,
                     episode=episode,
                     seed=0,
                     tokens=tokens,
@@ -236,7 +236,7 @@ def played_groups() -> list[Group]:
                     verdict=Verdict(reward, reward > 0),
                 )
             )
-        groups.append(group)
+        groups.append(Group(name, tuple(members)))
     return groups
 
 

@@ -248,18 +248,17 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
     generator, vocabulary = np.random.default_rng(0), model.config.vocab_size
     groups = []
     for number in range(max(1, arguments.sequences // GROUP)):
-        group = Group(f"g{number}", [])
+        name, members = f"g{number}", []
         for index in range(GROUP):
             tokens = Tokens.empty()
             prompt = generator.integers(3, vocabulary, PROMPT).tolist()
-            tokens.extend_segments([Segment(prompt, Source.USER)], turn=0)
+            tokens = tokens.with_segments([Segment(prompt, Source.USER)], turn=0)
             words = generator.integers(3, vocabulary, arguments.new * arguments.turns).tolist()
-            tokens.extend_sampled(words, [-7.0] * len(words), 0, turn=0)
-            reward, task = float(index % 2), Task(group.id, "question")
-            member = Trajectory(task, group.id, index, 0, tokens, [], Outcome.SUCCESS)
-            member.verdict = Verdict(reward, reward > 0)
-            group.trajectories.append(member)
-        groups.append(group)
+            tokens = tokens.with_sampled(words, [-7.0] * len(words), 0, turn=0)
+            reward, task = float(index % 2), Task(name, "question")
+            judged = Outcome.SUCCESS, Verdict(reward, reward > 0)
+            members.append(Trajectory(task, name, index, 0, tokens, (), *judged))
+        groups.append(Group(name, tuple(members)))
     config = LearningConfig(
         autocast=kind == "float32" and arguments.type == "bfloat16",
         tokens_per_micro_batch=arguments.micro_batch,
@@ -269,10 +268,10 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
 
 def updated(learner: Any, groups: list[Any]) -> None:
     """One policy update."""
-    from turnwise.learning.batch import assign_advantages
+    from turnwise.learning.credits import estimate
+    from turnwise.learning.signals.base import Signals
 
-    assign_advantages(groups, learner.algorithm)
-    report = learner.update(groups)
+    report = learner.update(groups, estimate(groups, Signals(), learner.algorithm))
     if report.problems:
         raise SystemExit(report.problems[0])
 

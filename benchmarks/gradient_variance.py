@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.parts import PARTS
 
 TURNS = (2, 5, 10, 20)
@@ -113,11 +113,11 @@ def walk(stream: np.random.Generator, turns: int, start: int = 0, room: int | No
     return {"rooms": rooms, "doors": doors, "rewards": rewards, "last": here}
 
 
-def episode(made: Walk, values: np.ndarray, outcome: bool) -> Episode:
+def episode(made: Walk, values: np.ndarray, outcome: bool) -> EstimatorInput:
     """One token a turn; as an outcome alone, or with the rewards where they come."""
     turns = len(made["rooms"])
-    return Episode(
-        reward=sum(made["rewards"]) if outcome else 0.0,
+    return EstimatorInput(
+        shaped_reward=sum(made["rewards"]) if outcome else 0.0,
         turn=np.arange(turns, dtype=np.int32),
         mask=np.ones(turns, np.bool_),
         turn_rewards=None if outcome else np.array(made["rewards"]),

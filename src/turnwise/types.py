@@ -7,7 +7,7 @@ each token knows where it came from, and the loss mask is derived from that and 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -241,10 +241,10 @@ def _one_context() -> np.ndarray:
     return np.zeros((1, 2), np.int64)
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True, repr=False)
 class Tokens:
     """The flat token record of one trajectory: five arrays of one length n, and where its contexts
-    are.
+    are. It does not change, and its arrays are read-only; `with_…` give a longer record.
 
     A context is what the model read at once. There is one, unless a full window was compacted: then
     the next one begins with copies of some of its tokens, and each sampled token is MODEL in the
@@ -275,6 +275,10 @@ class Tokens:
     are not copied from the one before."""
     pictures: tuple[Picture, ...] = ()
     """In order; the tokens of each have one source and turn, and no policy sampled them."""
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
+            getattr(self, name).setflags(write=False)
 
     @classmethod
     def empty(cls) -> "Tokens":
@@ -335,72 +339,85 @@ class Tokens:
             if span.start <= picture.start and picture.end <= stop
         )
 
-    def begin_context(self, kept: np.ndarray) -> None:
-        """A new context, which begins with copies of the tokens at the places int64[k]; what was
-        sampled is INHERITED there. Of a picture all tokens are kept, or none."""
+    def with_context(self, kept: np.ndarray) -> "Tokens":
+        """The record with a new context, which begins with copies of the tokens at the places
+        int64[k]; what was sampled is INHERITED there. Of a picture all tokens are kept, or none."""
         start = len(self)
         places = {int(place): start + index for index, place in enumerate(kept)}
-        self.pictures += tuple(
+        pictures = tuple(
             replace(picture, start=places[picture.start])
             for picture in self.pictures
             if picture.start in places
         )
         source = self.source[kept]
         source[source == Source.MODEL] = Source.INHERITED
-        self.ids = np.concatenate([self.ids, self.ids[kept]])
-        self.source = np.concatenate([self.source, source])
-        self.turn = np.concatenate([self.turn, self.turn[kept]])
-        self.version = np.concatenate([self.version, np.full(len(kept), NO_VERSION, np.int32)])
-        self.logprob = np.concatenate([self.logprob, np.full(len(kept), np.nan, np.float32)])
-        self.contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
+        copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, pictures)
+        contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
+        return replace(copied, contexts=contexts)
 
-    def extend_segments(self, segments: Sequence[Segment], turn: int) -> None:
-        """Append tokens that no policy sampled.
+    def with_segments(self, segments: Sequence[Segment], turn: int) -> "Tokens":
+        """The record with tokens after it that no policy sampled.
 
         Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
-        through `extend_sampled` only.
+        through `with_sampled` only.
         """
         if any(segment.source == Source.MODEL for segment in segments):
-            raise ValueError("model tokens are appended by extend_sampled, from the engine")
+            raise ValueError("model tokens are appended by with_sampled, from the engine")
         ids = [token for segment in segments for token in segment.tokens]
         lengths = [len(segment.tokens) for segment in segments]
         starts = len(self) + np.cumsum([0, *lengths])
-        self.pictures += tuple(
+        pictures = tuple(
             Picture(int(start), len(segment.tokens), segment.image)
             for start, segment in zip(starts, segments, strict=False)
             if segment.image is not None
         )
         source = np.repeat([int(segment.source) for segment in segments], lengths)
-        self._append(ids, source, turn, NO_VERSION, np.full(len(ids), np.nan, np.float32))
+        return self._with(ids, source, turn, NO_VERSION, None, pictures)
 
-    def extend_sampled(
+    def with_sampled(
         self,
         ids: Sequence[int],
         logprobs: Sequence[float],
         version: int | Sequence[int],
         turn: int,
-    ) -> None:
-        """Append tokens as the engine sampled them, with its log-probabilities; the version of the
-        policy is that of all of them, or one for each."""
+    ) -> "Tokens":
+        """The record with tokens after it as the engine sampled them, with its log-probabilities;
+        the version of the policy is that of all of them, or one for each."""
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
-        self._append(ids, Source.MODEL, turn, version, np.asarray(logprobs, np.float32))
+        return self._with(ids, Source.MODEL, turn, version, logprobs)
 
-    def _append(
+    def _with(
         self,
-        ids: Sequence[int],
+        ids: Sequence[int] | np.ndarray,
         source: Source | np.ndarray,
-        turn: int,
+        turn: int | np.ndarray,
         version: int | Sequence[int],
-        logprob: np.ndarray,
-    ) -> None:
+        logprobs: Sequence[float] | None,
+        pictures: tuple[Picture, ...] = (),
+    ) -> "Tokens":
+        """None for the log-probabilities of tokens that were not sampled."""
         count = len(ids)
-        versions = np.full(count, version, np.int32)
-        self.ids = np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)])
-        self.source = np.concatenate([self.source, np.full(count, source, np.uint8)])
-        self.turn = np.concatenate([self.turn, np.full(count, turn, np.int32)])
-        self.version = np.concatenate([self.version, versions])
-        self.logprob = np.concatenate([self.logprob, logprob])
+        given = [np.nan] * count if logprobs is None else logprobs
+        return Tokens(
+            np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
+            np.concatenate([self.source, np.full(count, source, np.uint8)]),
+            np.concatenate([self.turn, np.full(count, turn, np.int32)]),
+            np.concatenate([self.version, np.full(count, version, np.int32)]),
+            np.concatenate([self.logprob, np.asarray(given, np.float32)]),
+            self.contexts,
+            self.pictures + pictures,
+        )
+
+
+class TrajectoryId(NamedTuple):
+    """What a trajectory is called in what is measured of it. Example: `trajectory.id`."""
+
+    group: str
+    episode: int
+
+    def __str__(self) -> str:
+        return f"{self.group} episode {self.episode}"
 
 
 @dataclass(frozen=True)
@@ -417,12 +434,13 @@ class Branch:
     """The environment's."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trajectory:
-    """One finished episode: what was said, every token of it, and how it was judged.
+    """One episode: what was said, every token of it, and how it was judged. It does not change:
+    what is measured of it later stands in records of its own, by its `id`.
 
     Example: Trajectory(task, group="step-3/hop1/tarfile", episode=2, seed=..., tokens=...,
-        turns=[...], outcome=Outcome.SUCCESS, verdict=Verdict(1.0, True)).reward == 1.0
+        turns=(...), outcome=Outcome.SUCCESS, verdict=Verdict(1.0, True)).reward == 1.0
     """
 
     task: Task
@@ -432,24 +450,10 @@ class Trajectory:
     """Index within the group, from 0."""
     seed: int
     tokens: Tokens = field(default_factory=Tokens.empty)
-    turns: list[Turn] = field(default_factory=list)
+    turns: tuple[Turn, ...] = ()
     outcome: Outcome = Outcome.CANCELLED
     verdict: Verdict | None = None
-    penalty: float = 0.0
-    """Taken off the reward for the estimator alone, 0 or more; set by the trainer. `reward` is the
-    task's, without it."""
-    advantage: np.ndarray | None = None
-    """float32[n], set by the trainer; zero where nothing was sampled."""
-    token_rewards: np.ndarray | None = None
-    """float64[n], what the trainer adds to the rewards, such as a KL penalty; 0 where nothing was
-    sampled. Not in `reward`, which is what the environment gave."""
-    values: np.ndarray | None = None
-    """float32[n], the critic's value of what stands before each sampled token; else NaN."""
-    value_targets: np.ndarray | None = None
-    """float32[n], what the critic is trained towards; NaN where it is not."""
-    teacher_logprobs: np.ndarray | None = None
-    """float32[n], of each sampled token under a teacher; NaN where it scored none."""
-    snapshots: list[bytes] = field(default_factory=list)
+    snapshots: tuple[bytes, ...] = ()
     """The environment's state before each turn from `first_turn` on, where the rollout was asked to
     keep it."""
     parent: int | None = None
@@ -457,31 +461,30 @@ class Trajectory:
     None where the rollout does not branch."""
     first_turn: int = 0
     """The turn at which it begins; those before it are its parent's."""
-    baseline: float | None = None
-    """Reward of the greedy episode of the same task, NaN if that one has no grade; None where none
-    was played."""
-    hindsight_logprobs: np.ndarray | None = None
-    """float32[n], of each sampled token once the reward was told; else NaN."""
-    score_norms: np.ndarray | None = None
-    """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
-    to the logits; else NaN."""
-    information_gains: np.ndarray | None = None
-    """float64[turns-1], by how much each turn but the last raised the probability of the right
-    answer."""
-    turn_values: np.ndarray | None = None
-    """float64[turns+1], the mean reward of episodes that were played on from before each turn, NaN
-    where none has a grade; last, the own reward."""
     seconds: float = 0.0
     problem: str = ""
     """For infrastructure and grader outcomes: what went wrong, for people."""
 
     @property
-    def reward(self) -> float | None:
-        """The verdict's and all turns'; None when the episode is ungraded, never 0 in its place."""
+    def id(self) -> TrajectoryId:
+        """Its group and its number there."""
+        return TrajectoryId(self.group, self.episode)
+
+    @property
+    def outcome_reward(self) -> float | None:
+        """The verdict's reward; None when the episode is ungraded, never 0 in its place."""
         if self.verdict is None or not self.outcome.graded:
             return None
-        rewards = self.turn_rewards
-        return self.verdict.reward + (0.0 if rewards is None else float(rewards.sum()))
+        return self.verdict.reward
+
+    @property
+    def reward(self) -> float | None:
+        """What the environment gave: the outcome's reward and all turns'; None when the episode is
+        ungraded. What an algorithm adds or takes off is not in it."""
+        outcome, turns = self.outcome_reward, self.turn_rewards
+        if outcome is None:
+            return None
+        return outcome + (0.0 if turns is None else float(turns.sum()))
 
     @property
     def turn_rewards(self) -> np.ndarray | None:
@@ -529,18 +532,18 @@ class Trajectory:
         return sum(len(turn.step.results) for turn in self.turns if turn.step is not None)
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True, repr=False)
 class Group:
     """The trajectories of one task at one step, compared with each other by the estimator.
 
-    Example: Group("step-3/hop1/tarfile", [trajectory_0, ..., trajectory_7])
+    Example: Group("step-3/hop1/tarfile", (trajectory_0, ..., trajectory_7))
     """
 
     id: str
-    trajectories: list[Trajectory]
-    beside: list[Trajectory] = field(default_factory=list)
+    trajectories: tuple[Trajectory, ...]
+    beside: tuple[Trajectory, ...] = ()
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
-    spare: list[Trajectory] = field(default_factory=list)
+    spare: tuple[Trajectory, ...] = ()
     """Episodes that were begun in excess, and cancelled or too late when there were enough members:
     never trained on, in no statistic but the count of what they cost."""
 

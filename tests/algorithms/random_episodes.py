@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 
 
-def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12) -> Episode:
+def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12) -> EstimatorInput:
     """Turns of random lengths; sampled and other tokens mixed; each turn samples something."""
     turn = np.sort(np.concatenate([np.arange(turns), generator.integers(0, turns, tokens)]))
     mask = generator.random(len(turn)) < 0.5
     mask[[np.flatnonzero(turn == number)[0] for number in range(turns)]] = True
-    return Episode(
-        reward=float(generator.normal()),
+    return EstimatorInput(
+        shaped_reward=float(generator.normal()),
         turn=turn.astype(np.int32),
         mask=mask,
         turn_rewards=generator.normal(size=turns) * (generator.random(turns) < 0.6),
@@ -32,7 +32,7 @@ def random_episode(generator: np.random.Generator, turns: int, tokens: int = 12)
 
 
 @st.composite
-def groups(draw: st.DrawFn, sizes: tuple[int, int] = (1, 5)) -> list[Episode]:
+def groups(draw: st.DrawFn, sizes: tuple[int, int] = (1, 5)) -> list[EstimatorInput]:
     """Episodes with unequal numbers of turns, none of them a branch."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     turns = draw(st.lists(st.integers(1, 4), min_size=sizes[0], max_size=sizes[1]))
@@ -41,11 +41,11 @@ def groups(draw: st.DrawFn, sizes: tuple[int, int] = (1, 5)) -> list[Episode]:
 
 
 @st.composite
-def forests(draw: st.DrawFn) -> list[Episode]:
+def forests(draw: st.DrawFn) -> list[EstimatorInput]:
     """Trees of episodes: a branch begins at one of its parent's own turns and
     has turns of its own."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
-    group: list[Episode] = []
+    group: list[EstimatorInput] = []
     for index in range(draw(st.integers(1, 7))):
         parent = int(generator.integers(0, index + 1))
         first = 0

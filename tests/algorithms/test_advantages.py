@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.advantages import whiten
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.errors import ConfigError
 
 ESTIMATORS = functions("estimator")
@@ -21,13 +21,13 @@ BINARY = ("pass_at_k", "max_rl")
 BATCHES = st.lists(groups(), min_size=1, max_size=4)
 
 
-def estimate(name: str, batch: list[list[Episode]]) -> list[list[np.ndarray]]:
+def estimate(name: str, batch: list[list[EstimatorInput]]) -> list[list[np.ndarray]]:
     numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
     if name == "gdpo":
         numbers = {"reward_weights": {"form": 0.5, "content": 2.0}}
     if name in BINARY:
         batch = [
-            [replace(e, reward=float(e.reward > 0), turn_rewards=None) for e in group]
+            [replace(e, shaped_reward=float(e.shaped_reward > 0), turn_rewards=None) for e in group]
             for group in batch
         ]
     if name == "process_rloo":
@@ -39,7 +39,7 @@ def estimate(name: str, batch: list[list[Episode]]) -> list[list[np.ndarray]]:
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES)
 def test_tokens_that_were_not_sampled_have_no_advantage(
-    name: str, batch: list[list[Episode]]
+    name: str, batch: list[list[EstimatorInput]]
 ) -> None:
     for group, row in zip(batch, estimate(name, batch), strict=True):
         for episode, advantages in zip(group, row, strict=True):
@@ -52,11 +52,11 @@ def test_tokens_that_were_not_sampled_have_no_advantage(
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES, place=st.integers(0, 100))
 def test_a_masked_token_more_changes_nothing(
-    name: str, batch: list[list[Episode]], place: int
+    name: str, batch: list[list[EstimatorInput]], place: int
 ) -> None:
     """Wherever tool output stands and however long it is."""
 
-    def longer(episode: Episode) -> Episode:
+    def longer(episode: EstimatorInput) -> EstimatorInput:
         at = place % len(episode.mask)
         assert episode.values is not None
         assert episode.logprobs is not None
@@ -85,7 +85,7 @@ def test_a_masked_token_more_changes_nothing(
 @pytest.mark.parametrize("name", sorted(set(ESTIMATORS) - {"reinforce_baseline", "gdpo"}))
 @settings(max_examples=25, deadline=None)
 @given(batch=BATCHES)
-def test_other_groups_do_not_matter(name: str, batch: list[list[Episode]]) -> None:
+def test_other_groups_do_not_matter(name: str, batch: list[list[EstimatorInput]]) -> None:
     together = estimate(name, batch)
     for index, group in enumerate(batch):
         for found, alone in zip(together[index], estimate(name, [group])[0], strict=True):
@@ -94,14 +94,16 @@ def test_other_groups_do_not_matter(name: str, batch: list[list[Episode]]) -> No
 
 def test_reinforce_with_a_baseline_is_leave_one_out_over_the_batch() -> None:
     turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
-    batch = [[Episode(reward, turn, mask) for reward in group] for group in ((1.0, 0.0), (0.5,))]
+    batch = [
+        [EstimatorInput(reward, turn, mask) for reward in group] for group in ((1.0, 0.0), (0.5,))
+    ]
     found = [row[0] for group in estimate("reinforce_baseline", batch) for row in group]
     np.testing.assert_allclose(found, [1 - 0.25, -0.75, 0.5 - 0.5])
 
 
 def test_returns_are_discounted_per_sampled_token() -> None:
     """REINFORCE++ (arXiv 2501.03262): an observation in between costs no discount; by hand."""
-    episode = Episode(
+    episode = EstimatorInput(
         1.0,
         turn=np.array([0, 0, 0, 0, 0, 1, 1], np.int32),
         mask=np.array([False, True, True, False, False, True, True]),
@@ -118,7 +120,7 @@ def gdpo(
 ) -> list[list[float]]:
     """The advantage of each episode's only token; its reward is one that must not count."""
     turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
-    groups = [[Episode(7.0, turn, mask, parts=parts) for parts in group] for group in batch]
+    groups = [[EstimatorInput(7.0, turn, mask, parts=parts) for parts in group] for group in batch]
     rows = ESTIMATORS["gdpo"](groups, reward_weights=reward_weights)
     return [[credit.advantages.item() for credit in row] for row in rows]
 
@@ -186,15 +188,15 @@ def test_a_penalty_in_the_reward_is_not_scaled_up_where_rewards_are_equal() -> N
     """Rewards of 1 and 1, penalties of 0.002 and 0: differences of 0.001, not z-scores of 0.7."""
     turn, mask = np.zeros(2, np.int32), np.ones(2, np.bool_)
     group = [
-        Episode(1.0, turn, mask, token_rewards=np.array([-0.001, -0.001])),
-        Episode(1.0, turn, mask, token_rewards=np.array([0.0, 0.0])),
+        EstimatorInput(1.0, turn, mask, token_rewards=np.array([-0.001, -0.001])),
+        EstimatorInput(1.0, turn, mask, token_rewards=np.array([0.0, 0.0])),
     ]
     found = [row[0] for row in estimate("grpo", [group])[0]]
     assert found == pytest.approx([-0.001, 0.001], abs=1e-12)
 
 
 @given(BATCHES)
-def test_whitening_is_over_all_sampled_tokens(batch: list[list[Episode]]) -> None:
+def test_whitening_is_over_all_sampled_tokens(batch: list[list[EstimatorInput]]) -> None:
     credits = ESTIMATORS["reinforce"](batch)
     found = whiten(credits, batch)
     masks = [episode.mask for group in batch for episode in group]
@@ -223,7 +225,7 @@ def test_an_empty_batch_and_an_empty_group_have_no_advantages(name: str) -> None
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_nothing_sampled_is_no_advantage(name: str) -> None:
-    silent = Episode(
+    silent = EstimatorInput(
         1.0,
         np.zeros(2, np.int32),
         np.zeros(2, np.bool_),
@@ -244,16 +246,16 @@ def test_nothing_sampled_is_no_advantage(name: str) -> None:
         np.testing.assert_array_equal(advantages, [0, 0])
 
 
-@pytest.mark.parametrize("field", ["reward", "turn_rewards"])
+@pytest.mark.parametrize("field", ["shaped_reward", "turn_rewards"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_reward_that_is_no_number_is_refused(field: str, bad: float) -> None:
     turn, mask = np.zeros(2, np.int32), np.ones(2, np.bool_)
-    given = {"reward": 1.0, field: bad if field == "reward" else np.array([0.0, bad])}
+    given = {"shaped_reward": 1.0, field: bad if field == "shaped_reward" else np.array([0.0, bad])}
     with pytest.raises(ValueError, match=f"{field} [01] is"):
-        Episode(turn=turn, mask=mask, **given)
+        EstimatorInput(turn=turn, mask=mask, **given)
 
 
 def test_rewards_where_nothing_was_sampled_are_refused() -> None:
     turn, mask = np.array([0, 0], np.int32), np.array([False, True])
     with pytest.raises(ValueError, match="2 turn rewards for 1 turns"):
-        Episode(1.0, turn, mask, turn_rewards=np.array([0.0, 1.0])).rewards_by_turn()
+        EstimatorInput(1.0, turn, mask, turn_rewards=np.array([0.0, 1.0])).rewards_by_turn()

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_rewards
+from turnwise.algorithms.estimators import of_rewards
 from turnwise.algorithms.parts import Range, Requirement, part
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.distillation import distillation
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 
 ESTIMATORS = functions("estimator")
 
 
-def episode(mask: list[bool], policy: list[float], teacher: list[float]) -> Episode:
-    return Episode(
-        reward=1.0,
+def episode(mask: list[bool], policy: list[float], teacher: list[float]) -> EstimatorInput:
+    return EstimatorInput(
+        shaped_reward=1.0,
         turn=np.zeros(len(mask), np.int32),
         mask=np.array(mask),
         logprobs=np.array(policy),
@@ -55,7 +55,7 @@ def test_its_mean_is_the_gradient_of_the_reverse_divergence(
 
 
 def test_without_a_teacher_it_says_so() -> None:
-    lacking = Episode(1.0, np.zeros(1, np.int32), np.array([True]), logprobs=np.zeros(1))
+    lacking = EstimatorInput(1.0, np.zeros(1, np.int32), np.array([True]), logprobs=np.zeros(1))
     with pytest.raises(ValueError, match="teacher"):
         distillation(lacking)
     assert make_algorithm("distillation", {}).needs == {"teacher"}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.hindsight import criticality, hca, hcapo
 
 
-def sampled(episode: Episode, numbers: np.ndarray | None, turn: int) -> list[float]:
+def sampled(episode: EstimatorInput, numbers: np.ndarray | None, turn: int) -> list[float]:
     assert numbers is not None
     return [
         float(numbers[place])
@@ -32,7 +32,7 @@ def z_score(numbers: list[float]) -> np.ndarray:
 
 
 @given(groups(), st.floats(0, 1), st.floats(1, 10))
-def test_hca_is_the_formula(group: list[Episode], discount: float, cap: float) -> None:
+def test_hca_is_the_formula(group: list[EstimatorInput], discount: float, cap: float) -> None:
     for member, found in zip(group, hca(group, discount, cap), strict=True):
         rewards = member.rewards_by_turn()
         for turn in range(member.turns):
@@ -46,7 +46,7 @@ def test_hca_is_the_formula(group: list[Episode], discount: float, cap: float) -
 
 @given(groups(), st.floats(0.1, 1), st.floats(0, 2), st.floats(0.5, 5))
 def test_hcapo_is_the_formula(
-    group: list[Episode], discount: float, weight: float, temperature: float
+    group: list[EstimatorInput], discount: float, weight: float, temperature: float
 ) -> None:
     refined = []
     for member in group:
@@ -57,10 +57,10 @@ def test_hcapo_is_the_formula(
         refined += [
             min(max(p / np.mean(likely), 0.8), 1.2)
             * discount ** (member.turns - 1 - turn)
-            * member.total
+            * member.total_reward
             for turn, p in enumerate(likely)
         ]
-    whole, scores = z_score([member.total for member in group]), z_score(refined).tolist()
+    whole, scores = z_score([member.total_reward for member in group]), z_score(refined).tolist()
     found = hcapo(group, discount, weight, temperature, 0.8, 1.2)
     assert len(found) == len(group)
     for row, outcome in zip(found, whole, strict=True):
@@ -79,7 +79,7 @@ def test_with_the_true_probabilities_the_mean_of_hca_is_the_advantage() -> None:
     for action in range(3):
         mean = 0.0
         for place, reward in enumerate(returns):
-            made = Episode(
+            made = EstimatorInput(
                 reward,
                 np.zeros(1, np.int32),
                 np.ones(1, np.bool_),
@@ -91,7 +91,7 @@ def test_with_the_true_probabilities_the_mean_of_hca_is_the_advantage() -> None:
 
 
 def test_a_turn_that_the_outcome_makes_likelier_is_to_be_praised_for_it() -> None:
-    made = Episode(
+    made = EstimatorInput(
         1.0,
         np.array([0, 1], np.int32),
         np.ones(2, np.bool_),
@@ -100,7 +100,7 @@ def test_a_turn_that_the_outcome_makes_likelier_is_to_be_praised_for_it() -> Non
     )
     (found,) = hca([made], 1.0, 5.0)
     np.testing.assert_allclose(found, [1 - 0.5 / 0.9, 0.0], atol=1e-12)
-    (failed,) = hca([replace(made, reward=-1.0)], 1.0, 5.0)
+    (failed,) = hca([replace(made, shaped_reward=-1.0)], 1.0, 5.0)
     np.testing.assert_allclose(failed, [-(1 - 0.5 / 0.9), 0.0], atol=1e-12)
 
 
@@ -108,7 +108,7 @@ def test_degenerate_groups() -> None:
     """What was told changes nothing: hca teaches nothing; equal rewards and equal turns: hcapo."""
     turn = np.arange(2, dtype=np.int32)
     same = np.log([0.5, 0.25])
-    made = Episode(0.1, turn, np.ones(2, np.bool_), logprobs=same, hindsight_logprobs=same)
+    made = EstimatorInput(0.1, turn, np.ones(2, np.bool_), logprobs=same, hindsight_logprobs=same)
     for row in hca([made] * 10, 1.0, 5.0):
         np.testing.assert_array_equal(row, [0.0, 0.0])
     flat = replace(made, hindsight_logprobs=np.log([0.5, 0.5]))

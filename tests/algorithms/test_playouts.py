@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.playouts import counterfactual, remax
 
 ESTIMATORS = functions("estimator")
@@ -17,8 +17,8 @@ ESTIMATORS = functions("estimator")
 
 def episode(
     reward: float, turns: int, baseline: float | None = None, values: list[float] | None = None
-) -> Episode:
-    return Episode(
+) -> EstimatorInput:
+    return EstimatorInput(
         reward,
         np.arange(turns, dtype=np.int32),
         np.ones(turns, np.bool_),
@@ -28,11 +28,11 @@ def episode(
 
 
 @given(groups())
-def test_remax_is_the_reward_less_the_greedy_one(group: list[Episode]) -> None:
+def test_remax_is_the_reward_less_the_greedy_one(group: list[EstimatorInput]) -> None:
     for member, number in zip(group, remax(group), strict=True):
         assert member.turn_rewards is not None
         assert member.baseline is not None
-        expected = member.reward + sum(member.turn_rewards) - member.baseline
+        expected = member.shaped_reward + sum(member.turn_rewards) - member.baseline
         assert number == pytest.approx(expected, abs=1e-12)
 
 

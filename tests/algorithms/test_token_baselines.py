@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms import make_algorithm
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.token_baselines import otb
 
 ESTIMATORS = functions("estimator")
 
 
-def sampled(numbers: np.ndarray | None, episode: Episode) -> list[float]:
+def sampled(numbers: np.ndarray | None, episode: EstimatorInput) -> list[float]:
     assert numbers is not None
     return [float(x) for x, there in zip(numbers, episode.mask, strict=True) if there]
 
 
-def by_hand(group: list[Episode]) -> list[list[float]]:
+def by_hand(group: list[EstimatorInput]) -> list[list[float]]:
     """Of each episode's sampled tokens, number by number."""
     left, weight = [], []
     for episode in group:
@@ -47,7 +47,7 @@ def by_hand(group: list[Episode]) -> list[list[float]]:
 
 
 @given(groups())
-def test_it_is_the_formula(group: list[Episode]) -> None:
+def test_it_is_the_formula(group: list[EstimatorInput]) -> None:
     """With episodes of unequal lengths: who has ended is in no later baseline."""
     for episode, row, expected in zip(group, otb(group), by_hand(group), strict=True):
         assert row[episode.mask].tolist() == pytest.approx(expected, abs=1e-9)
@@ -58,7 +58,9 @@ def test_it_is_the_formula(group: list[Episode]) -> None:
 
 
 @given(groups(), st.integers(0, 2**32))
-def test_rewards_of_tokens_count_from_where_they_stand(group: list[Episode], seed: int) -> None:
+def test_rewards_of_tokens_count_from_where_they_stand(
+    group: list[EstimatorInput], seed: int
+) -> None:
     generator = np.random.default_rng(seed)
     given_group = []
     for episode in group:
@@ -70,7 +72,7 @@ def test_rewards_of_tokens_count_from_where_they_stand(group: list[Episode], see
 
 
 @given(groups(), st.integers(0, 2**32))
-def test_order_and_masked_tokens_do_not_matter(group: list[Episode], seed: int) -> None:
+def test_order_and_masked_tokens_do_not_matter(group: list[EstimatorInput], seed: int) -> None:
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(group))
     found = otb(group)
@@ -85,10 +87,10 @@ def test_order_and_masked_tokens_do_not_matter(group: list[Episode], seed: int) 
         np.testing.assert_array_equal(row, expected)
 
 
-def episode(reward: float, norms: list[float], mask: list[bool] | None = None) -> Episode:
+def episode(reward: float, norms: list[float], mask: list[bool] | None = None) -> EstimatorInput:
     mask = mask or [True] * len(norms)
-    return Episode(
-        reward=reward,
+    return EstimatorInput(
+        shaped_reward=reward,
         turn=np.zeros(len(mask), np.int32),
         mask=np.array(mask, np.bool_),
         score_norms=np.array(norms),
@@ -111,7 +113,7 @@ def test_the_tail_of_the_longest_compares_nothing() -> None:
 
 
 @given(groups(sizes=(1, 1)))
-def test_a_group_of_one_compares_nothing(group: list[Episode]) -> None:
+def test_a_group_of_one_compares_nothing(group: list[EstimatorInput]) -> None:
     (row,) = otb(group)
     assert not row.any()
 
@@ -148,5 +150,5 @@ def test_its_baseline_has_the_least_variance() -> None:
 
 def test_without_score_norms_it_says_so() -> None:
     with pytest.raises(ValueError, match="score norms"):
-        otb([Episode(1.0, np.zeros(1, np.int32), np.array([True]))])
+        otb([EstimatorInput(1.0, np.zeros(1, np.int32), np.array([True]))])
     assert make_algorithm("otb", {}).needs == {"score_norms"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.credits import Credit
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import Credit
 from turnwise.algorithms.parts import Trait
 
 ESTIMATORS = functions("estimator")
@@ -33,23 +33,23 @@ OWN_BASELINES = ["otb"]
 WHOLE = sorted(set(HEARING) - set(BY_TURN) - set(BY_TOKEN) - set(OWN_BASELINES) - set(UNSCALED))
 
 
-def estimate(name: str, batch: list[list[Episode]]) -> list[list[Credit]]:
+def estimate(name: str, batch: list[list[EstimatorInput]]) -> list[list[Credit]]:
     numbers = {key: number.default for key, number in ESTIMATOR[name].numbers.items()}
     return ESTIMATORS[name](batch, **numbers)
 
 
-def rewarded(batch: list[list[Episode]], seed: int) -> list[list[Episode]]:
+def rewarded(batch: list[list[EstimatorInput]], seed: int) -> list[list[EstimatorInput]]:
     """With rewards on sampled tokens, and garbage on all others."""
     generator = np.random.default_rng(seed)
 
-    def add(episode: Episode) -> Episode:
+    def add(episode: EstimatorInput) -> EstimatorInput:
         rewards = generator.normal(size=len(episode.mask))
         return replace(episode, token_rewards=np.where(episode.mask, rewards, np.nan))
 
     return [[add(episode) for episode in group] for group in batch]
 
 
-def sums(episode: Episode) -> np.ndarray:
+def sums(episode: EstimatorInput) -> np.ndarray:
     """float64[K]: a loop over the tokens."""
     by_turn = np.zeros(episode.turns)
     for turn, sampled, reward in zip(
@@ -67,8 +67,8 @@ def assert_same(one: list[list[Credit]], other: list[list[Credit]]) -> None:
 
 
 def test_by_hand() -> None:
-    episode = Episode(
-        reward=1.0,
+    episode = EstimatorInput(
+        shaped_reward=1.0,
         turn=np.array([0, 0, 0, 0, 1, 1], np.int32),
         mask=np.array([False, True, True, False, True, False]),
         turn_rewards=np.array([0.5, 0.0]),
@@ -76,18 +76,18 @@ def test_by_hand() -> None:
     )
     assert episode.rewards_by_token() == pytest.approx([0, -0.1, 0.3, 0, 0.6, 0])
     assert episode.rewards_by_turn() == pytest.approx([0.2, 0.6])
-    assert episode.total == pytest.approx(0.8)
+    assert episode.total_reward == pytest.approx(0.8)
 
 
 @given(batch=BATCHES, seed=SEEDS)
-def test_all_rewards_add_up(batch: list[list[Episode]], seed: int) -> None:
+def test_all_rewards_add_up(batch: list[list[EstimatorInput]], seed: int) -> None:
     for group in rewarded(batch, seed):
         for episode in group:
             assert episode.turn_rewards is not None
-            total = episode.reward + episode.turn_rewards.sum() + sums(episode).sum()
+            total = episode.shaped_reward + episode.turn_rewards.sum() + sums(episode).sum()
             assert episode.rewards_by_token().sum() == pytest.approx(total)
             assert episode.rewards_by_turn().sum() == pytest.approx(total)
-            assert episode.total == pytest.approx(total)
+            assert episode.total_reward == pytest.approx(total)
             assert not episode.rewards_by_token()[~episode.mask].any()
 
 
@@ -95,11 +95,14 @@ def test_all_rewards_add_up(batch: list[list[Episode]], seed: int) -> None:
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
 def test_who_compares_whole_trajectories_gets_the_total(
-    name: str, batch: list[list[Episode]], seed: int
+    name: str, batch: list[list[EstimatorInput]], seed: int
 ) -> None:
     given_batch = rewarded(batch, seed)
     moved = [
-        [replace(e, reward=e.reward + sums(e).sum(), token_rewards=None) for e in group]
+        [
+            replace(e, shaped_reward=e.shaped_reward + sums(e).sum(), token_rewards=None)
+            for e in group
+        ]
         for group in given_batch
     ]
     assert_same(estimate(name, given_batch), estimate(name, moved))
@@ -109,7 +112,7 @@ def test_who_compares_whole_trajectories_gets_the_total(
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
 def test_who_compares_turns_gets_their_sums(
-    name: str, batch: list[list[Episode]], seed: int
+    name: str, batch: list[list[EstimatorInput]], seed: int
 ) -> None:
     given_batch = rewarded(batch, seed)
     moved = [
@@ -126,7 +129,7 @@ def test_who_compares_turns_gets_their_sums(
 @settings(max_examples=20, deadline=None)
 @given(batch=BATCHES, seed=SEEDS)
 def test_who_counts_from_each_token_on_gets_them_where_they_stand(
-    name: str, batch: list[list[Episode]], seed: int
+    name: str, batch: list[list[EstimatorInput]], seed: int
 ) -> None:
     """By linearity: the advantages with them, less those without, are sums of what follows, with
     the decay of the estimator, less the change of the group's mean."""
@@ -151,6 +154,6 @@ def test_who_counts_from_each_token_on_gets_them_where_they_stand(
 def test_a_token_reward_that_is_no_number_is_refused_where_it_is_read() -> None:
     mask = np.array([True, False])
     turn = np.zeros(2, np.int32)
-    Episode(1.0, turn, mask, token_rewards=np.array([0.0, np.nan]))
+    EstimatorInput(1.0, turn, mask, token_rewards=np.array([0.0, np.nan]))
     with pytest.raises(ValueError, match="token_rewards 0 is inf"):
-        Episode(1.0, turn, mask, token_rewards=np.array([np.inf, 0.0]))
+        EstimatorInput(1.0, turn, mask, token_rewards=np.array([np.inf, 0.0]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
 from turnwise.algorithms.aggregation import Totals, token_mean
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.outcomes import grpo
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.algorithms.trees import (
@@ -28,7 +28,7 @@ AGGREGATIONS = functions("aggregation")
 ESTIMATORS = (tree_grpo, arpo, arpo_soft)
 
 
-def owner(group: list[Episode], index: int, turn: int) -> int:
+def owner(group: list[EstimatorInput], index: int, turn: int) -> int:
     """Who sampled that turn of an episode's path."""
     while turn < group[index].first_turn:
         parent = group[index].parent
@@ -37,7 +37,7 @@ def owner(group: list[Episode], index: int, turn: int) -> int:
     return index
 
 
-def through(group: list[Episode], index: int, turn: int) -> list[int]:
+def through(group: list[EstimatorInput], index: int, turn: int) -> list[int]:
     """All episodes whose path has that turn of that episode."""
     return [
         other
@@ -46,13 +46,15 @@ def through(group: list[Episode], index: int, turn: int) -> list[int]:
     ]
 
 
-def episode(reward: float, turns: int, parent: int, first_turn: int = 0) -> Episode:
+def episode(reward: float, turns: int, parent: int, first_turn: int = 0) -> EstimatorInput:
     turn = np.arange(turns, dtype=np.int32)
-    return Episode(reward, turn, turn >= first_turn, parent=parent, first_turn=first_turn)
+    return EstimatorInput(reward, turn, turn >= first_turn, parent=parent, first_turn=first_turn)
 
 
 @given(forests(), st.integers(0, 2**32))
-def test_a_turn_gets_what_all_episodes_through_it_have(group: list[Episode], seed: int) -> None:
+def test_a_turn_gets_what_all_episodes_through_it_have(
+    group: list[EstimatorInput], seed: int
+) -> None:
     numbers = np.random.default_rng(seed).normal(size=len(group))
     sums, means = path_sum(group, numbers), path_mean(group, numbers)
     for index, member in enumerate(group):
@@ -67,9 +69,9 @@ def test_a_turn_gets_what_all_episodes_through_it_have(group: list[Episode], see
 
 
 @given(forests())
-def test_soft_attribution_is_grpo_on_copies(group: list[Episode]) -> None:
+def test_soft_attribution_is_grpo_on_copies(group: list[EstimatorInput]) -> None:
     """Every episode with all of its path sampled by itself, weighted as the aggregation does."""
-    advantages = grpo(np.array([member.total for member in group]))
+    advantages = grpo(np.array([member.total_reward for member in group]))
     lengths = {
         (index, turn): int((member.mask & (member.turn == turn)).sum())
         for index, member in enumerate(group)
@@ -96,15 +98,15 @@ def test_soft_attribution_is_grpo_on_copies(group: list[Episode]) -> None:
 
 
 @given(forests())
-def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[Episode]) -> None:
+def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[EstimatorInput]) -> None:
     """arXiv 2509.21240: 1/G sum_i 1/|H_i| sum_t A_i over copies of all tokens of each path; here
     every token stands once, with the weight 1/G of `sequence_mean_token_sum`."""
-    whole = grpo(np.array([member.total for member in group]))
+    whole = grpo(np.array([member.total_reward for member in group]))
     trees = roots(group)
     scores = whole.copy()
     for root in set(trees):
         members = [index for index, own in enumerate(trees) if own == root]
-        scores[members] += grpo(np.array([group[index].total for index in members]))
+        scores[members] += grpo(np.array([group[index].total_reward for index in members]))
     lengths = {
         (index, turn): int((member.mask & (member.turn == turn)).sum())
         for index, member in enumerate(group)
@@ -122,11 +124,11 @@ def test_tree_grpo_is_the_papers_mean_over_whole_paths(group: list[Episode]) -> 
             assert found[index][turn] == pytest.approx(copies, abs=1e-12)
 
 
-def two_leaves(first: float, second: float) -> list[Episode]:
+def two_leaves(first: float, second: float) -> list[EstimatorInput]:
     """90 tokens in common, 10 of each one's own; the first has sampled what they share."""
     turn = np.repeat([0, 1], [90, 10]).astype(np.int32)
-    whole = Episode(first, turn, np.ones(100, np.bool_), parent=0)
-    return [whole, Episode(second, turn, turn == 1, parent=0, first_turn=1)]
+    whole = EstimatorInput(first, turn, np.ones(100, np.bool_), parent=0)
+    return [whole, EstimatorInput(second, turn, turn == 1, parent=0, first_turn=1)]
 
 
 def test_who_sampled_what_two_leaves_share_does_not_matter() -> None:
@@ -191,7 +193,9 @@ def test_degenerate_groups(estimator: object) -> None:
 
 
 @given(forests(), st.randoms())
-def test_the_order_of_the_group_does_not_matter(group: list[Episode], random: object) -> None:
+def test_the_order_of_the_group_does_not_matter(
+    group: list[EstimatorInput], random: object
+) -> None:
     order = list(range(len(group)))
     random.shuffle(order)  # type: ignore[attr-defined]
     places = {index: place for place, index in enumerate(order)}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.outcomes import rloo
 from turnwise.algorithms.turns import gigpo, information_gain, mt_grpo, turn_returns, turn_rloo
 
@@ -17,9 +17,9 @@ DISCOUNTS = st.floats(0, 1)
 
 def episode(
     reward: float, turn_rewards: list[float] | None, states: list[str] | None = None, turns: int = 0
-) -> Episode:
+) -> EstimatorInput:
     count = turns or len(turn_rewards or [])
-    return Episode(
+    return EstimatorInput(
         reward,
         np.arange(count, dtype=np.int32),
         np.ones(count, np.bool_),
@@ -36,7 +36,7 @@ def z_score(numbers: list[float]) -> np.ndarray:
 
 
 @given(groups(), DISCOUNTS)
-def test_returns_are_sums_of_what_comes(group: list[Episode], discount: float) -> None:
+def test_returns_are_sums_of_what_comes(group: list[EstimatorInput], discount: float) -> None:
     for member in group:
         rewards = member.rewards_by_turn()
         for k, found in enumerate(turn_returns(member, discount)):
@@ -48,7 +48,7 @@ def test_returns_are_sums_of_what_comes(group: list[Episode], discount: float) -
 
 @given(groups((2, 5)), DISCOUNTS)
 def test_turn_rloo_compares_with_the_others_at_that_turn(
-    group: list[Episode], discount: float
+    group: list[EstimatorInput], discount: float
 ) -> None:
     returns = [turn_returns(member, discount) for member in group]
     for index, found in enumerate(turn_rloo(group, discount)):
@@ -124,7 +124,7 @@ def test_a_state_met_again_in_one_episode_is_compared_too() -> None:
     np.testing.assert_allclose(found[0], [-0.25, 0.25])
 
 
-def gained(reward: float, gains: list[float]) -> Episode:
+def gained(reward: float, gains: list[float]) -> EstimatorInput:
     made = episode(reward, None, turns=len(gains) + 1)
     return replace(made, information_gains=np.array(gains))
 
@@ -173,7 +173,9 @@ def test_a_group_of_one_and_an_all_equal_group_teach_nothing() -> None:
 
 
 @given(groups((2, 5)), st.randoms())
-def test_the_order_of_the_group_does_not_matter(group: list[Episode], random: object) -> None:
+def test_the_order_of_the_group_does_not_matter(
+    group: list[EstimatorInput], random: object
+) -> None:
     order = list(range(len(group)))
     random.shuffle(order)  # type: ignore[attr-defined]
     for estimator in (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.declared import functions, parts
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 
 ESTIMATORS = functions("estimator")
 ESTIMATOR = parts("estimator")
@@ -68,13 +68,13 @@ def value(state: str) -> float:
     return float(weights @ left / weights.sum())
 
 
-def episode(trajectory: tuple[int, ...], shaped: bool) -> Episode:
+def episode(trajectory: tuple[int, ...], shaped: bool) -> EstimatorInput:
     """One token a turn, one of tool output between them."""
     turns = len(trajectory)
     mask = np.array([True, False, True][: 2 * turns - 1])
     states = [state for state, _ in steps(trajectory)]
-    return Episode(
-        reward=OUTCOME[trajectory],
+    return EstimatorInput(
+        shaped_reward=OUTCOME[trajectory],
         turn=np.array([0, 0, 1][: len(mask)], np.int32),
         mask=mask,
         turn_rewards=np.array(turn_rewards(trajectory)) if shaped else None,
@@ -194,8 +194,12 @@ def test_with_any_critic_full_returns_are_unbiased() -> None:
     for trajectory in TRAJECTORIES:
         made = episode(trajectory, True)
         assert made.values is not None
-        wrong = Episode(
-            made.reward, made.turn, made.mask, made.turn_rewards, values=made.values * 0 + 0.7
+        wrong = EstimatorInput(
+            made.shaped_reward,
+            made.turn,
+            made.mask,
+            made.turn_rewards,
+            values=made.values * 0 + 0.7,
         )
         advantages = ESTIMATORS["token_gae"]([[wrong]], **numbers)[0][0].advantages[::2]
         for (state, action), advantage in zip(steps(trajectory), advantages, strict=True):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.episodes import Episode
+from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.values import (
     bilevel_gae,
     explained_variance,
@@ -36,7 +36,7 @@ def by_definition(
 
 @given(ONE, SHARES, SHARES)
 def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
-    group: list[Episode], discount: float, decay: float
+    group: list[EstimatorInput], discount: float, decay: float
 ) -> None:
     """The recursion is the one of Search-R1: values and sums are carried over what is masked."""
     episode = group[0]
@@ -59,7 +59,9 @@ def test_token_gae_is_the_sum_of_errors_and_the_masked_recursion(
 
 
 @given(ONE, SHARES, SHARES)
-def test_turn_gae_is_one_step_per_turn(group: list[Episode], discount: float, decay: float) -> None:
+def test_turn_gae_is_one_step_per_turn(
+    group: list[EstimatorInput], discount: float, decay: float
+) -> None:
     episode = group[0]
     assert episode.values is not None
     starts = [np.flatnonzero(episode.mask & (episode.turn == k))[0] for k in range(episode.turns)]
@@ -76,7 +78,7 @@ def test_turn_gae_is_one_step_per_turn(group: list[Episode], discount: float, de
 
 @given(ONE, SHARES, SHARES, SHARES)
 def test_bilevel_gae_is_turns_and_then_tokens(
-    group: list[Episode], discount: float, decay: float, turn_discount: float
+    group: list[EstimatorInput], discount: float, decay: float, turn_discount: float
 ) -> None:
     episode = group[0]
     assert episode.values is not None
@@ -93,8 +95,8 @@ def test_bilevel_gae_is_turns_and_then_tokens(
 
 def test_a_turn_without_reward_is_a_turn() -> None:
     """Two turns, reward 1 at the end, no values, turn discount 0.95: the first turn has 0.95."""
-    episode = Episode(
-        reward=1.0,
+    episode = EstimatorInput(
+        shaped_reward=1.0,
         turn=np.array([0, 0, 1], np.int32),
         mask=np.ones(3, np.bool_),
         values=np.zeros(3),
@@ -103,10 +105,12 @@ def test_a_turn_without_reward_is_a_turn() -> None:
 
 
 @given(ONE)
-def test_with_a_perfect_critic_nothing_is_better_than_expected(group: list[Episode]) -> None:
+def test_with_a_perfect_critic_nothing_is_better_than_expected(group: list[EstimatorInput]) -> None:
     episode = group[0]
     left = np.cumsum(episode.rewards_by_token()[::-1])[::-1]
-    perfect = Episode(episode.reward, episode.turn, episode.mask, episode.turn_rewards, values=left)
+    perfect = EstimatorInput(
+        episode.shaped_reward, episode.turn, episode.mask, episode.turn_rewards, values=left
+    )
     np.testing.assert_allclose(token_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
     np.testing.assert_allclose(turn_gae(perfect, 1.0, 0.7).advantages, 0, atol=1e-9)
 
@@ -115,21 +119,21 @@ def test_the_decay_grows_with_length() -> None:
     """100 sampled tokens and alpha 0.05: decay 1 - 1/5; the critic's targets are full returns."""
     generator = np.random.default_rng(0)
     mask = np.ones(100, np.bool_)
-    episode = Episode(1.0, np.zeros(100, np.int32), mask, values=generator.normal(size=100))
+    episode = EstimatorInput(1.0, np.zeros(100, np.int32), mask, values=generator.normal(size=100))
     found = length_adaptive_gae(episode, 1.0, 0.05)
     np.testing.assert_allclose(found.advantages, token_gae(episode, 1.0, 0.8).advantages)
     np.testing.assert_allclose(found.targets, np.ones(100))
 
 
 def test_without_values_there_is_no_estimate() -> None:
-    episode = Episode(1.0, np.zeros(2, np.int32), np.ones(2, np.bool_))
+    episode = EstimatorInput(1.0, np.zeros(2, np.int32), np.ones(2, np.bool_))
     with pytest.raises(ValueError, match="critic"):
         token_gae(episode, 1.0, 1.0)
 
 
 def test_gae_of_nothing_is_nothing() -> None:
     assert gae(np.zeros(0), np.zeros(0), 1.0, 1.0).shape == (0,)
-    unsampled = Episode(1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), values=np.ones(2))
+    unsampled = EstimatorInput(1.0, np.zeros(2, np.int32), np.zeros(2, np.bool_), values=np.ones(2))
     for estimate in (token_gae(unsampled, 1, 1), turn_gae(unsampled, 1, 1)):
         np.testing.assert_array_equal(estimate.advantages, [0, 0])
 

@@ -115,10 +115,10 @@ def make_groups() -> MakeGroups:
         return [
             Group(
                 f"g{number}",
-                [
+                tuple(
                     random_trajectory(generator, f"g{number}", episode, reward)
                     for episode, reward in enumerate(members)
-                ],
+                ),
             )
             for number, members in enumerate(rewards)
         ]
@@ -133,12 +133,12 @@ def random_tokens(generator: np.random.Generator, turns: int = 2) -> Tokens:
     def some(low: int, high: int) -> list[int]:
         return generator.integers(0, VOCABULARY, generator.integers(low, high)).tolist()
 
-    tokens.extend_segments([Segment(some(2, 9), Source.USER)], 0)
+    tokens = tokens.with_segments([Segment(some(2, 9), Source.USER)], 0)
     for turn in range(turns):
         words = some(2, 7)
         logprobs = generator.normal(-3.5, 0.3, len(words)).tolist()
-        tokens.extend_sampled(words, logprobs, version=0, turn=turn)
-        tokens.extend_segments([Segment(some(1, 6), Source.TOOL)], turn)
+        tokens = tokens.with_sampled(words, logprobs, version=0, turn=turn)
+        tokens = tokens.with_segments([Segment(some(1, 6), Source.TOOL)], turn)
     return tokens
 
 

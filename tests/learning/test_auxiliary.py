@@ -2,12 +2,14 @@
 them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import put
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig, Recipe, check_recipe
 from turnwise.errors import ConfigError
@@ -18,9 +20,10 @@ from turnwise.learning.auxiliary import (
     demonstrations_of_step,
     observed_tokens,
 )
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import kept_groups
+from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Segment, Source, Tokens
 
 LoadModel = Callable[..., Any]
@@ -45,13 +48,13 @@ def change(
     trained: PolicyLearner, groups: list[Group], demonstrations: list[Tokens]
 ) -> torch.Tensor:
     """The gradient of one update, read off plain gradient descent in the optimizer's place."""
-    assign_advantages(groups, trained.algorithm)
+    credits = estimate(groups, Signals(), trained.algorithm)
     parameters = trained.optimizer.parameters
     trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
     before = weights(trained.model)
     mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
-    report = trained.update(groups, mixed)
+    report = trained.update(groups, credits, mixed)
     assert report.metrics["policy/updates"] == 1
     return before - weights(trained.model)
 
@@ -133,9 +136,9 @@ def test_metrics_are_means_over_all_tokens_of_all_updates(
     algorithm = grpo(**dict.fromkeys(COEFFICIENTS, 0.5))
     trained = learner(load_model, algorithm, updates_per_step=2, learning_rate=1e-30)
     groups = make_groups(REWARDS)
-    assign_advantages(groups, algorithm)
+    credits = estimate(groups, Signals(), algorithm)
     mixed = demonstrations_of_step(demonstrations, len(demonstrations), 0, 0)
-    metrics = trained.update(groups, mixed).metrics
+    metrics = trained.update(groups, credits, mixed).metrics
     assert metrics["policy/updates"] == 2
     for term in COEFFICIENTS:
         chosen = wanted(term, groups, demonstrations)
@@ -149,9 +152,9 @@ def test_they_are_off_unless_asked_for(
     load_model: LoadModel, make_groups: MakeGroups, demonstrations: list[Tokens]
 ) -> None:
     groups = make_groups(REWARDS)
-    assign_advantages(groups, grpo())
+    credits = estimate(groups, Signals(), grpo())
     mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
-    metrics = learner(load_model, grpo()).update(groups, mixed).metrics
+    metrics = learner(load_model, grpo()).update(groups, credits, mixed).metrics
     assert not [name for name in metrics if name.startswith("auxiliary")]
     assert make_algorithm("echo", {}).observation_coefficient == 0.1
     assert make_algorithm("vapo", {}).success_coefficient == 0.1
@@ -160,12 +163,11 @@ def test_they_are_off_unless_asked_for(
 def worked_example() -> Tokens:
     """P0 P1 A0 A1 T0 X0 A2 E0: a tool's answer with its template, then a correction."""
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([10, 11], Source.USER)], 0)
-    tokens.extend_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
-    tokens.extend_segments([Segment([30], Source.TOOL), Segment([31], Source.TEMPLATE)], 0)
-    tokens.extend_sampled([22], [-0.3], version=8, turn=1)
-    tokens.extend_segments([Segment([40], Source.ENVIRONMENT)], 1)
-    return tokens
+    tokens = tokens.with_segments([Segment([10, 11], Source.USER)], 0)
+    tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
+    tokens = tokens.with_segments([Segment([30], Source.TOOL), Segment([31], Source.TEMPLATE)], 0)
+    tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
+    return tokens.with_segments([Segment([40], Source.ENVIRONMENT)], 1)
 
 
 def test_observations_are_what_tools_and_environment_wrote() -> None:
@@ -174,8 +176,8 @@ def test_observations_are_what_tools_and_environment_wrote() -> None:
 
 
 def test_what_a_branch_shares_is_predicted_in_its_parent() -> None:
-    branch = worked_example()
-    branch.source[2:4] = Source.INHERITED
+    whole = worked_example()
+    branch = replace(whole, source=put(whole.source, slice(2, 4), Source.INHERITED))
     assert observed_tokens(branch).astype(int).tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
@@ -206,8 +208,8 @@ def test_a_group_that_compares_nothing_still_predicts_its_observations(
     mixed = demonstrations_of_step(demonstrations, 3, 0, 0)
     for term, updates in (("observation_coefficient", 1), ("demonstration_coefficient", 0)):
         algorithm = grpo(**{term: 0.1})
-        assign_advantages(groups, algorithm)
-        metrics = learner(load_model, algorithm).update(groups, mixed).metrics
+        credits = estimate(groups, Signals(), algorithm)
+        metrics = learner(load_model, algorithm).update(groups, credits, mixed).metrics
         assert metrics["policy/updates"] == updates
         assert metrics["policy/trained_tokens"] == 0
         assert "policy/loss" not in metrics
@@ -220,10 +222,10 @@ def test_a_term_that_is_not_finite_is_skipped_and_named(
     algorithm = grpo(observation_coefficient=0.1)
     trained = learner(load_model, algorithm)
     groups = make_groups([[1.0, 1.0]])
-    assign_advantages(groups, algorithm)
+    credits = estimate(groups, Signals(), algorithm)
     with torch.no_grad():
         trained.model.lm_head.weight.fill_(torch.nan)
-    report = trained.update(groups)
+    report = trained.update(groups, credits)
     assert report.metrics["policy/updates"] == 0
     assert report.problems[0].startswith("the loss is not finite in g0 episode")
     assert all(p.grad is None for p in trained.model.parameters())

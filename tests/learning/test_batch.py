@@ -14,7 +14,6 @@ from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.learning.batch import (
     Example,
-    assign_advantages,
     collate,
     loss_mask,
     pack,
@@ -22,7 +21,9 @@ from turnwise.learning.batch import (
     supervised_examples,
     weigh,
 )
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.selection import kept_groups
+from turnwise.learning.signals.base import Signals
 from turnwise.types import (
     Group,
     Outcome,
@@ -41,12 +42,11 @@ GRPO = make_algorithm("grpo", {})
 def worked_example() -> Tokens:
     """P0 P1 A0 A1 T0 A2 E0 E1: the example of `Tokens`, with an environment's last word."""
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([10, 11], Source.USER)], 0)
-    tokens.extend_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
-    tokens.extend_segments([Segment([30], Source.TOOL)], 0)
-    tokens.extend_sampled([22], [-0.3], version=8, turn=1)
-    tokens.extend_segments([Segment([40, 41], Source.ENVIRONMENT)], 1)
-    return tokens
+    tokens = tokens.with_segments([Segment([10, 11], Source.USER)], 0)
+    tokens = tokens.with_sampled([20, 21], [-0.1, -2.0], version=7, turn=0)
+    tokens = tokens.with_segments([Segment([30], Source.TOOL)], 0)
+    tokens = tokens.with_sampled([22], [-0.3], version=8, turn=1)
+    return tokens.with_segments([Segment([40, 41], Source.ENVIRONMENT)], 1)
 
 
 def test_the_mask_comes_from_provenance() -> None:
@@ -68,8 +68,8 @@ def test_position_t_predicts_token_t_plus_one() -> None:
 
 def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
     short = Tokens.empty()
-    short.extend_segments([Segment([12], Source.USER)], 0)
-    short.extend_sampled([23], [-1.0], version=0, turn=0)
+    short = short.with_segments([Segment([12], Source.USER)], 0)
+    short = short.with_sampled([23], [-1.0], version=0, turn=0)
     examples = [
         *supervised_examples(worked_example(), "0"),
         *supervised_examples(short, "1"),
@@ -84,14 +84,14 @@ def test_rows_are_padded_on_the_right_and_flat_tensors_follow_them() -> None:
 
 def test_a_sampled_first_token_has_nothing_to_predict_it() -> None:
     tokens = Tokens.empty()
-    tokens.extend_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
+    tokens = tokens.with_sampled([5, 6], [-1.0, -1.0], version=0, turn=0)
     (example,) = supervised_examples(tokens, "x")
     assert example.trained.tolist() == [False, True]
 
 
 def test_a_record_without_sampled_tokens_is_empty() -> None:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([1, 2], Source.USER)], 0)
+    tokens = tokens.with_segments([Segment([1, 2], Source.USER)], 0)
     (example,) = supervised_examples(tokens, "x")
     assert len(example.ids) == 0
     assert list(pack([example], 64)) == []
@@ -117,35 +117,29 @@ def test_ungraded_members_are_in_no_baseline_and_no_batch(
     make_groups: Callable[..., list[Group]],
 ) -> None:
     with_ungraded = make_groups([[1.0, None, 0.0, None]])
-    assign_advantages(with_ungraded, GRPO)
+    credits = estimate(with_ungraded, Signals(), GRPO)
     members = with_ungraded[0].trajectories
-    assert members[1].advantage is None
+    assert members[1].id not in credits.advantages
     # mean 0.5, std (n-1) 0.7071: the two graded ones alone
-    assert members[0].advantage is not None
-    assert members[0].advantage.max() == pytest.approx(math.sqrt(0.5), rel=1e-5)
-    examples = policy_examples(with_ungraded, GRPO, mask_observations=True)
+    assert credits.advantages[members[0].id].max() == pytest.approx(math.sqrt(0.5), rel=1e-5)
+    examples = policy_examples(with_ungraded, credits, GRPO, mask_observations=True)
     assert [e.name for e in examples] == ["g0 episode 0", "g0 episode 2"]
     assert sum(e.weight * e.trained.sum() for e in examples) == pytest.approx(1.0)
 
 
 def test_a_trajectory_without_advantage_is_a_bug(make_groups: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="g0 episode 0: no advantage"):
-        policy_examples(make_groups([[1.0, 0.0]]), GRPO, mask_observations=True)
-
-
-def test_a_reward_that_is_no_number_names_the_episode(make_groups: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="g1 episode 0: reward 0 is nan"):
-        assign_advantages(make_groups([[1.0, 0.0], [math.nan, 0.0]]), GRPO)
+    with pytest.raises(KeyError, match="g0"):
+        policy_examples(make_groups([[1.0, 0.0]]), Credits({}), GRPO, mask_observations=True)
 
 
 def test_all_equal_groups_stay_in_denominators_unless_filtered(
     make_groups: Callable[..., list[Group]],
 ) -> None:
     groups = make_groups([[1.0, 0.0], [1.0, 1.0]])
-    assign_advantages(groups, GRPO)
-    kept = policy_examples(groups, GRPO, mask_observations=True)
+    credits = estimate(groups, Signals(), GRPO)
+    kept = policy_examples(groups, credits, GRPO, mask_observations=True)
     dapo = make_algorithm("dapo", {})
-    filtered = policy_examples(kept_groups(groups, dapo), dapo, mask_observations=True)
+    filtered = policy_examples(kept_groups(groups, dapo), credits, dapo, mask_observations=True)
     assert len(kept) == 4
     assert len(filtered) == 2
     assert kept[0].weight * kept[0].trained.sum() == pytest.approx(1 / 4)
@@ -154,11 +148,10 @@ def test_all_equal_groups_stay_in_denominators_unless_filtered(
 
 def test_unmasked_observations_get_the_advantage_of_the_action_before_them() -> None:
     tokens = worked_example()
-    member = Trajectory(Task("t", "q"), "g", 0, 0, tokens)
-    member.advantage = np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)
-    group = Group("g", [member])
-
-    member.outcome, member.verdict = Outcome.SUCCESS, Verdict(1.0, True)
-    (example,) = policy_examples([group], GRPO, mask_observations=False)
+    judged = {"outcome": Outcome.SUCCESS, "verdict": Verdict(1.0, True)}
+    member = Trajectory(Task("t", "q"), "g", 0, 0, tokens, **judged)
+    credits = Credits({member.id: np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)})
+    group = Group("g", (member,))
+    (example,) = policy_examples([group], credits, GRPO, mask_observations=False)
     assert example.advantage.tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
     assert np.isnan(example.behaviour_logprob[example.trained & ~example.sampled]).all()

@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import changed, each, put, with_one
 from tests.rounding import assert_rounding, bounded
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, ImplicitRewardConfig, LearningConfig, SftConfig
 from turnwise.learning.auxiliary import observed_tokens
-from turnwise.learning.batch import assign_advantages, loss_mask, policy_examples
-from turnwise.learning.critic import Critic
-from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.batch import loss_mask, policy_examples
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.sft import SupervisedLearner
-from turnwise.types import Group, Segment, Source, Trajectory
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.types import Group, Segment, Source, Tokens, Trajectory
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
@@ -29,26 +33,25 @@ LEARNING = LearningConfig()
 @pytest.fixture
 def groups(make_groups: MakeGroups) -> list[Group]:
     """Two groups; each member goes on in two more contexts."""
-    made = make_groups([[1.0, 0.0, 0.3], [0.0, 1.0]])
     generator = np.random.default_rng(5)
-    for group in made:
-        for member in group.trajectories:
-            _go_on(member, generator)
-            _go_on(member, generator)
-    return made
+    return each(
+        make_groups([[1.0, 0.0, 0.3], [0.0, 1.0]]),
+        lambda member: changed(member, tokens=_go_on(_go_on(member.tokens, generator), generator)),
+    )
 
 
-def _go_on(member: Trajectory, generator: np.random.Generator) -> None:
-    tokens = member.tokens
+def _go_on(tokens: Tokens, generator: np.random.Generator) -> Tokens:
     span = tokens.spans[-1]
     kept = np.concatenate(
         [np.arange(span.start, span.start + 2), np.arange(span.stop - 5, span.stop)]
     )
-    tokens.begin_context(kept)
+    tokens = tokens.with_context(kept)
     turn = int(tokens.turn[tokens.mask].max()) + 1
     words = generator.integers(0, 50, 4).tolist()
-    tokens.extend_segments([Segment(generator.integers(0, 50, 3).tolist(), Source.TOOL)], turn - 1)
-    tokens.extend_sampled(words, generator.normal(-3.5, 0.3, 4).tolist(), 0, turn)
+    tokens = tokens.with_segments(
+        [Segment(generator.integers(0, 50, 3).tolist(), Source.TOOL)], turn - 1
+    )
+    return tokens.with_sampled(words, generator.normal(-3.5, 0.3, 4).tolist(), 0, turn)
 
 
 def before(member: Trajectory) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -58,7 +61,7 @@ def before(member: Trajectory) -> list[tuple[torch.Tensor, torch.Tensor, torch.T
     starts = [int(start) for start, _ in tokens.contexts]
     for start, stop in zip(starts, [*starts[1:], len(tokens)], strict=True):
         places = np.flatnonzero(tokens.mask[start + 1 : stop])
-        ids = torch.from_numpy(tokens.ids[start:stop])
+        ids = torch.tensor(tokens.ids[start:stop])
         found.append((ids[None, :-1], torch.from_numpy(places), ids[1:][places]))
     return found
 
@@ -83,7 +86,7 @@ def sampled(rows: Sequence[np.ndarray | None], members: Sequence[Trajectory]) ->
     return torch.cat(found)
 
 
-def assert_values(critic: Critic, members: Sequence[Trajectory]) -> None:
+def assert_values(critic: Critic, signals: Signals, members: Sequence[Trajectory]) -> None:
     """Assert that values are the critic's after what stands before each sampled token."""
 
     @torch.no_grad()
@@ -93,7 +96,7 @@ def assert_values(critic: Critic, members: Sequence[Trajectory]) -> None:
         hidden = [body(input_ids=ids).last_hidden_state[0, places] for ids, places, _ in asked]
         return [head(torch.cat(hidden))[:, 0]]
 
-    found = sampled([member.values for member in members], members)
+    found = sampled([signals.of(member).values for member in members], members)
     assert_rounding([found], torch.nn.ModuleList([critic.body, critic.head]), own)
 
 
@@ -107,43 +110,45 @@ def test_scores_are_those_of_each_context(load_model: LoadModel, groups: list[Gr
 def test_values_are_those_of_each_context(load_model: LoadModel, groups: list[Group]) -> None:
     critic = Critic(load_model(), CriticConfig(), LEARNING)
     torch.nn.init.normal_(critic.head.weight)
-    critic.assess(groups)
+    signals = critic.measure(groups)
     member = groups[0].trajectories[0]
-    assert member.values is not None
-    np.testing.assert_array_equal(np.isnan(member.values), ~member.tokens.mask)
-    assert_values(critic, [member for group in groups for member in group.trajectories])
-    assign_advantages(groups, make_algorithm("ppo", {}))
-    assert critic.update(groups)["critic/loss"] > 0
+    values = signals.of(member).values
+    assert values is not None
+    np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
+    assert_values(critic, signals, [member for group in groups for member in group.trajectories])
+    credits = estimate(groups, signals, make_algorithm("ppo", {}))
+    assert critic.update(groups, signals, credits)["critic/loss"] > 0
 
 
 def test_the_split_and_padding_change_no_value(load_model: LoadModel, groups: list[Group]) -> None:
     """Contexts of other lengths in one micro-batch, and one that begins with a sampled token."""
-    member = groups[0].trajectories[0]
-    member.tokens.begin_context(np.arange(0))
-    member.tokens.extend_sampled([3, 4, 5], [-3.0, -3.0, -3.0], 0, 9)
+    tokens = groups[0].trajectories[0].tokens.with_context(np.arange(0))
+    tokens = tokens.with_sampled([3, 4, 5], [-3.0, -3.0, -3.0], 0, 9)
+    groups = with_one(groups, 0, 0, tokens=tokens)
     members = [member for group in groups for member in group.trajectories]
     for micro in (64, 300, 10_000):
         critic = Critic(load_model(), CriticConfig(), LearningConfig(tokens_per_micro_batch=micro))
         torch.manual_seed(0)
         torch.nn.init.normal_(critic.head.weight)
         batches = list(critic._micro_batches(members))
-        assert sorted(id(one) for batch in batches for one in batch) == sorted(map(id, members))
+        assert sorted(place for batch in batches for place in batch) == [*range(len(members))]
         for batch in batches:
-            spans = [span for one in batch for span in one.tokens.spans]
+            spans = [span for place in batch for span in members[place].tokens.spans]
             padded = len(spans) * max(span.stop - span.start for span in spans)
             assert padded <= micro or len(batch) == 1
-        critic.assess(groups)
-        assert_values(critic, members)
-    assert member.values is not None
-    valued = member.tokens.mask.copy()
+        signals = critic.measure(groups)
+        assert_values(critic, signals, members)
+    values = signals.of(members[0]).values
+    assert values is not None
+    valued = tokens.mask.copy()
     valued[-3] = False  # nothing stands before it
-    np.testing.assert_array_equal(np.isnan(member.values), ~valued)
+    np.testing.assert_array_equal(np.isnan(values), ~valued)
 
 
 def test_examples_are_contexts_and_every_sampled_token_is_trained_once(groups: list[Group]) -> None:
     algorithm = make_algorithm("grpo", {"aggregation": "sequence_mean_token_mean"})
-    assign_advantages(groups, algorithm)
-    examples = policy_examples(groups, algorithm, mask_observations=True)
+    credits = estimate(groups, Signals(), algorithm)
+    examples = policy_examples(groups, credits, algorithm, mask_observations=True)
     members = [member for group in groups for member in group.trajectories]
     assert len(examples) == 3 * len(members)
     for number, member in enumerate(members):
@@ -151,8 +156,7 @@ def test_examples_are_contexts_and_every_sampled_token_is_trained_once(groups: l
         sampled = np.concatenate([example.ids[example.trained] for example in own])
         assert sampled.tolist() == member.tokens.ids[member.tokens.mask].tolist()
         advantages = np.concatenate([example.advantage[example.trained] for example in own])
-        assert member.advantage is not None
-        assert advantages.tolist() == member.advantage[member.tokens.mask].tolist()
+        assert advantages.tolist() == credits.advantages[member.id][member.tokens.mask].tolist()
         (weight,) = {example.weight for example in own}
         assert weight == pytest.approx(1 / (len(members) * len(sampled))), "one trajectory"
     assert sum(e.weight * e.trained.sum() for e in examples) == pytest.approx(1)
@@ -174,17 +178,23 @@ def test_the_update_agrees_with_the_engine_across_contexts(
 ) -> None:
     """Log-probabilities as an engine gives them are found again: ratios begin at 1."""
     model = load_model()
+
+    def on_policy(member: Trajectory) -> Trajectory:
+        logprobs = by_hand(model, [member]).numpy()
+        return changed(member, logprob=put(member.tokens.logprob, member.tokens.mask, logprobs))
+
+    groups = each(groups, on_policy)
     members = [member for group in groups for member in group.trajectories]
-    for member in members:
-        member.tokens.logprob[member.tokens.mask] = by_hand(model, [member]).numpy()
     _, (bound,) = bounded(model, lambda exact: [by_hand(exact, members)])
     algorithm = make_algorithm(algorithm_name, {})
     learning = LearningConfig(share_prefixes=share_prefixes)
     reference = copy.deepcopy(model) if algorithm.has_reference else None
     learner = PolicyLearner(model, reference, learning, algorithm)
-    learner.assess(groups)
-    assign_advantages(groups, algorithm)
-    metrics = learner.update(groups).metrics
+    signals = Signals()
+    if algorithm.kl_reward_coefficient:
+        signals = KLReward(learner.reference_logprobs, learner.kl_coefficient).measure(groups)
+    credits = estimate(groups, signals, algorithm)
+    metrics = learner.update(groups, credits).metrics
     assert metrics["policy/logprob_gap"] < 2 * bound  # both of them are rounded
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=2 * bound)
     assert metrics["policy/gradient_norm"] > 0
@@ -213,10 +223,11 @@ def test_process_rewards_stand_in_every_context(load_model: LoadModel, groups: l
         return sampled_logprobs(reference, members, LEARNING, 1.0)
 
     model = ImplicitReward(policy, scores, ImplicitRewardConfig(learning_rate=1e-2), LEARNING)
-    model.assess(groups)
-    assert model.update(groups)["implicit_reward/gradient_norm"] > 0
-    model.assess(groups)
+    signals = model.measure(groups)
+    assert model.update(groups, signals, Credits({}))["implicit_reward/gradient_norm"] > 0
+    signals = model.measure(groups)
     for member in groups[0].graded:
-        assert member.token_rewards is not None
-        assert (member.token_rewards[member.tokens.mask] != 0).all()
-        assert (member.token_rewards[~member.tokens.mask] == 0).all()
+        rewards = signals.of(member).token_rewards
+        assert rewards is not None
+        assert (rewards[member.tokens.mask] != 0).all()
+        assert (rewards[~member.tokens.mask] == 0).all()

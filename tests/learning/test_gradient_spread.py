@@ -9,9 +9,10 @@ import torch
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.gradient_spread import GradientSpread
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
 from turnwise.types import Group
 
 GRPO = make_algorithm("grpo", {})
@@ -58,10 +59,10 @@ def test_measuring_changes_no_update(
     weights, metrics = [], []
     for measure in (False, True):
         groups = make_groups([[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]])
-        assign_advantages(groups, GRPO)
+        credits = estimate(groups, Signals(), GRPO)
         config = LearningConfig(learning_rate=1e-2, tokens_per_micro_batch=64)
         learner = PolicyLearner(load_model("qwen3"), None, config, GRPO)
-        metrics.append(learner.update(groups, measure_variance=measure).metrics)
+        metrics.append(learner.update(groups, credits, measure_variance=measure).metrics)
         weights.append(torch.cat([p.detach().flatten() for p in learner.model.parameters()]))
     assert torch.allclose(weights[0], weights[1], atol=1e-5)
     added = set(metrics[1]) - set(metrics[0])

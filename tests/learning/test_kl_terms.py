@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import put, with_one
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.types import Group, Trajectory
 
 IN_REWARD = make_algorithm("dr_grpo", {"kl_reward_coefficient": 0.3})
@@ -30,10 +33,15 @@ def learner(load_model: LoadModel, algorithm: Algorithm, **options: Any) -> Poli
     return PolicyLearner(load_model("llama"), reference, config, algorithm, temperature=0.7)
 
 
+def measured(trained: PolicyLearner, groups: list[Group]) -> Signals:
+    if not trained.algorithm.kl_reward_coefficient:
+        return Signals()
+    return KLReward(trained.reference_logprobs, trained.kl_coefficient).measure(groups)
+
+
 def step(trained: PolicyLearner, groups: list[Group]) -> UpdateReport:
-    trained.assess(groups)
-    assign_advantages(groups, trained.algorithm)
-    return trained.update(groups)
+    credits = estimate(groups, measured(trained, groups), trained.algorithm)
+    return trained.update(groups, credits)
 
 
 def own_logprobs(model: torch.nn.Module, member: Trajectory) -> np.ndarray:
@@ -55,26 +63,28 @@ def test_the_penalty_is_the_log_ratio_of_each_sampled_token(
 ) -> None:
     trained = learner(load_model, IN_REWARD, tokens_per_micro_batch=budget)
     groups = make_groups(REWARDS)
-    report = step(trained, groups)
-    assert groups[0].trajectories[2].token_rewards is None
+    signals = measured(trained, groups)
+    credits = estimate(groups, signals, IN_REWARD)
+    report = trained.update(groups, credits)
+    assert signals.of(groups[0].trajectories[2]).token_rewards is None
     reference, drifts = load_model("llama"), []
     for group in groups:
         totals = []
         for member in group.graded:
             mask = member.tokens.mask
             drift = np.where(mask, member.tokens.logprob - own_logprobs(reference, member), 0.0)
-            assert member.token_rewards is not None
-            np.testing.assert_allclose(member.token_rewards, -0.3 * drift, atol=1e-5)
+            rewards = signals.of(member).token_rewards
+            assert rewards is not None
+            np.testing.assert_allclose(rewards, -0.3 * drift, atol=1e-5)
             assert member.verdict is not None
             totals.append(member.verdict.reward - 0.3 * drift.sum())
             drifts.append(drift[mask])
         for member, total in zip(group.graded, totals, strict=True):
-            assert member.advantage is not None
             expected = np.where(member.tokens.mask, total - np.mean(totals), 0.0)
-            np.testing.assert_allclose(member.advantage, expected, atol=1e-4)
+            np.testing.assert_allclose(credits.advantages[member.id], expected, atol=1e-4)
             assert member.reward == member.verdict.reward  # what the environment gave
-    measured = float(np.concatenate(drifts).mean())
-    assert report.metrics["policy/kl_reference"] == pytest.approx(measured, abs=1e-5)
+    mean = float(np.concatenate(drifts).mean())
+    assert report.metrics["policy/kl_reference"] == pytest.approx(mean, abs=1e-5)
     assert report.metrics["policy/kl_coefficient"] == 0.3
 
 
@@ -82,7 +92,6 @@ def test_without_a_term_nothing_is_done(load_model: LoadModel, make_groups: Make
     trained = learner(load_model, make_algorithm("dr_grpo", {}))
     groups = make_groups(REWARDS)
     report = step(trained, groups)
-    assert all(m.token_rewards is None for group in groups for m in group.trajectories)
     assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
 
 
@@ -91,12 +100,12 @@ def test_degenerate_groups(load_model: LoadModel, make_groups: MakeGroups) -> No
     group differ by their penalties."""
     trained = learner(load_model, IN_REWARD)
     groups = make_groups([[1.0], [None, None], [1.0, 1.0]])
-    step(trained, groups)
-    advantages = [[m.advantage for m in group.trajectories] for group in groups]
-    assert advantages[0][0] is not None
-    assert not advantages[0][0].any()
-    assert advantages[1] == [None, None]
-    assert all(advantage is not None and advantage.any() for advantage in advantages[2])
+    credits = estimate(groups, measured(trained, groups), IN_REWARD)
+    trained.update(groups, credits)
+    single, *equal = (credits.advantages[m.id] for group in groups for m in group.graded)
+    assert not single.any()
+    assert len(equal) == 2
+    assert all(advantage.any() for advantage in equal)
     nothing = learner(load_model, make_algorithm("dr_grpo", {"kl_reward_coefficient": 1}))
     report = step(nothing, make_groups([[None]]))
     assert report.metrics["policy/updates"] == 0
@@ -107,21 +116,26 @@ def test_a_trajectory_in_which_nothing_was_sampled_has_no_penalty(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
     groups = make_groups([[1.0, 0.0, 0.5]])
-    masked = groups[0].trajectories[1]
-    masked.tokens.source[:] = 0
-    step(learner(load_model, IN_REWARD), groups)
-    assert masked.token_rewards is not None
-    assert not masked.token_rewards.any()
-    assert masked.advantage is not None
-    assert not masked.advantage.any()
+    groups = with_one(
+        groups, 0, 1, source=np.zeros(len(groups[0].trajectories[1].tokens), np.uint8)
+    )
+    masked, trained = groups[0].trajectories[1], learner(load_model, IN_REWARD)
+    signals = measured(trained, groups)
+    rewards, credits = signals.of(masked).token_rewards, estimate(groups, signals, IN_REWARD)
+    assert rewards is not None
+    assert not rewards.any()
+    assert not credits.advantages[masked.id].any()
+    assert trained.update(groups, credits).problems == []
 
 
 def test_a_log_probability_that_is_none_is_found_by_the_update(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
     groups = make_groups(REWARDS)
-    broken = groups[1].trajectories[1].tokens
-    broken.logprob[np.flatnonzero(broken.mask)[1]] = np.nan
+    tokens = groups[1].trajectories[1].tokens
+    groups = with_one(
+        groups, 1, 1, logprob=put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
+    )
     report = step(learner(load_model, IN_REWARD), groups)
     assert report.problems == ["the loss is not finite in g1 episode 1"]
     assert all(np.isfinite(value) for value in report.metrics.values())
@@ -190,7 +204,7 @@ def test_a_skipped_update_in_the_loss_leaves_the_coefficient(
     trained = learner(load_model, make_algorithm("grpo", {"kl_coefficient": 0.2, **ADAPTED}))
     groups = make_groups([[1.0, 0.0]])
     tokens = groups[0].trajectories[0].tokens
-    tokens.logprob[tokens.mask] = np.inf
+    groups = with_one(groups, 0, 0, logprob=put(tokens.logprob, tokens.mask, np.inf))
     assert step(trained, groups).problems
     assert trained.kl_coefficient == 0.2
 
@@ -209,8 +223,11 @@ def test_adapters_are_their_own_reference(load_model: LoadModel, make_groups: Ma
     adapted = PolicyLearner(model, None, LearningConfig(learning_rate=1e-2), IN_REWARD, 0.7)
     plain = learner(load_model, IN_REWARD)
     for seed in (0, 1):
-        groups, others = make_groups(REWARDS, seed), make_groups(REWARDS, seed)
+        groups = make_groups(REWARDS, seed)
+        found, expected = measured(adapted, groups), measured(plain, groups)
+        for member in groups[0].graded:
+            rewards = found.of(member).token_rewards
+            assert rewards is not None
+            np.testing.assert_allclose(rewards, expected.of(member).token_rewards, atol=1e-5)
         step(adapted, groups)
-        step(plain, others)
-        for member, other in zip(groups[0].graded, others[0].graded, strict=True):
-            np.testing.assert_allclose(member.token_rewards, other.token_rewards, atol=1e-5)
+        step(plain, groups)

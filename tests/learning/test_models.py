@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.signals.base import Signals
 from turnwise.storage import checkpoint
 from turnwise.types import Group
 
@@ -27,8 +28,8 @@ def update(model: Any, make_groups: MakeGroups, **options: Any) -> tuple[PolicyL
     algorithm = options.pop("algorithm", GRPO)
     learner = PolicyLearner(model, None, LearningConfig(**options), algorithm)
     groups = make_groups([[1.0, 0.0, 0.5], [0.0, 1.0]])
-    assign_advantages(groups, algorithm)
-    return learner, learner.update(groups)
+    credits = estimate(groups, Signals(), algorithm)
+    return learner, learner.update(groups, credits)
 
 
 def gradient_norm(report: UpdateReport) -> float:
@@ -98,8 +99,8 @@ def test_lora_trains_its_adapters_alone(
     assert changed
     assert all("lora_B" in name for name in changed)
     groups = make_groups([[1.0, 0.0]])
-    assign_advantages(groups, algorithm)
-    assert learner.update(groups).metrics["policy/kl_reference"] > 1e-5
+    credits = estimate(groups, Signals(), algorithm)
+    assert learner.update(groups, credits).metrics["policy/kl_reference"] > 1e-5
 
 
 @PEFT_WARNS

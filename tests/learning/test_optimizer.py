@@ -20,13 +20,14 @@ from turnwise.config import (
     SftConfig,
 )
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
-from turnwise.learning.critic import Critic
-from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.optimizer import Optimizer, warm_up
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.preferences import PreferenceLearner, best_and_worst
 from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.models.load import load_model as load_from_recipe
 from turnwise.types import Group
 
@@ -49,8 +50,8 @@ def lower(load_model: LoadModel) -> Any:
 
 
 def update(learner: PolicyLearner, groups: list[Group]) -> dict[str, float]:
-    assign_advantages(groups, GRPO)
-    return learner.update(groups).metrics
+    credits = estimate(groups, Signals(), GRPO)
+    return learner.update(groups, credits).metrics
 
 
 def test_at_the_learning_rate_of_rl_bfloat16_moves_as_float32_does(
@@ -118,9 +119,8 @@ def critic(load_model: LoadModel, make_groups: MakeGroups) -> Any:
 
     def step(seed: int) -> dict[str, float]:
         groups = make_groups(REWARDS, seed=seed)
-        made.assess(groups)
-        assign_advantages(groups, PPO)
-        return made.update(groups)
+        signals = made.measure(groups)
+        return made.update(groups, signals, estimate(groups, signals, PPO))
 
     return made, step, made
 
@@ -134,8 +134,7 @@ def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
 
     def step(seed: int) -> dict[str, float]:
         groups = make_groups(REWARDS, seed=seed)
-        made.assess(groups)
-        return made.update(groups)
+        return made.update(groups, made.measure(groups), Credits({}))
 
     return made, step, made.model
 

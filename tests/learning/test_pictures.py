@@ -19,12 +19,11 @@ def record() -> Tokens:
     """A prompt with a picture of three tokens, a turn, a result with two pictures, a turn."""
     tokens = Tokens.empty()
     user, tool, template = Source.USER, Source.TOOL, Source.TEMPLATE
-    tokens.extend_segments([Segment([1, 2], user), Segment([9] * 3, user, b"one")], 0)
-    tokens.extend_sampled([3, 4], [-0.1, -0.2], 0, 0)
+    tokens = tokens.with_segments([Segment([1, 2], user), Segment([9] * 3, user, b"one")], 0)
+    tokens = tokens.with_sampled([3, 4], [-0.1, -0.2], 0, 0)
     pictures = [Segment([9] * 2, tool, b"two"), Segment([9] * 2, tool, b"one")]
-    tokens.extend_segments([Segment([5], tool), *pictures, Segment([6], template)], 0)
-    tokens.extend_sampled([7, 8], [-0.3, -0.4], 0, 1)
-    return tokens
+    tokens = tokens.with_segments([Segment([5], tool), *pictures, Segment([6], template)], 0)
+    return tokens.with_sampled([7, 8], [-0.3, -0.4], 0, 1)
 
 
 def test_where_pictures_stand() -> None:
@@ -37,8 +36,8 @@ def test_where_pictures_stand() -> None:
 
 def test_a_new_context_keeps_pictures_whole() -> None:
     tokens = record()
-    tokens.begin_context(np.array([0, 1, 2, 3, 4, 13, 14]))
-    tokens.extend_segments([Segment([9] * 2, Source.TOOL, b"new")], 1)
+    tokens = tokens.with_context(np.array([0, 1, 2, 3, 4, 13, 14]))
+    tokens = tokens.with_segments([Segment([9] * 2, Source.TOOL, b"new")], 1)
     assert tokens.pictures[3:] == (Picture(17, 3, b"one"), Picture(22, 2, b"new"))
     first, second = tokens.spans
     assert tokens.pictures_in(first) == tokens.pictures[:3]
@@ -64,7 +63,7 @@ def test_examples_have_the_pictures_before_their_last_trained_token() -> None:
     assert short.pictures == tokens.pictures[:1]
     assert len(short.ids) == 7
     words = Tokens.empty()
-    words.extend_sampled([1, 2], [-0.1, -0.1], 0, 0)
+    words = words.with_sampled([1, 2], [-0.1, -0.1], 0, 0)
     (plain,) = supervised_examples(words, "words")
     assert collate([plain, example], torch.device("cpu")).pictures == ((), tokens.pictures)
     assert collate([plain], torch.device("cpu")).pictures == ()

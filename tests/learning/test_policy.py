@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import changed, each, put, with_one
 from tests.rounding import bounded
 from turnwise.algorithms import Algorithm, make_algorithm, table
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.batch import policy_examples
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Trajectory
 
 GRPO = make_algorithm("grpo", {})
@@ -44,8 +47,8 @@ def test_nothing_to_learn_makes_no_update(
     trained = learner(load_model, weight_decay=0.1)
     before = weights(trained.model)
     groups = make_groups(rewards)
-    assign_advantages(groups, GRPO)
-    report = trained.update(groups)
+    credits = estimate(groups, Signals(), GRPO)
+    report = trained.update(groups, credits)
     assert report.metrics["policy/updates"] == 0
     assert report.metrics["policy/trained_tokens"] == 0
     assert trained.optimizer.updates == 0
@@ -59,8 +62,8 @@ def test_a_filter_looks_at_all_groups_of_a_step_whatever_the_number_of_updates(
     algorithm = make_algorithm("grpo", {"group_filter": "top_spread", "share": 0.5})
     trained = learner(load_model, algorithm, updates_per_step=2)
     groups = make_groups([[1.0, 0.0], [0.9, 0.0], [0.2, 0.0], [0.1, 0.0]])
-    assign_advantages(groups, algorithm)
-    report = trained.update(groups)
+    credits = estimate(groups, Signals(), algorithm)
+    report = trained.update(groups, credits)
     kept = [member for group in groups[:2] for member in group.graded]
     assert report.metrics["policy/updates"] == 2
     assert report.metrics["policy/trained_tokens"] == sum(m.tokens.mask.sum() for m in kept)
@@ -71,8 +74,8 @@ def test_updates_raise_the_probability_of_what_was_rewarded(
 ) -> None:
     trained = learner(load_model, learning_rate=3e-3)
     groups = make_groups([[1.0, 0.0]])
-    assign_advantages(groups, GRPO)
-    examples = policy_examples(groups, GRPO, True)
+    credits = estimate(groups, Signals(), GRPO)
+    examples = policy_examples(groups, credits, GRPO, True)
     losses = []
     for _ in range(4):
         tally, _ = trained._update_once(examples, measure_gap=False)
@@ -92,14 +95,17 @@ def test_metrics_of_an_on_policy_update(load_model: LoadModel, make_groups: Make
         logprobs = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
         return logprobs.gather(1, ids[1:, None])[member.tokens.mask[1:], 0]
 
+    def on_policy(member: Trajectory) -> Trajectory:
+        logprobs = own(trained.model, member).numpy()
+        return changed(member, logprob=put(member.tokens.logprob, member.tokens.mask, logprobs))
+
+    groups = each(groups, on_policy)
     members = [member for group in groups for member in group.trajectories]
-    for member in members:
-        member.tokens.logprob[member.tokens.mask] = own(trained.model, member).numpy()
     _, (bound,) = bounded(
         trained.model, lambda exact: [torch.cat([own(exact, member) for member in members])]
     )
-    assign_advantages(groups, EVERYTHING)
-    report = trained.update(groups)
+    credits = estimate(groups, Signals(), EVERYTHING)
+    report = trained.update(groups, credits)
     assert report.problems == []
     metrics = report.metrics
     assert metrics["policy/logprob_gap"] < 2 * bound  # both of them are rounded
@@ -119,9 +125,9 @@ def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update(
 ) -> None:
     once, twice = (learner(load_model, updates_per_step=count) for count in (1, 2))
     groups = make_groups([[1.0, 0.0]])
-    assign_advantages(groups, GRPO)
-    report = once.update(groups)
-    again = twice.update([*groups, *groups])
+    credits = estimate(groups, Signals(), GRPO)
+    report = once.update(groups, credits)
+    again = twice.update([*groups, *groups], credits)
     assert report.metrics["policy/logprob_gap"] > 0.1
     assert again.metrics["policy/logprob_gap"] == report.metrics["policy/logprob_gap"]
     assert again.metrics["policy/updates"] == 2
@@ -133,11 +139,12 @@ def test_a_loss_that_is_not_finite_is_skipped_and_named(
 ) -> None:
     """The engine gave no log-probability for one sampled token."""
     groups = make_groups(REWARDS)
-    broken = groups[1].trajectories[1].tokens
-    broken.logprob[np.flatnonzero(broken.mask)[1]] = np.nan
-    assign_advantages(groups, GRPO)
+    tokens = groups[1].trajectories[1].tokens
+    logprob = put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
+    groups = with_one(groups, 1, 1, logprob=logprob)
+    credits = estimate(groups, Signals(), GRPO)
     trained = learner(load_model, updates_per_step=3, tokens_per_micro_batch=64)
-    report = trained.update(groups)
+    report = trained.update(groups, credits)
     assert report.metrics["policy/skipped_updates"] == 1
     assert report.metrics["policy/updates"] == 2
     assert report.problems == ["the loss is not finite in g1 episode 1"]
@@ -150,13 +157,14 @@ def test_a_skipped_update_leaves_weights_and_optimizer_untouched(
     """The longest comes last, when the other micro-batches have left their gradients."""
     trained = learner(load_model, tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
-    assign_advantages(groups, GRPO)
-    trained.update(groups)
+    credits = estimate(groups, Signals(), GRPO)
+    trained.update(groups, credits)
     before, state = weights(trained.model), copy.deepcopy(trained.state())
     members = [member for group in groups for member in group.trajectories]
-    broken = max((member.tokens for member in members), key=len)
-    broken.logprob[broken.mask] = np.inf
-    report = trained.update(groups)
+    longest = max(members, key=lambda member: len(member.tokens))
+    endless = changed(longest, logprob=put(longest.tokens.logprob, longest.tokens.mask, np.inf))
+    broken = each(groups, lambda member: endless if member is longest else member)
+    report = trained.update(broken, credits)
     assert report.metrics["policy/updates"] == 0
     assert torch.equal(before, weights(trained.model))
     torch.testing.assert_close(trained.state(), state, rtol=0, atol=0)
@@ -168,30 +176,29 @@ def test_a_gradient_that_is_not_finite_is_skipped(
 ) -> None:
     trained = learner(load_model)
     groups = make_groups(REWARDS)
-    assign_advantages(groups, GRPO)
+    credits = estimate(groups, Signals(), GRPO)
     first = trained.optimizer.parameters[0]
     first.register_hook(lambda gradient: gradient * torch.inf)
     before = weights(trained.model)
-    report = trained.update(groups)
+    report = trained.update(groups, credits)
     assert report.metrics["policy/skipped_updates"] == 1
     assert "gradient's norm" in report.problems[0]
     assert torch.equal(before, weights(trained.model))
 
 
 def test_resuming_is_exact(load_model: LoadModel, make_groups: MakeGroups) -> None:
-    steps = [make_groups(REWARDS, seed=seed) for seed in range(4)]
-    for groups in steps:
-        assign_advantages(groups, GRPO)
+    played = [make_groups(REWARDS, seed=seed) for seed in range(4)]
+    steps = [(groups, estimate(groups, Signals(), GRPO)) for groups in played]
     through = learner(load_model, warmup_steps=5)
-    for groups in steps:
-        through.update(groups)
+    for groups, credits in steps:
+        through.update(groups, credits)
     first, second = (learner(load_model, warmup_steps=5) for _ in range(2))
-    for groups in steps[:2]:
-        first.update(groups)
+    for groups, credits in steps[:2]:
+        first.update(groups, credits)
     second.model.load_state_dict(first.model.state_dict())
     second.load_state(copy.deepcopy(first.state()))
-    for groups in steps[2:]:
-        second.update(groups)
+    for groups, credits in steps[2:]:
+        second.update(groups, credits)
     assert torch.equal(weights(through.model), weights(second.model))
     torch.testing.assert_close(through.state(), second.state(), rtol=0, atol=0)
 
@@ -201,10 +208,10 @@ def test_unmasked_observations_are_scored_by_the_current_policy(
 ) -> None:
     trained = learner(load_model, mask_observations=False, tokens_per_micro_batch=64)
     groups = make_groups(REWARDS)
-    assign_advantages(groups, GRPO)
-    report = trained.update(groups)
+    credits = estimate(groups, Signals(), GRPO)
+    report = trained.update(groups, credits)
     assert report.problems == []
-    masked = learner(load_model).update(groups)
+    masked = learner(load_model).update(groups, credits)
     assert report.metrics["policy/trained_tokens"] > masked.metrics["policy/trained_tokens"]
     assert report.metrics["policy/logprob_gap"] == pytest.approx(
         masked.metrics["policy/logprob_gap"], rel=1e-5
@@ -223,9 +230,9 @@ def test_the_reference_stays_where_it_is(load_model: LoadModel, make_groups: Mak
     assert trained.reference is not None
     before = weights(trained.reference)
     groups = make_groups(REWARDS)
-    assign_advantages(groups, EVERYTHING)
-    trained.update(groups)
-    second = trained.update(groups)
+    credits = estimate(groups, Signals(), EVERYTHING)
+    trained.update(groups, credits)
+    second = trained.update(groups, credits)
     assert torch.equal(before, weights(trained.reference))
     assert second.metrics["policy/kl_reference"] > 1e-4
 
@@ -238,8 +245,8 @@ def test_ratios_are_to_the_policy_before_the_update_unless_bypassed(
     for correction in ("bypass", "truncated", "none"):
         algorithm = make_algorithm("grpo", {"correction": correction})
         groups = make_groups([[1.0, 0.0, 0.5]])
-        assign_advantages(groups, algorithm)
-        metrics = learner(load_model, algorithm).update(groups).metrics
+        credits = estimate(groups, Signals(), algorithm)
+        metrics = learner(load_model, algorithm).update(groups, credits).metrics
         ratios[correction] = metrics["policy/ratio_max"]
         assert ("correction/weight" in metrics) is (correction != "bypass")
     assert ratios["bypass"] != pytest.approx(1.0, abs=1e-3)
@@ -256,17 +263,17 @@ def test_every_algorithm_that_needs_rewards_alone_makes_an_update(
     groups = make_groups([[1.0, 0.0, 1.0], [0.0, 1.0]])
     if name == "gdpo":  # the parts of a task's own reward have to be named
         with pytest.raises(ConfigError, match="needs reward_weights"):
-            assign_advantages(groups, algorithm)
+            estimate(groups, Signals(), algorithm)
         return
     if algorithm.needs - {"turn_rewards"}:  # without those, outcomes count
         needs = "critic|reward per t|same state|teacher|episode|played on|hindsight|score|gains"
         with pytest.raises(ValueError, match=needs):
-            assign_advantages(groups, algorithm)
+            estimate(groups, Signals(), algorithm)
         return
-    assign_advantages(groups, algorithm)
+    credits = estimate(groups, Signals(), algorithm)
     trained = learner(load_model, algorithm)
     before = weights(trained.model)
-    report = trained.update(groups)
+    report = trained.update(groups, credits)
     updated = algorithm.estimator != "none"
     assert report.metrics["policy/updates"] == updated
     assert torch.equal(before, weights(trained.model)) is not updated

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import changed, each, put
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages, policy_examples
+from turnwise.learning.batch import policy_examples
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Segment, Source
 
 GRPO = make_algorithm("grpo", {})
@@ -45,12 +48,12 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 
 def change(trained: PolicyLearner, groups: list[Group]) -> torch.Tensor:
     """The gradient of one update, read off plain gradient descent in the optimizer's place."""
-    assign_advantages(groups, trained.algorithm)
+    credits = estimate(groups, Signals(), trained.algorithm)
     parameters = trained.optimizer.parameters
     trained.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     trained.optimizer.learning_rate, trained.optimizer.max_gradient_norm = 1.0, 1e9
     before = weights(trained.model).double()
-    report = trained.update(groups)
+    report = trained.update(groups, credits)
     assert report.metrics["policy/updates"] == 1
     return before - weights(trained.model).double()
 
@@ -96,20 +99,19 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
     band = {"covariance_low": 0.0, "covariance_high": 99.0} if name == "clip_cov" else {}
     algorithm = make_algorithm(name, {"share": 0.2, **band})
     groups = make_groups([*REWARDS, [1.0, 1.0], [None, 0.0, 1.0]])
-    assign_advantages(groups, algorithm)
-    examples = learner(load_model, algorithm)._examples(groups)
-    members = {f"{m.group} episode {m.episode}": m for group in groups for m in group.graded}
+    credits = estimate(groups, Signals(), algorithm)
+    examples = learner(load_model, algorithm)._examples(groups, credits)
+    members = {str(m.id): m for group in groups for m in group.graded}
     assert {example.name for example in examples} == set(members)
-    masks = [m.tokens.mask for m in members.values()]
     advantage = np.concatenate(
-        [m.advantage[mask] for m, mask in zip(members.values(), masks, strict=True)]
+        [credits.advantages[m.id][m.tokens.mask] for m in members.values()]
     ).astype(np.float64)
     logprob = np.concatenate([m.tokens.logprob[m.tokens.mask] for m in members.values()])
     covariance = (advantage - advantage.mean()) * (logprob - logprob.astype(np.float64).mean())
     least = np.sort(covariance)[::-1][int(0.2 * len(covariance)) - 1]
     for example in examples:
         member = members[example.name]
-        own = (member.advantage - advantage.mean()) * (
+        own = (credits.advantages[member.id] - advantage.mean()) * (
             member.tokens.logprob - logprob.astype(np.float64).mean()
         )
         expected = (own >= least - 1e-12) & member.tokens.mask
@@ -144,12 +146,12 @@ def test_what_stands_on_masked_tokens_has_no_influence(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
     """Advantages and log-probabilities on prompt and tool tokens are garbage here."""
-    clean, dirty = make_groups(REWARDS), make_groups(REWARDS)
+    clean = make_groups(REWARDS)
+    dirty = each(
+        clean,
+        lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)),
+    )
     trained, other = learner(load_model, EVERYTHING), learner(load_model, EVERYTHING)
-    for group in dirty:
-        for member in group.trajectories:
-            member.tokens.logprob[~member.tokens.mask] = 123.0
-    assign_advantages(dirty, EVERYTHING)
     clean_examples = policy_examples_of(clean)
     dirty_examples = policy_examples_of(dirty, garbage=77.0)
     for examples, who in ((clean_examples, trained), (dirty_examples, other)):
@@ -160,27 +162,27 @@ def test_what_stands_on_masked_tokens_has_no_influence(
 
 
 def policy_examples_of(groups: list[Group], garbage: float = 0.0) -> list[Any]:
-    assign_advantages(groups, EVERYTHING)
-    for group in groups:
-        for member in group.trajectories:
-            assert member.advantage is not None
-            member.advantage[~member.tokens.mask] += np.float32(garbage)
-    return policy_examples(groups, EVERYTHING, mask_observations=True)
+    credits = estimate(groups, Signals(), EVERYTHING)
+    members = {member.id: member for group in groups for member in group.trajectories}
+    advantages = {
+        name: own + np.where(members[name].tokens.mask, 0, np.float32(garbage))
+        for name, own in credits.advantages.items()
+    }
+    credits = replace(credits, advantages=advantages)
+    return policy_examples(groups, credits, EVERYTHING, mask_observations=True)
 
 
 def test_observations_after_the_last_action_have_no_influence(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
-    short, long = make_groups(REWARDS), make_groups(REWARDS)
-    for group in long:
-        for member in group.trajectories:
-            member.tokens.extend_segments([Segment([3] * 9, Source.TOOL)], 5)
+    short, seen = make_groups(REWARDS), [Segment([3] * 9, Source.TOOL)]
+    long = each(short, lambda m: changed(m, tokens=m.tokens.with_segments(seen, 5)))
     assert torch.equal(change(learner(load_model), short), change(learner(load_model), long))
 
 
 def test_an_ungraded_member_changes_nothing(load_model: LoadModel, make_groups: MakeGroups) -> None:
     groups = make_groups([[1.0, 0.0, None, 0.5]])
-    without = [Group("g0", [m for m in groups[0].trajectories if m.reward is not None])]
+    without = [Group("g0", tuple(m for m in groups[0].trajectories if m.reward is not None))]
     first = change(learner(load_model), copy.deepcopy(without))
     assert torch.equal(first, change(learner(load_model), groups))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import changed, each, put, with_one
 from turnwise.config import LearningConfig, PreferencesConfig, check_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.learning.preferences import (
@@ -59,7 +60,8 @@ def test_pairs_are_the_best_and_the_worst_that_were_graded(make_groups: MakeGrou
 
 def test_a_trajectory_without_a_token_to_train_is_not_chosen(make_groups: MakeGroups) -> None:
     groups = make_groups([[1.0, 0.0, 0.5]])
-    groups[0].trajectories[1].tokens.source[:] = Source.INHERITED
+    inherited = np.full(len(groups[0].trajectories[1].tokens), Source.INHERITED, np.uint8)
+    groups = with_one(groups, 0, 1, source=inherited)
     ((_, worse),) = best_and_worst(groups)
     assert worse is groups[0].trajectories[2].tokens
 
@@ -110,10 +112,11 @@ def test_loss_and_gradient_match_a_second_computation(
 def test_masked_tokens_have_no_log_probability_in_it(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
-    clean, dirty = (best_and_worst(make_groups(REWARDS)) for _ in range(2))
-    for pair in dirty:
-        for tokens in pair:
-            tokens.logprob[~tokens.mask] = 123.0
+    groups = make_groups(REWARDS)
+    garbage = each(
+        groups, lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0))
+    )
+    clean, dirty = best_and_worst(groups), best_and_worst(garbage)
     first, second = learner(load_model(), clean), learner(load_model(), dirty)
     for _ in range(2):
         assert first.step() == second.step()

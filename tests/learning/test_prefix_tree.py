@@ -17,11 +17,11 @@ from turnwise.errors import ConfigError
 from turnwise.learning import prefix_tree
 from turnwise.learning.batch import (
     Example,
-    assign_advantages,
     collate,
     policy_examples,
     supervised_examples,
 )
+from turnwise.learning.credits import estimate
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.optimizer import Moved
 from turnwise.learning.policy import PolicyLearner
@@ -34,6 +34,7 @@ from turnwise.learning.prefix_tree import (
     pack_trees,
     plant,
 )
+from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
 CPU = torch.device("cpu")
@@ -52,12 +53,12 @@ STORIES = [
 
 def record(prompt: Sequence[int], story: tuple[list[int], list[int], list[int]]) -> Tokens:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment(prompt, Source.USER)], 0)
+    tokens = tokens.with_segments([Segment(prompt, Source.USER)], 0)
     for turn, words in enumerate(story):
         if turn == 1:
-            tokens.extend_segments([Segment(words, Source.TOOL)], 0)
+            tokens = tokens.with_segments([Segment(words, Source.TOOL)], 0)
         else:
-            tokens.extend_sampled(words, [-3.5 + 0.1 * word for word in words], 0, turn)
+            tokens = tokens.with_sampled(words, [-3.5 + 0.1 * word for word in words], 0, turn)
     return tokens
 
 
@@ -65,7 +66,7 @@ def group(name: str, prompt: Sequence[int]) -> Group:
     """Six trajectories that share more or less of their beginnings; rewards 0, 0.3, 0.6, ..."""
     return Group(
         name,
-        [
+        tuple(
             Trajectory(
                 task=Task(name, "question"),
                 group=name,
@@ -76,7 +77,7 @@ def group(name: str, prompt: Sequence[int]) -> Group:
                 verdict=Verdict(reward=0.3 * episode, success=True),
             )
             for episode, story in enumerate(STORIES)
-        ],
+        ),
     )
 
 
@@ -180,8 +181,8 @@ def test_an_update_is_the_same_with_fewer_tokens(
 
         learner.optimizer.apply = keep  # type: ignore[method-assign]
         played = groups()
-        assign_advantages(played, algorithm)
-        metrics = learner.update(played).metrics
+        credits = estimate(played, Signals(), algorithm)
+        metrics = learner.update(played, credits).metrics
         hook.remove()
         return torch.cat(kept), metrics, sum(seen)
 
@@ -195,8 +196,8 @@ def test_an_update_is_the_same_with_fewer_tokens(
 
 def example(name: str, ids: list[int]) -> Example:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment(ids[:1], Source.USER)], 0)
-    tokens.extend_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
+    tokens = tokens.with_segments([Segment(ids[:1], Source.USER)], 0)
+    tokens = tokens.with_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
     return supervised_examples(tokens, name)[0]
 
 
@@ -243,7 +244,7 @@ def test_models_whose_own_code_fails_on_trees_are_refused(kind: str) -> None:
 def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
     algorithm = make_algorithm("grpo", {})
     played = groups()
-    assign_advantages(played, algorithm)
-    planted, others = plant(policy_examples(played, algorithm, True), 64, 8192)
+    credits = estimate(played, Signals(), algorithm)
+    planted, others = plant(policy_examples(played, credits, algorithm, True), 64, 8192)
     assert [{member.group for member in members} for members, _ in planted] == [{"a"}, {"b"}]
     assert not others

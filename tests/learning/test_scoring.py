@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import assign_advantages
 from turnwise.learning.logprobs import score_norms
-from turnwise.learning.scoring import assess_score_norms, sampled_logprobs, score
+from turnwise.learning.scoring import sampled_logprobs, score
 
 TEMPERATURE = 0.7
 
@@ -47,29 +45,6 @@ def test_those_of_a_trajectory_are_at_its_sampled_tokens(load_model: Any, make_g
         assert row.dtype == np.float64
         assert (np.isfinite(row) == member.tokens.mask).all()
     assert sampled_logprobs(load_model("qwen3"), [], LearningConfig(), TEMPERATURE) == []
-
-
-@pytest.mark.parametrize("budget", [64, 10_000])
-def test_score_norms_are_the_squared_gradients_of_log_probabilities(
-    load_model: Any, make_groups: Any, budget: int
-) -> None:
-    """By autograd through float64 logits of a model that bounds them; nothing for the ungraded."""
-    model, groups = load_model("gemma2").eval(), make_groups([[1.0, None, 0.0]])
-    config = LearningConfig(tokens_per_micro_batch=budget)
-    assess_score_norms(groups, model, config, TEMPERATURE)
-    assert groups[0].trajectories[1].score_norms is None
-    for member in groups[0].graded:
-        ids, mask = torch.from_numpy(member.tokens.ids), member.tokens.mask
-        with torch.no_grad():
-            logits = model(input_ids=ids[None]).logits[0].double() / TEMPERATURE
-        assert member.score_norms.dtype == np.float32
-        assert (np.isfinite(member.score_norms) == mask).all()
-        for place in np.flatnonzero(mask):
-            before = logits[place - 1].clone().requires_grad_()
-            (slope,) = torch.autograd.grad(before.log_softmax(-1)[ids[place]], before)
-            assert member.score_norms[place] == pytest.approx(float(slope @ slope), abs=1e-5)
-    assign_advantages(groups, make_algorithm("otb", {}))
-    assert any(member.advantage.any() for member in groups[0].graded)
 
 
 def test_chunks_change_no_score_norm_and_certainty_has_none(load_model: Any) -> None:

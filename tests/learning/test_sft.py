@@ -107,7 +107,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
 
 def test_demonstrations_without_a_token_to_learn_are_refused(load_model: LoadModel) -> None:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([1, 2, 3], Source.USER)], 0)
+    tokens = tokens.with_segments([Segment([1, 2, 3], Source.USER)], 0)
     with pytest.raises(DataError, match="no demonstration"):
         learner(load_model(), [tokens])
 
@@ -123,8 +123,8 @@ def test_schedules_by_hand() -> None:
 
 def test_weight_decay_leaves_out_vectors(load_model: LoadModel) -> None:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([1], Source.USER)], 0)
-    tokens.extend_sampled([2], [-1.0], version=0, turn=0)
+    tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
+    tokens = tokens.with_sampled([2], [-1.0], version=0, turn=0)
     trained = learner(load_model(), [tokens], weight_decay=0.5)
     matrices, vectors = trained.optimizer._adamw.param_groups
     assert matrices["weight_decay"] == 0.5

@@ -19,7 +19,9 @@ MEASURED_OF_GRADES = {
 def groups(*rewards: Rewards) -> list[Group]:
     generator = np.random.default_rng(0)
     return [
-        Group(f"g{n}", [random_trajectory(generator, f"g{n}", e, r) for e, r in enumerate(row)])
+        Group(
+            f"g{n}", tuple(random_trajectory(generator, f"g{n}", e, r) for e, r in enumerate(row))
+        )
         for n, row in enumerate(rewards)
     ]
 

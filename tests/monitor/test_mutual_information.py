@@ -9,7 +9,7 @@ import torch
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.config import LearningConfig
 from turnwise.monitor.mutual_information import first_turns, from_scores, mutual_information
-from turnwise.types import Group, Outcome, Segment, Source, Task, Trajectory, Verdict
+from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
 TASKS = 4
 
@@ -21,16 +21,15 @@ def learning(budget: int) -> LearningConfig:
 def episode(prompt: list[int], turn: list[int], graded: bool = True) -> Trajectory:
     """A prompt, a first turn with a forced token inside, a tool's output, a second turn."""
     outcome = Outcome.FAILURE if graded else Outcome.INFRASTRUCTURE_STEP
-    member = Trajectory(Task("t", "?"), "g", 0, 0, outcome=outcome)
-    member.verdict = Verdict(0.0, False) if graded else None
-    tokens = member.tokens
-    tokens.extend_segments([Segment(prompt, Source.USER)], 0)
-    tokens.extend_sampled(turn[:2], [-1.0] * 2, version=0, turn=0)
-    tokens.extend_segments([Segment([7], Source.TEMPLATE)], 0)
-    tokens.extend_sampled(turn[2:], [-1.0] * len(turn[2:]), version=0, turn=0)
-    tokens.extend_segments([Segment([9, 9, 9], Source.TOOL)], 0)
-    tokens.extend_sampled([5, 6], [-1.0] * 2, version=0, turn=1)
-    return member
+    verdict = Verdict(0.0, False) if graded else None
+    tokens = Tokens.empty()
+    tokens = tokens.with_segments([Segment(prompt, Source.USER)], 0)
+    tokens = tokens.with_sampled(turn[:2], [-1.0] * 2, version=0, turn=0)
+    tokens = tokens.with_segments([Segment([7], Source.TEMPLATE)], 0)
+    tokens = tokens.with_sampled(turn[2:], [-1.0] * len(turn[2:]), version=0, turn=0)
+    tokens = tokens.with_segments([Segment([9, 9, 9], Source.TOOL)], 0)
+    tokens = tokens.with_sampled([5, 6], [-1.0] * 2, version=0, turn=1)
+    return Trajectory(Task("t", "?"), "g", 0, 0, tokens, outcome=outcome, verdict=verdict)
 
 
 @pytest.fixture
@@ -40,9 +39,9 @@ def groups() -> list[Group]:
     def some(low: int, high: int) -> list[int]:
         return generator.integers(0, 200, generator.integers(low, high)).tolist()
 
-    made = [Group(f"g{n}", [episode([*some(2, 9), 1], some(3, 8))]) for n in range(TASKS)]
-    made[0].trajectories.insert(0, episode(some(2, 9), some(3, 8), graded=False))
-    return made
+    members = [[episode([*some(2, 9), 1], some(3, 8))] for _ in range(TASKS)]
+    members[0].insert(0, episode(some(2, 9), some(3, 8), graded=False))
+    return [Group(f"g{n}", tuple(own)) for n, own in enumerate(members)]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_a_sample_has_each_prompt_once(model: torch.nn.Module, groups: list[Grou
     assert len(first_turns(groups)) == TASKS
     assert mutual_information(model, [groups[1], groups[1]], 99, 1.0, learning(512)) == {}
     assert mutual_information(model, groups, 1, 1.0, learning(512)) == {}
-    silent = Group("s", [Trajectory(Task("t", "?"), "s", 0, 0)])
+    silent = Group("s", (Trajectory(Task("t", "?"), "s", 0, 0),))
     assert first_turns([silent]) == []
     two = mutual_information(model, groups, 2, 1.0, learning(512))
     assert two["monitor/mutual_information"] <= math.log(2) + 1e-6

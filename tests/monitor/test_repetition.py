@@ -1,5 +1,7 @@
 """Shares of repeated n-grams, actions and episodes, against counting by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from turnwise.types import (
     Segment,
     Source,
     Task,
+    Tokens,
     ToolCall,
     Trajectory,
     Turn,
@@ -22,10 +25,9 @@ from turnwise.types import (
 
 def episode(*actions: Action, graded: bool = True) -> Trajectory:
     outcome = Outcome.FAILURE if graded else Outcome.GRADER_ERROR
-    member = Trajectory(Task("t", "?"), "g", 0, 0, outcome=outcome)
-    member.verdict = Verdict(0.0, False) if graded else None
-    member.turns = [Turn(action) for action in actions]
-    return member
+    verdict = Verdict(0.0, False) if graded else None
+    turns = tuple(Turn(action) for action in actions)
+    return Trajectory(Task("t", "?"), "g", 0, 0, turns=turns, outcome=outcome, verdict=verdict)
 
 
 def search(query: str, **more: str) -> Action:
@@ -33,7 +35,7 @@ def search(query: str, **more: str) -> Action:
 
 
 def share(name: str, *members: Trajectory) -> float | None:
-    return repetition_metrics([Group("g", list(members))]).get(f"repetition/{name}")
+    return repetition_metrics([Group("g", tuple(members))]).get(f"repetition/{name}")
 
 
 def by_hand(member: Trajectory) -> float | None:
@@ -57,13 +59,13 @@ def test_ngrams_are_counted_within_what_one_turn_sampled(seed: int) -> None:
     generator = np.random.default_rng(seed)
     members = []
     for _ in range(3):
-        member = episode()
+        tokens = Tokens.empty()
         for turn in range(int(generator.integers(0, 4))):
             sampled = generator.integers(0, 2, generator.integers(0, 9)).tolist()
-            member.tokens.extend_sampled(sampled, [-1.0] * len(sampled), version=0, turn=turn)
+            tokens = tokens.with_sampled(sampled, [-1.0] * len(sampled), version=0, turn=turn)
             tool = generator.integers(0, 2, generator.integers(0, 3)).tolist()
-            member.tokens.extend_segments([Segment(tool, Source.TOOL)], turn)
-        members.append(member)
+            tokens = tokens.with_segments([Segment(tool, Source.TOOL)], turn)
+        members.append(replace(episode(), tokens=tokens))
     expected = [by_hand(member) for member in members]
     known = [value for value in expected if value is not None]
     found = share("ngrams", *members)
@@ -72,12 +74,11 @@ def test_ngrams_are_counted_within_what_one_turn_sampled(seed: int) -> None:
 
 
 def test_what_a_tool_repeats_is_not_the_agents() -> None:
-    member = episode()
-    member.tokens.extend_segments([Segment([1] * 50, Source.TOOL)], 0)
-    member.tokens.extend_sampled([1, 2, 3, 4, 5], [-1.0] * 5, version=0, turn=0)
-    assert share("ngrams", member) == 0.0
-    member.tokens.extend_sampled([1, 2, 3, 4], [-1.0] * 4, version=0, turn=1)
-    assert share("ngrams", member) == pytest.approx(1 / 3)
+    tokens = Tokens.empty().with_segments([Segment([1] * 50, Source.TOOL)], 0)
+    tokens = tokens.with_sampled([1, 2, 3, 4, 5], [-1.0] * 5, version=0, turn=0)
+    assert share("ngrams", replace(episode(), tokens=tokens)) == 0.0
+    tokens = tokens.with_sampled([1, 2, 3, 4], [-1.0] * 4, version=0, turn=1)
+    assert share("ngrams", replace(episode(), tokens=tokens)) == pytest.approx(1 / 3)
 
 
 def test_actions_are_the_same_by_name_and_arguments_or_by_text() -> None:
@@ -104,4 +105,4 @@ def test_the_ungraded_and_those_without_company_are_left_out() -> None:
     one, lost = episode(search("a"), search("a")), episode(search("a"), search("a"), graded=False)
     assert share("episodes", one, lost) is None
     assert share("actions", one, lost) == share("actions", one)
-    assert repetition_metrics([Group("g", [lost]), Group("h", [])]) == {}
+    assert repetition_metrics([Group("g", (lost,)), Group("h", ())]) == {}

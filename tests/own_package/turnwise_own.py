@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_rewards
+from turnwise.algorithms.estimators import of_rewards
 from turnwise.algorithms.parts import Range, part
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment

@@ -12,7 +12,8 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.engines.base import Completion, Sampling
 from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY
 from turnwise.errors import RunStoppedError
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate, estimator_inputs
+from turnwise.learning.signals.base import Signals
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.rollout.groups import Roller
 from turnwise.types import Group
@@ -48,7 +49,7 @@ def test_one_greedy_episode_beside_each_group() -> None:
         (beside,) = group.beside
         assert len(group.trajectories) == 4
         assert beside not in group.trajectories
-        assert [m.baseline for m in group.trajectories] == [beside.reward] * 4
+        assert [own.baseline for own in estimator_inputs(group, Signals())] == [beside.reward] * 4
 
 
 def test_the_other_episodes_are_those_without_it() -> None:
@@ -59,24 +60,23 @@ def test_the_other_episodes_are_those_without_it() -> None:
         assert group.id == other.id
         for member, twin in zip(group.trajectories, other.trajectories, strict=True):
             np.testing.assert_array_equal(member.tokens.ids, twin.tokens.ids)
-            assert member.baseline is None
+        assert all(own.baseline is None for own in estimator_inputs(group, Signals()))
 
 
 def test_the_greedy_episode_is_in_no_statistic() -> None:
     groups = collect("greedy", roller())
-    assign_advantages(groups, make_algorithm("remax", {}))
+    credits = estimate(groups, Signals(), make_algorithm("remax", {}))
     found = rollout_metrics(groups)
     bare = [Group(group.id, group.trajectories) for group in groups]
     assert rollout_metrics(bare).items() <= found.items()
     assert found["beside/episodes"] == len(groups)
     assert found["beside/tokens_sampled"] > 0
     for group in groups:
-        assert group.beside[0].advantage is None
+        assert group.beside[0].id not in credits.advantages
         for member in group.trajectories:
             assert member.reward is not None
-            assert member.advantage is not None
             assert group.beside[0].reward is not None
-            sampled = member.advantage[member.tokens.mask]
+            sampled = credits.advantages[member.id][member.tokens.mask]
             np.testing.assert_allclose(sampled, member.reward - group.beside[0].reward, rtol=1e-6)
 
 
@@ -86,8 +86,8 @@ def test_a_greedy_episode_without_a_grade() -> None:
     assert None in baselines
     for group, baseline in zip(groups, baselines, strict=True):
         expected = np.nan if baseline is None else baseline
-        for member in group.trajectories:
-            np.testing.assert_equal(member.baseline, expected)
+        for own in estimator_inputs(group, Signals()):
+            np.testing.assert_equal(own.baseline, expected)
     strict = roller(kind=Strict)
     strict = replace(strict, limits=strict.limits.model_copy(update={"max_ungraded_share": 0.01}))
     with pytest.raises(RunStoppedError, match="of 20 episodes"):
@@ -97,26 +97,29 @@ def test_a_greedy_episode_without_a_grade() -> None:
 def test_replays_give_every_turn_its_value() -> None:
     """A pull is worth 0.2 on average, whatever was pulled before."""
     groups = collect("turn_replays", roller(), 2, replays=12)
+    first = []
     mean = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
     for group in groups:
         assert len(group.beside) == 2 * PULLS * 12
         assert {child.parent for child in group.beside} == {0, 1}
-        for member in group.trajectories:
+        inputs = estimator_inputs(group, Signals())
+        for member, own in zip(group.trajectories, inputs, strict=True):
             paid = np.cumsum([0.0, *(turn.step.reward for turn in member.turns if turn.step)])
             expected = paid + mean * np.arange(PULLS, -1, -1)
-            assert member.turn_values is not None
-            np.testing.assert_allclose(member.turn_values, expected, atol=0.9)
-            assert member.turn_values[-1] == member.reward
-    everything = [m.turn_values for g in groups for m in g.trajectories]
-    assert abs(np.mean([values[0] for values in everything if values is not None]) - 0.6) < 0.25
+            assert own.turn_values is not None
+            np.testing.assert_allclose(own.turn_values, expected, atol=0.9)
+            assert own.turn_values[-1] == member.reward
+            first.append(own.turn_values[0])
+    assert abs(np.mean(first) - 0.6) < 0.25
 
 
 def test_ungraded_episodes_are_not_replayed() -> None:
     groups = collect("turn_replays", roller(kind=Strict), 4, replays=1)
     ungraded = [m for g in groups for m in g.trajectories if m.reward is None]
     assert ungraded
-    assert all(member.turn_values is None for member in ungraded)
-    assign_advantages(groups, make_algorithm("counterfactual", {}))
-    for member in (m for g in groups for m in g.graded):
-        assert member.advantage is not None
-        assert np.isfinite(member.advantage).all()
+    assert not {member.id for member in ungraded} & {
+        (child.group, child.parent) for group in groups for child in group.beside
+    }
+    credits = estimate(groups, Signals(), make_algorithm("counterfactual", {}))
+    assert set(credits.advantages) == {member.id for group in groups for member in group.graded}
+    assert all(np.isfinite(own).all() for own in credits.advantages.values())

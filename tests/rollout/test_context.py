@@ -3,6 +3,7 @@ sampled, and that a run with them goes on exactly (promises 1, 2 and 7)."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,11 +88,11 @@ def record(lengths: Sequence[tuple[int, int]]) -> Tokens:
     def fresh(count: int) -> list[int]:
         return list(range(len(tokens), len(tokens) + count))
 
-    tokens.extend_segments([Segment(fresh(3), Source.USER)], 0)
+    tokens = tokens.with_segments([Segment(fresh(3), Source.USER)], 0)
     for turn, (sampled, observed) in enumerate(lengths):
-        tokens.extend_sampled(fresh(sampled), [-1.0] * sampled, 7, turn)
-        tokens.extend_segments([Segment(fresh(1), Source.TEMPLATE)], turn)
-        tokens.extend_segments([Segment(fresh(observed), Source.TOOL)], turn)
+        tokens = tokens.with_sampled(fresh(sampled), [-1.0] * sampled, 7, turn)
+        tokens = tokens.with_segments([Segment(fresh(1), Source.TEMPLATE)], turn)
+        tokens = tokens.with_segments([Segment(fresh(observed), Source.TOOL)], turn)
     return tokens
 
 
@@ -130,10 +131,10 @@ def test_whatever_is_kept_each_sampled_token_is_the_models_once(
     sampled = tokens.ids[tokens.mask].tolist()
     for _ in range(3):
         before = tokens.ids[tokens.spans[-1]].tolist()
-        tokens.begin_context(COMPACTIONS[mode](tokens, room))
+        tokens = tokens.with_context(COMPACTIONS[mode](tokens, room))
         after = tokens.ids[tokens.spans[-1]].tolist()
         assert [token for token in before if token in set(after)] == after, "in their order"
-        tokens.extend_sampled([len(tokens)], [-1.0], 8, len(lengths))
+        tokens = tokens.with_sampled([len(tokens)], [-1.0], 8, len(lengths))
         lengths = [*lengths, (1, 0)]
         sampled.append(int(tokens.ids[-1]))
     assert tokens.ids[tokens.mask].tolist() == sampled
@@ -203,14 +204,13 @@ def test_what_has_no_room_in_a_new_context_either_is_truncated() -> None:
 
 def test_the_state_before_a_turn_is_what_was_shown_last_whatever_was_summed_up() -> None:
     call = Turn(Action("", calls=(ToolCall("look", {}),)), Step())
-    played = Trajectory(Task("t", "the task"), "g", 0, 0)
-    played.turns = [call, Turn(Action("so far", summary=True)), call]
+    turns = call, Turn(Action("so far", summary=True)), call
+    played = Trajectory(Task("t", "the task"), "g", 0, 0, turns=turns)
     assert played.states == ("the task", "\n(to be summed up)", "")
 
 
 def test_episodes_of_several_contexts_are_not_branched_from() -> None:
-    played = play("drop", 8)
-    played.snapshots = [b""]
+    played = replace(play("drop", 8), snapshots=(b"",))
     with pytest.raises(NotSupportedError, match="several contexts"):
         branch_at(played, 0)
 
@@ -238,7 +238,7 @@ def test_every_token_was_sampled_in_exactly_its_context(mode: str) -> None:
         for span in tokens.spans:
             assert span.stop - span.start <= 500
             with torch.no_grad():
-                ids = torch.from_numpy(tokens.ids[span])[None]
+                ids = torch.tensor(tokens.ids[span])[None]
                 logprobs = model(ids).logits[0, :-1].log_softmax(-1)
             own = logprobs.gather(1, ids[0, 1:, None])[:, 0].numpy()
             chosen = tokens.mask[span][1:]

@@ -15,7 +15,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, beside_sampling
 from turnwise.rollout.staleness import check_staleness, staleness_metrics, staleness_of
-from turnwise.types import Group, Outcome, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
 TASKS_PER_STEP, GROUP_SIZE = 2, 3
 
@@ -192,20 +192,20 @@ def test_what_fails_beside_sampling_fails_where_it_was_asked_for() -> None:
 
 
 def trajectory(versions: list[int], graded: bool = True) -> Trajectory:
-    tokens = Tokens.empty()
-    tokens._append([0, 0], Source.TOOL, 0, -1, np.full(2, np.nan, np.float32))
+    tokens = Tokens.empty().with_segments([Segment([0, 0], Source.TOOL)], 0)
     for version in versions:
-        tokens.extend_sampled([1], [-1.0], version, 0)
+        tokens = tokens.with_sampled([1], [-1.0], version, 0)
     verdict = Verdict(1.0, True) if graded else None
     outcome = Outcome.SUCCESS if graded else Outcome.GRADER_ERROR
     return Trajectory(Task("t", "?"), "g", 0, 0, tokens, outcome=outcome, verdict=verdict)
 
 
 def test_staleness_counts_sampled_tokens_of_graded_members() -> None:
-    group = Group("g", [trajectory([3, 4, 5]), trajectory([0], graded=False), trajectory([5])])
+    members = trajectory([3, 4, 5]), trajectory([0], graded=False), trajectory([5])
+    group = Group("g", members)
     assert staleness_of([group], 5).tolist() == [2, 1, 0, 0]
     assert staleness_metrics([group], 5) == {"staleness/mean": 0.75, "staleness/max": 2.0}
-    assert staleness_metrics([Group("g", [trajectory([1], graded=False)])], 5) == {}
+    assert staleness_metrics([Group("g", (trajectory([1], graded=False),))], 5) == {}
     check_staleness([group], 5, 2)
     check_staleness([], 5, 0)
     for step, bound in ((5, 1), (4, 4)):  # too old; newer than the weights

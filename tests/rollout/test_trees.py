@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,7 +191,9 @@ def test_the_chance_of_a_branch_is_the_stated_one() -> None:
 def test_entropy_is_estimated_from_the_first_tokens_of_the_turn() -> None:
     trajectory = rising_trees(roller(), size=1)[0].trajectories[0]
     sampled = np.flatnonzero(trajectory.tokens.mask & (trajectory.tokens.turn == 1))
-    trajectory.tokens.logprob[sampled[:3]] = [-1.0, -2.0, -6.0]
+    logprob = trajectory.tokens.logprob.copy()
+    logprob[sampled[:3]] = [-1.0, -2.0, -6.0]
+    trajectory = replace(trajectory, tokens=replace(trajectory.tokens, logprob=logprob))
     assert turn_entropy(trajectory, 1, 3) == pytest.approx(3.0)
     assert turn_entropy(trajectory, 1, 1) == pytest.approx(1.0)
     assert np.isnan(turn_entropy(trajectory, 9, 3))

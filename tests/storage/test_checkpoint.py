@@ -72,8 +72,8 @@ def test_a_learner_resumes_from_disk_exactly(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path
 ) -> None:
     tokens = Tokens.empty()
-    tokens.extend_segments([Segment([1], Source.USER)], 0)
-    tokens.extend_sampled([2, 3, 4], [0.0] * 3, version=0, turn=0)
+    tokens = tokens.with_segments([Segment([1], Source.USER)], 0)
+    tokens = tokens.with_sampled([2, 3, 4], [0.0] * 3, version=0, turn=0)
 
     def learner(model: Any) -> SupervisedLearner:
         sft = SftConfig(steps=4, batch_size=1, warmup_steps=2)

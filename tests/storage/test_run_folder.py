@@ -8,30 +8,49 @@ import pytest
 
 from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
+from turnwise.learning.credits import Credits
+from turnwise.learning.signals.base import SignalArrays, Signals
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.types import Action, Group, Outcome, Segment, Source, Task, Trajectory, Turn, Verdict
+from turnwise.types import (
+    Action,
+    Group,
+    Outcome,
+    Segment,
+    Source,
+    Task,
+    Tokens,
+    Trajectory,
+    Turn,
+    Verdict,
+)
 
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
 
 
 def member(reward: float | None) -> Trajectory:
     task = Task("t", "Who?", secret={"answers": ["classified"]})
-    trajectory = Trajectory(task, "g", 0, 7)
-    trajectory.tokens.extend_segments([Segment([1, 2], Source.USER)], 0)
-    trajectory.tokens.extend_sampled([3], [-0.5], version=4, turn=0)
-    trajectory.turns = [Turn(Action("<answer>x</answer>", answer="x"))]
-    trajectory.outcome = Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE
-    trajectory.verdict = None if reward is None else Verdict(reward, False)
-    return trajectory
+    tokens = Tokens.empty().with_segments([Segment([1, 2], Source.USER)], 0)
+    return Trajectory(
+        task,
+        "g",
+        0 if reward is None else 1,
+        7,
+        tokens.with_sampled([3], [-0.5], version=4, turn=0),
+        (Turn(Action("<answer>x</answer>", answer="x")),),
+        Outcome.GRADER_ERROR if reward is None else Outcome.FAILURE,
+        None if reward is None else Verdict(reward, False),
+    )
 
 
 def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)
     penalised = member(0.0)
-    penalised.penalty = 0.25
-    folder.write_trajectories("step-000001", [Group("g", [penalised, member(None)])])
+    signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
+    credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)})
+    groups = [Group("g", (penalised, member(None)))]
+    folder.write_trajectories("step-000001", groups, signals, credits)
     (file,) = folder.trajectory_files()
     graded, ungraded = read_rows(file)
     assert graded["ids"] == [1, 2, 3]
@@ -39,7 +58,9 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     assert graded["version"] == [-1, -1, 4]
     assert np.isnan(graded["logprob"][:2]).all()
     assert (graded["reward"], ungraded["reward"]) == (0.0, None)
-    assert graded["penalty"] == 0.25
+    assert (graded["penalty"], ungraded["penalty"]) == (0.25, 0.0)
+    assert graded["advantage"] == [0.0, 0.0, -1.5]
+    assert ungraded["advantage"] == [0.0, 0.0, 0.0]
     assert b"classified" not in file.read_bytes()
     assert "classified" not in str(graded)
 
@@ -71,7 +92,7 @@ def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
     damaged.write_bytes(b"PAR1 not a table")
     with pytest.raises(DataError, match="cannot be read"):
         read_rows(damaged)
-    folder.write_trajectories("step-000002", [Group("g", [member(1.0)])])
+    folder.write_trajectories("step-000002", [Group("g", (member(1.0),))])
     older = folder.path / "trajectories" / "step-000002.parquet"
     pq.write_table(pq.read_table(older).drop_columns(["contexts"]), older)
     with pytest.raises(DataError, match=r"earlier version of turnwise: it has no 'contexts'"):
@@ -80,13 +101,14 @@ def test_folders_that_are_taken_missing_or_damaged(tmp_path: Path) -> None:
 
 
 def test_metrics_leave_the_ungraded_out_of_rewards_and_count_them() -> None:
-    metrics = rollout_metrics([Group("g", [member(1.0), member(0.0), member(None)])])
+    metrics = rollout_metrics([Group("g", (member(1.0), member(0.0), member(None)))])
     assert metrics["reward/mean"] == 0.5
     assert metrics["reward/group_std"] == 0.5
     assert metrics["rollout/ungraded"] == 1
     assert metrics["outcome/grader_error"] == 1
     assert metrics["rollout/tokens_sampled"] == 3
-    assert rollout_metrics([Group("g", [member(0.0), member(0.0)])])["groups/all_equal"] == 1.0
+    equal = rollout_metrics([Group("g", (member(0.0), member(0.0)))])
+    assert equal["groups/all_equal"] == 1.0
 
 
 def test_overwriting_waits_until_the_run_begins(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def test_its_oracle_is_right(real: list[Document]) -> None:
     tasks = environment.tasks("train")
     assert len(tasks) > 20
     for task in tasks[:50]:
-        trajectory = Trajectory(task, "g", 0, 0)
-        for action in environment.oracle(task):
-            trajectory.turns.append(Turn(action, asyncio.run(environment.step(action))))
+        script = environment.oracle(task)
+        turns = tuple(Turn(action, asyncio.run(environment.step(action))) for action in script)
+        trajectory = Trajectory(task, "g", 0, 0, turns=turns)
         assert asyncio.run(environment.verify(trajectory)).success
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from turnwise.algorithms import outcomes
-from turnwise.algorithms.credits import Credit, spread, totals
-from turnwise.algorithms.episodes import Episode, Floats, Groups
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
+from turnwise.algorithms.estimators import Credit, spread, totals
 from turnwise.algorithms.parts import Share, Trait, part
 from turnwise.errors import ConfigError
 
@@ -123,7 +123,7 @@ def grpo(groups: Groups) -> list[list[Credit]]:
     """
     batch = []
     for group in groups:
-        added = np.array([episode.added for episode in group], np.float64)
+        added = np.array([episode.added_reward for episode in group], np.float64)
         scores = outcomes.grpo(totals(group) - added) + outcomes.dr_grpo(added)
         batch.append(spread(group, scores))
     return batch
@@ -168,7 +168,7 @@ def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Cr
     return [spread(group, np.array([next(scores) for _ in group])) for group in groups]
 
 
-def _token_returns(episode: Episode, discount: float) -> Floats:
+def _token_returns(episode: EstimatorInput, discount: float) -> Floats:
     """float64[n]; the running return is carried unchanged over what was not sampled."""
     rewards = episode.rewards_by_token()[episode.mask]
     for step in range(len(rewards) - 2, -1, -1):

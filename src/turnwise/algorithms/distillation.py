@@ -5,8 +5,8 @@ Not here: the teacher.
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_episode
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_episode
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 
@@ -18,7 +18,7 @@ from turnwise.algorithms.parts import Requirement, Trait, part
     needs=[Requirement.TEACHER],
     traits=(Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
-def distillation(episode: Episode) -> Floats:
+def distillation(episode: EstimatorInput) -> Floats:
     """A_t = log teacher - log policy of each sampled token, 0 elsewhere: float64[n].
 
     In the mean over the policy's samples it is less the reverse divergence, token by token, of what

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.outcomes import differing
 from turnwise.algorithms.parts import Share, part
 

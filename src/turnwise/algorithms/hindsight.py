@@ -2,7 +2,8 @@
 
 pi is the probability of a turn's sampled tokens when they were sampled, h that of the same tokens
 given the outcome. Each function gives a list with float64[K_i] for each episode. Pure float64
-numpy. Not here: where h comes from (`learning/hindsight.py`); with a wrong h all of this is wrong.
+numpy. Not here: where h comes from (`learning/signals/hindsight.py`); with a wrong h all of this
+is wrong.
 """
 
 from collections.abc import Sequence
@@ -10,8 +11,8 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_turns
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcomes import grpo
 from turnwise.algorithms.parts import (
     NonNegative,
@@ -27,7 +28,7 @@ from turnwise.algorithms.turns import turn_returns
 TurnNumbers = list[Floats]
 
 
-def criticality(episode: Episode) -> Floats:
+def criticality(episode: EstimatorInput) -> Floats:
     """log h(a_k) - log pi(a_k) of each turn, float64[K]: the score of a critical action, above 0
     where the outcome speaks for the turn. Raises ValueError without log-probabilities."""
     return _by_turn(episode, episode.hindsight_logprobs) - _by_turn(episode, episode.logprobs)
@@ -42,7 +43,9 @@ def criticality(episode: Episode) -> Floats:
     traits=[Trait.UNGROUPED],
 )
 def hca(
-    group: Sequence[Episode], discount: Share = 1.0, ratio_cap: Annotated[float, Range(1)] = 5.0
+    group: Sequence[EstimatorInput],
+    discount: Share = 1.0,
+    ratio_cap: Annotated[float, Range(1)] = 5.0,
 ) -> TurnNumbers:
     """A_k = (1 - min(pi(a_k) / h(a_k), cap)) G_k, G_k the return from turn k on.
 
@@ -68,7 +71,7 @@ def hca(
     traits=[Trait.NO_PENALTY],
 )
 def hcapo(
-    group: Sequence[Episode],
+    group: Sequence[EstimatorInput],
     discount: Share = 1.0,
     hindsight_weight: NonNegative = 1.0,
     hindsight_temperature: Positive = 1.0,
@@ -82,7 +85,7 @@ def hcapo(
     Source: HCAPO (arXiv 2603.08754), from notes; the defaults of weight, temperature and bounds are
     ours. Raises ValueError without log-probabilities.
     """
-    totals = np.array([episode.total for episode in group], np.float64)
+    totals = np.array([episode.total_reward for episode in group], np.float64)
     refined = []
     for episode, total in zip(group, totals, strict=True):
         lengths = np.maximum(_by_turn(episode, np.ones(len(episode.mask))), 1)
@@ -98,7 +101,7 @@ def hcapo(
     ]
 
 
-def _by_turn(episode: Episode, numbers: Floats | None) -> Floats:
+def _by_turn(episode: EstimatorInput, numbers: Floats | None) -> Floats:
     """Sums over the sampled tokens of each turn."""
     if numbers is None:
         raise ValueError("this estimator needs log-probabilities in hindsight, and there are none")

@@ -9,8 +9,8 @@ from math import comb
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_rewards
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
+from turnwise.algorithms.estimators import of_rewards
 from turnwise.algorithms.parts import Count, Trait, part
 from turnwise.errors import ConfigError
 

@@ -151,7 +151,7 @@ def part(
     """Declare the decorated function a part of an algorithm.
 
     `name` is for built-in parts; one's own are named by file or module. `of` makes the choice's
-    function from a simpler one, as those in `credits.py` do for estimators. Raises ConfigError for
+    function from a simpler one, as those in `estimators.py` do for estimators. Raises ConfigError for
     arguments with defaults that are no numbers.
     """
 

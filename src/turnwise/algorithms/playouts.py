@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_group, of_turns
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_group, of_turns
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 
@@ -20,7 +20,7 @@ from turnwise.algorithms.parts import Requirement, Trait, part
     needs=[Requirement.GREEDY],
     traits=[Trait.UNGROUPED],
 )
-def remax(group: Sequence[Episode]) -> Floats:
+def remax(group: Sequence[EstimatorInput]) -> Floats:
     """R_i - R_greedy: less the reward of the policy's greedy episode of the same task, float64[n].
 
     The baseline does not depend on what was sampled, so the gradient is unbiased, in a group of one
@@ -30,8 +30,16 @@ def remax(group: Sequence[Episode]) -> Floats:
     baselines = [episode.baseline for episode in group]
     if any(baseline is None for baseline in baselines):
         raise ValueError("remax needs the reward of a greedy episode, and none was played")
-    totals = np.array([episode.total for episode in group], np.float64)
+    totals = np.array([episode.total_reward for episode in group], np.float64)
     return np.nan_to_num(totals - np.array(baselines, np.float64))
+
+
+def mean_reward(rewards: Sequence[float]) -> float:
+    """The mean of the rewards of episodes that began at one place: exact where all are equal, NaN
+    of none."""
+    if not len(rewards):
+        return float("nan")
+    return float(rewards[0] if min(rewards) == max(rewards) else np.mean(rewards))
 
 
 @part(
@@ -42,7 +50,7 @@ def remax(group: Sequence[Episode]) -> Floats:
     needs=[Requirement.TURN_VALUES],
     traits=(Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY),
 )
-def counterfactual(group: Sequence[Episode]) -> list[Floats]:
+def counterfactual(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_k = V_{k+1} - V_k, by how much turn k changed what was to be expected; float64[K_i] each.
 
     V_k is the mean reward of episodes that were played on from before turn k, V_K the episode's

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_tokens
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_tokens
 from turnwise.algorithms.outcomes import rloo
 from turnwise.algorithms.parts import Requirement, Share, Trait, part
 
@@ -21,7 +21,7 @@ from turnwise.algorithms.parts import Requirement, Share, Trait, part
     needs=[Requirement.PROCESS_REWARDS],
     traits=[Trait.NO_PENALTY],
 )
-def process_rloo(group: Sequence[Episode], discount: Share = 1.0) -> list[Floats]:
+def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list[Floats]:
     """A_t = sum_{s>=t} discount^(s-t) (r_s - b) + O - mean of the others' O, over sampled tokens; b
     is the mean over the others of the mean of their tokens' rewards.
 
@@ -45,11 +45,13 @@ def process_rloo(group: Sequence[Episode], discount: Share = 1.0) -> list[Floats
     return advantages
 
 
-def _outcome(episode: Episode) -> float:
-    return episode.reward + (0.0 if episode.turn_rewards is None else episode.turn_rewards.sum())
+def _outcome(episode: EstimatorInput) -> float:
+    return episode.shaped_reward + (
+        0.0 if episode.turn_rewards is None else episode.turn_rewards.sum()
+    )
 
 
-def _process_rewards(episode: Episode) -> Floats:
+def _process_rewards(episode: EstimatorInput) -> Floats:
     if episode.token_rewards is None:
         raise ValueError("this estimator needs a reward per token, and there is none")
     return episode.token_rewards[episode.mask]

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.parts import NonNegative, Range, part
 
 RewardShaping = Callable[..., Floats]

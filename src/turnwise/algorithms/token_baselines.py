@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_tokens
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_tokens
 from turnwise.algorithms.outcomes import differing
 from turnwise.algorithms.parts import Requirement, part
 
@@ -21,7 +21,7 @@ from turnwise.algorithms.parts import Requirement, part
     of=of_tokens,
     needs=[Requirement.SCORE_NORMS],
 )
-def otb(group: Sequence[Episode]) -> list[Floats]:
+def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_t = G_t - B_t, B_t = sum_i G_{i,t} W_{i,t} / sum_i W_{i,t}: float64[n] for each episode, 0
     where nothing was sampled. G_t is the return from token t on, without discount; W_t the sum of
     the score norms 1 - 2 pi + sum_v pi_v^2 up to and with t.
@@ -60,7 +60,7 @@ def _baseline(returns: Floats, weights: Floats) -> float:
     return float(returns @ weights / weights.sum())
 
 
-def _norms(episode: Episode) -> Floats:
+def _norms(episode: EstimatorInput) -> Floats:
     if episode.score_norms is None:
         raise ValueError("this estimator needs score norms, and there are none")
     return episode.score_norms

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Floats
+from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.parts import NonNegative, Share, part
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_turns, totals
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns, totals
 from turnwise.algorithms.outcomes import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 
@@ -27,7 +27,7 @@ TurnNumbers = list[Floats]
     needs=[Requirement.BRANCHES],
     traits=[Trait.NO_PENALTY],
 )
-def tree_grpo(group: Sequence[Episode]) -> TurnNumbers:
+def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """A_i = z_tree(R_i) + z_group(R_i) of each episode, over the length |H_i| of its path, what it
     shares included; a turn that episodes share has the sum over them.
 
@@ -54,7 +54,7 @@ def tree_grpo(group: Sequence[Episode]) -> TurnNumbers:
     needs=[Requirement.BRANCHES],
     traits=[Trait.NO_PENALTY],
 )
-def arpo(group: Sequence[Episode]) -> TurnNumbers:
+def arpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """Each episode's reward z-scored in the group; a turn that episodes share has their mean.
 
     Source: ARPO (arXiv 2507.19849), hard attribution. Raises ValueError where the rollout did not
@@ -71,7 +71,7 @@ def arpo(group: Sequence[Episode]) -> TurnNumbers:
     needs=[Requirement.BRANCHES],
     traits=[Trait.NO_PENALTY],
 )
-def arpo_soft(group: Sequence[Episode]) -> TurnNumbers:
+def arpo_soft(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """The same with the sum in place of the mean: what GRPO does when every episode trains its own
     copy of what it shares, since the importance ratios of all copies are equal.
 
@@ -82,7 +82,7 @@ def arpo_soft(group: Sequence[Episode]) -> TurnNumbers:
     return path_sum(group, grpo(totals(group)))
 
 
-def path_lengths(group: Sequence[Episode]) -> Floats:
+def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
     """float64[n]: tokens that were sampled on the way to the end of each episode, those that others
     sampled before it branched off included."""
     lengths = np.zeros(len(group))
@@ -93,7 +93,7 @@ def path_lengths(group: Sequence[Episode]) -> Floats:
     return lengths
 
 
-def path_sum(group: Sequence[Episode], numbers: Floats) -> TurnNumbers:
+def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
     """For each turn the sum of the numbers, float64[n], of all episodes that go through it; 0 for
     turns that an episode inherited."""
     sums = [np.zeros(episode.turns) for episode in group]
@@ -103,7 +103,7 @@ def path_sum(group: Sequence[Episode], numbers: Floats) -> TurnNumbers:
     return sums
 
 
-def path_mean(group: Sequence[Episode], numbers: Floats) -> TurnNumbers:
+def path_mean(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
     """For each turn the mean of the numbers, float64[n], of all episodes that go through it; 0 for
     turns that an episode inherited."""
     counts = path_sum(group, np.ones(len(group)))
@@ -111,7 +111,7 @@ def path_mean(group: Sequence[Episode], numbers: Floats) -> TurnNumbers:
     return [total / np.maximum(count, 1) for total, count in zip(sums, counts, strict=True)]
 
 
-def roots(group: Sequence[Episode]) -> list[int]:
+def roots(group: Sequence[EstimatorInput]) -> list[int]:
     """For each episode the index of the one that its tree began with."""
     found = []
     for index in range(len(group)):
@@ -121,7 +121,7 @@ def roots(group: Sequence[Episode]) -> list[int]:
     return found
 
 
-def _path(group: Sequence[Episode], index: int) -> Iterator[tuple[int, int]]:
+def _path(group: Sequence[EstimatorInput], index: int) -> Iterator[tuple[int, int]]:
     """The samplers of an episode's turns, each with the turn before which its share ends: the
     episode itself, then its parent, up to the root."""
     owner, end = index, group[index].turns
@@ -133,7 +133,7 @@ def _path(group: Sequence[Episode], index: int) -> Iterator[tuple[int, int]]:
         owner, end = parent, min(first, end)
 
 
-def _parent(episode: Episode) -> int:
+def _parent(episode: EstimatorInput) -> int:
     if episode.parent is None:
         raise ValueError("this estimator needs episodes that branch off, and the rollout has none")
     return episode.parent

@@ -10,15 +10,15 @@ from typing import Annotated
 
 import numpy as np
 
-from turnwise.algorithms.credits import of_turns
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
 from turnwise.algorithms.parts import NonNegative, Range, Requirement, Share, Trait, part
 
 TurnNumbers = list[Floats]
 
 
-def turn_returns(episode: Episode, discount: float) -> Floats:
+def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
     returns = episode.rewards_by_turn()
     for turn in range(len(returns) - 2, -1, -1):
@@ -32,7 +32,7 @@ def turn_returns(episode: Episode, discount: float) -> Floats:
     "each turn's return less the others' at that turn; unbiased",
     of=of_turns,
 )
-def turn_rloo(group: Sequence[Episode], discount: Share = 1.0) -> TurnNumbers:
+def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
     """G_{i,k} less the mean over the others of G_{j,k}; an episode that ended before turn k stands
     for itself with its last turn.
 
@@ -61,7 +61,7 @@ def turn_rloo(group: Sequence[Episode], discount: Share = 1.0) -> TurnNumbers:
     needs=[Requirement.TURN_REWARDS],
     traits=[Trait.NO_PENALTY],
 )
-def mt_grpo(group: Sequence[Episode], discount: Share = 1.0) -> TurnNumbers:
+def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
     """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
     the last z-scored for each turn index over the episodes in which that turn is not the last (I),
     outcomes over the group (O). A reward of the last turn is part of its outcome.
@@ -72,7 +72,9 @@ def mt_grpo(group: Sequence[Episode], discount: Share = 1.0) -> TurnNumbers:
     that fault.
     """
     rewards = [_turn_rewards(episode) for episode in group]
-    totals = [e.reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)]
+    totals = [
+        e.shaped_reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)
+    ]
     outcome = grpo(np.array(totals, np.float64))
     advantages = []
     for index, row in enumerate(rewards):
@@ -95,7 +97,7 @@ def mt_grpo(group: Sequence[Episode], discount: Share = 1.0) -> TurnNumbers:
     traits=[Trait.NO_PENALTY],
 )
 def gigpo(
-    group: Sequence[Episode],
+    group: Sequence[EstimatorInput],
     discount: Share = 0.95,
     step_weight: NonNegative = 1.0,
     divide: Annotated[int, Range(0, 1)] = 1,
@@ -134,7 +136,9 @@ def gigpo(
     traits=[Trait.NO_PENALTY],
 )
 def information_gain(
-    group: Sequence[Episode], discount: Share = 1.0, separate: Annotated[int, Range(0, 1)] = 0
+    group: Sequence[EstimatorInput],
+    discount: Share = 1.0,
+    separate: Annotated[int, Range(0, 1)] = 0,
 ) -> TurnNumbers:
     """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
     turn l in the probability of the right answer, and that of the last turn the outcome with all
@@ -146,7 +150,7 @@ def information_gain(
     measured.
     """
     gains = [_gains(episode) for episode in group]
-    outcome = np.array([episode.total for episode in group], np.float64)
+    outcome = np.array([episode.total_reward for episode in group], np.float64)
     flat = np.concatenate([np.zeros(0), *gains])
     if len(group) < 2:
         scores = np.zeros(len(flat) + len(outcome))
@@ -165,14 +169,14 @@ def information_gain(
     return advantages
 
 
-def _turn_rewards(episode: Episode) -> Floats:
+def _turn_rewards(episode: EstimatorInput) -> Floats:
     """The rewards of the turns without the outcome; 0 throughout where no turn has a reward."""
     rewards = episode.rewards_by_turn()
-    rewards[-1:] -= episode.reward
+    rewards[-1:] -= episode.shaped_reward
     return rewards
 
 
-def _gains(episode: Episode) -> Floats:
+def _gains(episode: EstimatorInput) -> Floats:
     if episode.information_gains is None:
         raise ValueError("this estimator needs information gains, and there are none")
     return episode.information_gains

@@ -6,8 +6,8 @@ value before it is followed by the value after it. Pure float64 numpy. Not here:
 
 import numpy as np
 
-from turnwise.algorithms.credits import Credit, of_values
-from turnwise.algorithms.episodes import Episode, Floats
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import Credit, of_values
 from turnwise.algorithms.parts import Positive, Requirement, Share, Trait, part
 
 
@@ -34,7 +34,7 @@ def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Float
     needs=[Requirement.CRITIC],
     traits=[Trait.UNGROUPED],
 )
-def token_gae(episode: Episode, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
+def token_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every sampled token is a step (PPO, arXiv 1707.06347; masked as in Search-R1, 2503.09516)."""
     values = _values(episode)[episode.mask]
     advantages = gae(episode.rewards_by_token()[episode.mask], values, discount, decay)
@@ -49,7 +49,9 @@ def token_gae(episode: Episode, discount: Share = 1.0, decay: Share = 1.0) -> Cr
     needs=[Requirement.CRITIC],
     traits=[Trait.UNGROUPED],
 )
-def length_adaptive_gae(episode: Episode, discount: Share = 1.0, alpha: Positive = 0.05) -> Credit:
+def length_adaptive_gae(
+    episode: EstimatorInput, discount: Share = 1.0, alpha: Positive = 0.05
+) -> Credit:
     """The policy's decay is 1 - 1/(alpha l) for l sampled tokens, the critic's is 1.
 
     Source: VAPO, arXiv 2504.05118, section 4.2. A trajectory with alpha l <= 1 has decay 0.
@@ -68,7 +70,7 @@ def length_adaptive_gae(episode: Episode, discount: Share = 1.0, alpha: Positive
     needs=[Requirement.CRITIC],
     traits=[Trait.UNGROUPED],
 )
-def turn_gae(episode: Episode, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
+def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every turn is a step: its value is the one at its first sampled token, its tokens share one
     advantage, and the critic is trained at those first tokens alone.
 
@@ -93,7 +95,7 @@ def turn_gae(episode: Episode, discount: Share = 1.0, decay: Share = 1.0) -> Cre
     traits=[Trait.UNGROUPED],
 )
 def bilevel_gae(
-    episode: Episode, discount: Share = 1.0, decay: Share = 1.0, turn_discount: Share = 0.95
+    episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0, turn_discount: Share = 0.95
 ) -> Credit:
     """Over turns first, with `turn_discount`; then over the tokens of each turn, where the only
     reward is the turn's target, at its last token.
@@ -125,13 +127,13 @@ def explained_variance(values: Floats, returns: Floats) -> float:
     return 1 - float(np.var(returns - values)) / variance if variance else float("nan")
 
 
-def _values(episode: Episode) -> Floats:
+def _values(episode: EstimatorInput) -> Floats:
     if episode.values is None:
         raise ValueError("this estimator needs a critic's values, and there are none")
     return episode.values
 
 
-def _scatter(episode: Episode, advantages: Floats, values: Floats) -> Credit:
+def _scatter(episode: EstimatorInput, advantages: Floats, values: Floats) -> Credit:
     full, targets = np.zeros(len(episode.mask)), np.full(len(episode.mask), np.nan)
     full[episode.mask] = advantages
     targets[episode.mask] = advantages + values

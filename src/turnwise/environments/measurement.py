@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from turnwise.environments.base import Environment
@@ -269,14 +269,15 @@ async def is_concurrent(prototype: Environment, tasks: Sequence[Task]) -> bool:
 def _record(play: Play, action: Action, step: Step) -> None:
     observation = step.observation or Observation("", Source.ENVIRONMENT)
     results = [[result.content, result.ok] for result in step.results]
-    play.trajectory.turns.append(Turn(action, step))
+    turns = (*play.trajectory.turns, Turn(action, step))
+    play.trajectory = replace(play.trajectory, turns=turns)
     play.seen.append([observation.content, results, step.done, step.abort, step.reward])
 
 
 async def _judge(environment: Environment, play: Play) -> None:
     verdict = await environment.verify(play.trajectory)
-    play.trajectory.verdict = verdict
-    play.trajectory.outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
+    outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
+    play.trajectory = replace(play.trajectory, verdict=verdict, outcome=outcome)
     play.seen.append([verdict.reward, verdict.success, dict(verdict.parts)])
 
 

@@ -7,20 +7,17 @@ here and nowhere else. Not here: what is done with the tensors.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.aggregation import Aggregation, Totals
-from turnwise.algorithms.credits import Credit
-from turnwise.algorithms.episodes import Episode
 from turnwise.algorithms.registry import Algorithm
 from turnwise.kernels.training import Layout
-from turnwise.learning.selection import kept_groups, kept_members
+from turnwise.learning.credits import Credits
+from turnwise.learning.selection import kept_members
 from turnwise.types import Group, Picture, Source, Tokens, Trajectory
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
@@ -111,90 +108,6 @@ class MicroBatch:
     """Of each row; without any row where there are no pictures at all."""
 
 
-def assign_advantages(groups: Sequence[Group], algorithm: Algorithm) -> None:
-    """Set `advantage`, and `value_targets` if there is a critic, of every graded trajectory, from
-    its reward less its penalty; those of an ungraded one become None. Where they are whitened, it
-    is by those of the trajectories that the algorithm's filters keep; the others stay as they were.
-
-    Raises ValueError for a NaN or infinite reward, naming the trajectory.
-    """
-    for group in groups:
-        for member in group.trajectories:
-            member.advantage = member.value_targets = None
-    batch = [_episodes(group.graded) for group in groups]
-    credits = algorithm.call("estimator", batch)
-    if algorithm.whitening:
-        credits = _whitened(credits, batch, groups, algorithm)
-    for group, row in zip(groups, credits, strict=True):
-        for member, credit in zip(group.graded, row, strict=True):
-            member.advantage = credit.advantages.astype(np.float32)
-            if credit.targets is not None:
-                member.value_targets = credit.targets.astype(np.float32)
-
-
-def _whitened(
-    credits: list[list[Credit]],
-    batch: Sequence[Sequence[Episode]],
-    groups: Sequence[Group],
-    algorithm: Algorithm,
-) -> list[list[Credit]]:
-    """Whiten the credits of what the filters keep, by these alone: nothing else is in the loss."""
-    kept = {
-        id(member)
-        for group in kept_groups(groups, algorithm)
-        for member in kept_members(group, algorithm)
-    }
-    wanted = [[id(member) in kept for member in group.graded] for group in groups]
-    chosen = whiten(
-        [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
-        [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],
-    )
-    remaining = iter(credit for row in chosen for credit in row)
-    return [
-        [next(remaining) if keep else credit for credit, keep in zip(row, own, strict=True)]
-        for row, own in zip(credits, wanted, strict=True)
-    ]
-
-
-def _episodes(members: Sequence[Trajectory]) -> list[Episode]:
-    """What estimators see of a group; parents become indices among its graded members."""
-    places = {member.episode: index for index, member in enumerate(members)}
-    return [
-        _episode(member, None if member.parent is None else places[member.parent])
-        for member in members
-    ]
-
-
-def _episode(member: Trajectory, parent: int | None) -> Episode:
-    assert member.verdict is not None
-    try:
-        return Episode(
-            reward=member.verdict.reward - member.penalty,
-            turn=member.tokens.turn,
-            mask=member.tokens.mask,
-            turn_rewards=member.turn_rewards,
-            token_rewards=member.token_rewards,
-            values=None if member.values is None else np.nan_to_num(member.values),
-            states=member.states,
-            parts=member.verdict.parts,
-            baseline=member.baseline,
-            parent=parent,
-            first_turn=member.first_turn,
-            logprobs=_float64(member.tokens.logprob),
-            teacher_logprobs=_float64(member.teacher_logprobs),
-            hindsight_logprobs=_float64(member.hindsight_logprobs),
-            score_norms=_float64(member.score_norms),
-            information_gains=member.information_gains,
-            turn_values=member.turn_values,
-        )
-    except ValueError as error:
-        raise ValueError(f"{_name(member)}: {error}") from None
-
-
-def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
-    return None if numbers is None else numbers.astype(np.float64)
-
-
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.
 
@@ -210,17 +123,17 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 
 
 def policy_examples(
-    groups: Sequence[Group], algorithm: Algorithm, mask_observations: bool
+    groups: Sequence[Group], credits: Credits, algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
     """The weighted examples of one optimizer batch, from groups that were kept (`kept_groups`, of
     the whole step); ungraded trajectories are in nothing, and those that the algorithm's trajectory
     filter leaves out are in no denominator. Each context of a trajectory is an example; for the
     weights a trajectory is one sequence, however many it has.
 
-    Raises ValueError for a graded trajectory whose advantage was not set.
+    Raises KeyError for a graded trajectory without an advantage.
     """
     examples = [
-        _policy_contexts(member, mask_observations)
+        _policy_contexts(member, credits.advantages[member.id], mask_observations)
         for group in groups
         for member in kept_members(group, algorithm)
     ]
@@ -314,8 +227,8 @@ def shifted(
     inputs = torch.zeros(len(sequences), length, dtype=torch.long)
     selected = torch.zeros(len(sequences), length, dtype=torch.bool)
     for row, (ids, wanted) in enumerate(sequences):
-        inputs[row, : len(ids) - 1] = torch.from_numpy(ids[:-1])
-        selected[row, : len(ids) - 1] = torch.from_numpy(wanted[1:])
+        inputs[row, : len(ids) - 1] = torch.tensor(ids[:-1])
+        selected[row, : len(ids) - 1] = torch.tensor(wanted[1:])
     return inputs, selected
 
 
@@ -355,19 +268,13 @@ def rows_of_pictures(
     return together if any(together) else ()
 
 
-def _name(member: Trajectory) -> str:
-    return f"{member.group} episode {member.episode}"
-
-
-def _policy_contexts(member: Trajectory, mask_observations: bool) -> list[Example]:
-    name = _name(member)
-    if member.advantage is None:
-        raise ValueError(f"{name}: no advantage; call assign_advantages first")
+def _policy_contexts(
+    member: Trajectory, advantage: NDArray[np.float32], mask_observations: bool
+) -> list[Example]:
     mask = loss_mask(member.tokens, mask_observations)
-    advantage = member.advantage
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
-    return _contexts(name, member.group, member.tokens, mask, advantage)
+    return _contexts(str(member.id), member.group, member.tokens, mask, advantage)
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -32,6 +32,7 @@ from turnwise.learning.batch import (
     policy_examples,
     treat,
 )
+from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_spread import GradientSpread
 from turnwise.learning.hidden import base_model
 from turnwise.learning.logprobs import check_supported, token_logprobs
@@ -98,7 +99,6 @@ class PolicyLearner:
         self.temperature = temperature or 1.0
         self.kl_coefficient = algorithm.kl_coefficient or algorithm.kl_reward_coefficient
         """As it is now: the algorithm's is where it begins."""
-        self._sampled_kl: float | None = None
         self.device = next(model.parameters()).device
         self._check_reference()
         prepare_for_training(model)
@@ -116,24 +116,6 @@ class PolicyLearner:
             config.max_gradient_norm,
         )
 
-    def assess(self, groups: Sequence[Group]) -> None:
-        """Where the KL term is in the reward, set `token_rewards` of every graded trajectory:
-        -coefficient log(sampling policy / reference) of each sampled token, and 0 elsewhere.
-
-        A log-probability that is not finite makes no reward; the update will find it and be
-        skipped. Source: arXiv 1909.08593, equation 2; REINFORCE++ (arXiv 2501.03262).
-        """
-        if not self.algorithm.kl_reward_coefficient:
-            return
-        members = [member for group in groups for member in group.graded]
-        total, count = 0.0, 0
-        for member, reference in zip(members, self.reference_logprobs(members), strict=True):
-            drift = member.tokens.logprob - reference
-            known = member.tokens.mask & np.isfinite(drift)
-            member.token_rewards = np.where(known, -self.kl_coefficient * drift, 0.0)
-            total, count = total + float(drift[known].sum()), count + int(known.sum())
-        self._sampled_kl = total / count if count else None
-
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """As `sampled_logprobs`, of the reference model."""
         with self._as_reference() as reference:
@@ -142,6 +124,7 @@ class PolicyLearner:
     def update(
         self,
         groups: Sequence[Group],
+        credits: Credits,
         demonstrations: Sequence[Example] = (),
         companion: Companion | None = None,
         measure_variance: bool = False,
@@ -150,16 +133,18 @@ class PolicyLearner:
         algorithm's filter keeps, and of the demonstrations that are mixed in; with the companion's
         gradient, if there is one.
 
-        Every graded trajectory must have its advantage (`batch.assign_advantages`). A share in
-        which no trajectory can be trained on makes no update; one whose loss or gradient is not
-        finite leaves weights and optimizer untouched and is told of in `problems`. Metrics that
-        nothing was measured for are absent. With `measure_variance` the first update's gradient is
-        computed group by group, for the metrics of `GradientSpread`.
+        `credits` are those of all graded trajectories (`credits.estimate`). A share in which no
+        trajectory can be trained on makes no update; one whose loss or gradient is not finite
+        leaves weights and optimizer untouched and is told of in `problems`. Metrics that nothing
+        was measured for are absent. With `measure_variance` the first update's gradient is computed
+        group by group, for the metrics of `GradientSpread`.
         """
         prepare_for_training(self.model)
         count = self.config.updates_per_step
         parts = shares(kept_groups(groups, self.algorithm), count)
-        batches = [(self._examples(part), auxiliary_terms(part, self.algorithm)) for part in parts]
+        batches = [
+            (self._examples(part, credits), auxiliary_terms(part, self.algorithm)) for part in parts
+        ]
         totals = Tally()
         problems: list[str] = []
         measured: dict[str, float] = {}
@@ -187,7 +172,7 @@ class PolicyLearner:
             "policy/learning_rate": learning_rate,
         }
         metrics = totals.metrics() | measured | told
-        return UpdateReport(self._with_kl(metrics, groups), problems)
+        return UpdateReport(self._with_kl(metrics, groups, credits.kl_reference), problems)
 
     def filter_groups(self, group_filter: str) -> None:
         """From now on train on the groups that another filter keeps; not part of `state`."""
@@ -203,15 +188,18 @@ class PolicyLearner:
         self.optimizer.load_state(state)
         self.kl_coefficient = float(state["kl_coefficient"])
 
-    def _with_kl(self, metrics: dict[str, float], groups: Sequence[Group]) -> dict[str, float]:
-        """And this step's coefficient and divergence; then adapts the coefficient, if it is to be,
-        unless no divergence was measured."""
+    def _with_kl(
+        self, metrics: dict[str, float], groups: Sequence[Group], sampled_kl: float | None
+    ) -> dict[str, float]:
+        """And this step's coefficient and divergence, which is `sampled_kl` where the KL term is in
+        the reward; then adapts the coefficient, if it is to be, unless no divergence was
+        measured."""
         algorithm = self.algorithm
         if not algorithm.has_kl:
             return metrics
         metrics = {**metrics, "policy/kl_coefficient": self.kl_coefficient}
-        if algorithm.kl_reward_coefficient and self._sampled_kl is not None:
-            metrics["policy/kl_reference"] = self._sampled_kl
+        if algorithm.kl_reward_coefficient and sampled_kl is not None:
+            metrics["policy/kl_reference"] = sampled_kl
         measured = metrics.get("policy/kl_reference")
         if algorithm.kl_target and measured is not None:
             self.kl_coefficient = adapted_coefficient(
@@ -223,9 +211,10 @@ class PolicyLearner:
             )
         return metrics
 
-    def _examples(self, groups: Sequence[Group]) -> list[Example]:
+    def _examples(self, groups: Sequence[Group], credits: Credits) -> list[Example]:
         """One share's weighted examples, less those whose gradient is exactly zero."""
-        examples = policy_examples(groups, self.algorithm, self.config.mask_observations)
+        masked = self.config.mask_observations
+        examples = policy_examples(groups, credits, self.algorithm, masked)
         examples = [e for e in examples if e.trained.any()]
         if not self.algorithm.has_terms_without_advantage:
             examples = [e for e in examples if e.advantage[e.trained].any()]

@@ -191,8 +191,10 @@ def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
     """The pairs of a learner's state."""
     loaded = []
     for pair, shown in zip(state["pairs"], state["pictures"], strict=True):
-        better, worse = (Tokens(*(tensor.numpy() for tensor in tensors)) for tensors in pair)
-        better.pictures, worse.pictures = map(_restored, shown)
+        better, worse = (
+            replace(Tokens(*(tensor.numpy() for tensor in tensors)), pictures=_restored(pictures))
+            for tensors, pictures in zip(pair, shown, strict=True)
+        )
         loaded.append((better, worse))
     return loaded
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from turnwise.config import LearningConfig
 from turnwise.learning.batch import by_length, rows_of_pictures, shifted
 from turnwise.learning.hidden import Pictures
-from turnwise.learning.logprobs import score_norms, token_logprobs
-from turnwise.types import Group, Trajectory
+from turnwise.learning.logprobs import token_logprobs
+from turnwise.types import Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Ids and which of them are wanted, [n] each."""
@@ -97,14 +97,3 @@ def sampled_logprobs(
     """Log-probabilities of what the policy sampled, float64[n]: see `score_contexts`."""
     rows = score_contexts(model, members, config, temperature)
     return [row.astype(np.float64) for row in rows]
-
-
-def assess_score_norms(
-    groups: Sequence[Group], model: nn.Module, config: LearningConfig, temperature: float
-) -> None:
-    """Set `score_norms` of every graded trajectory: float32[n], NaN where nothing was sampled, and
-    at a first token. `temperature` is that of sampling, above 0."""
-    members = [member for group in groups for member in group.graded]
-    norms = score_contexts(model, members, config, temperature, score_norms)
-    for member, own in zip(members, norms, strict=True):
-        member.score_norms = own

@@ -1,43 +1,20 @@
-"""What enters a batch, and with which reward: facts of trajectories for the algorithm's filter on
-them, and penalties for its reward shaping.
+"""What enters a batch: the groups and trajectories that the algorithm's filters keep, and the facts
+that its filter on trajectories sees.
 
-Not here: what the filters and penalties are (`algorithms/filters.py`, `algorithms/shaping.py`), and
-which tasks are played (`rollout/curriculum.py`).
+Not here: what the filters are (`algorithms/filters.py`), and which tasks are played
+(`rollout/curriculum.py`).
 """
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 
 from turnwise.algorithms.filters import TrajectoryFacts, TurnFacts
 from turnwise.algorithms.registry import Algorithm
-from turnwise.types import Group, Source, ToolResult, Trajectory, Turn
+from turnwise.types import Group, ToolResult, Trajectory, Turn
 
 Member = TypeVar("Member")
-SAMPLED = (Source.MODEL, Source.INHERITED)
-
-
-def assign_penalties(groups: Sequence[Group], algorithm: Algorithm, max_tokens: int) -> None:
-    """Set `penalty` of every trajectory, 0 for an ungraded one.
-
-    A length is the number of tokens that the policy sampled, those before a branch included, as in
-    DAPO, where it is that of the response; the budget is `rollout.max_tokens`, which prompt and
-    observations fill as well. So nobody is punished for what tools returned, and an episode that
-    they have filled up is truncated with little or no penalty. Of several contexts, each of which
-    has that budget, it is the one in which most was sampled.
-    """
-    for group in groups:
-        for member in group.trajectories:
-            member.penalty = 0.0
-        lengths = [
-            max(int(np.isin(m.tokens.source[span], SAMPLED).sum()) for span in m.tokens.spans)
-            for m in group.graded
-        ]
-        penalties = algorithm.call("reward_shaping", np.array(lengths, np.int64), max_tokens)
-        for member, penalty in zip(group.graded, penalties.tolist(), strict=True):
-            member.penalty = penalty
 
 
 def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
@@ -67,16 +44,13 @@ def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
 
 
 def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:
-    """Mean penalty, and share of trajectories that are left out of the loss, over all that are
-    graded; empty where the algorithm does neither."""
-    graded = [member for group in groups for member in group.graded]
-    metrics = {}
-    if algorithm.reward_shaping != "none" and graded:
-        metrics["reward/penalty"] = fmean(member.penalty for member in graded)
-    if algorithm.trajectory_filter != "none" and graded:
-        kept = sum(len(kept_members(group, algorithm)) for group in groups)
-        metrics["batch/left_out"] = 1 - kept / len(graded)
-    return metrics
+    """The share of graded trajectories that are left out of the loss; empty where the algorithm has
+    no filter on trajectories."""
+    graded = sum(len(group.graded) for group in groups)
+    if algorithm.trajectory_filter == "none" or not graded:
+        return {}
+    kept = sum(len(kept_members(group, algorithm)) for group in groups)
+    return {"batch/left_out": 1 - kept / graded}
 
 
 def facts(trajectory: Trajectory) -> TrajectoryFacts:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from turnwise.algorithms.playouts import mean_reward
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.groups import Roller
 from turnwise.seeds import derive
@@ -68,7 +69,7 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         np.full(end, np.nan, np.float32),
         pictures=tokens.pictures_in(slice(0, end)),
     )
-    return Branch(prefix, tuple(parent.turns[:turn]), parent.snapshots[turn - parent.first_turn])
+    return Branch(prefix, parent.turns[:turn], parent.snapshots[turn - parent.first_turn])
 
 
 def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str) -> Trajectory:
@@ -90,15 +91,18 @@ def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str)
 async def play_on(
     roller: Roller, branches: Sequence[tuple[Trajectory, int]], count: int, seed: int, label: str
 ) -> list[list[Trajectory]]:
-    """`count` new episodes from before each (parent, turn), in that order; see `child_of`."""
-    made, starts = [], []
+    """`count` new episodes from before each (parent, turn), in that order; see `child_of`.
+
+    Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
+    """
+    starts: list[tuple[Trajectory, Branch | None]] = []
     for parent, turn in branches:
         start = branch_at(parent, turn)
-        children = [child_of(parent, turn, episode, seed, label) for episode in range(count)]
-        made.append(children)
-        starts += [(child, start) for child in children]
-    await roller.play(starts)
-    return made
+        starts += [(child_of(parent, turn, n, seed, label), start) for n in range(count)]
+    played = await roller.play(starts)
+    roller.check_ungraded(played)
+    rest = iter(played)
+    return [[next(rest) for _ in range(count)] for _ in branches]
 
 
 async def turn_values(
@@ -130,25 +134,18 @@ def values_of(parent: Trajectory, played: Sequence[Sequence[Trajectory]]) -> Tur
     rewards = [_rewards(children) for children in played]
     own = parent.reward if parent.reward is not None else np.nan
     return TurnValues(
-        np.array([*map(_mean, rewards), own]),
+        np.array([*map(mean_reward, rewards), own]),
         np.array([*map(_standard_error, rewards), 0.0]),
         np.array([len(row) for row in rewards], np.int64),
     )
 
 
-def _rewards(children: Sequence[Trajectory]) -> NDArray[np.float64]:
-    return np.array([child.reward for child in children if child.reward is not None], np.float64)
+def _rewards(children: Sequence[Trajectory]) -> list[float]:
+    return [child.reward for child in children if child.reward is not None]
 
 
-def _mean(rewards: NDArray[np.float64]) -> float:
-    """Exact where all are equal; NaN for none."""
-    if not len(rewards):
-        return float("nan")
-    return float(rewards[0] if rewards.min() == rewards.max() else rewards.mean())
-
-
-def _standard_error(rewards: NDArray[np.float64]) -> float:
+def _standard_error(rewards: Sequence[float]) -> float:
     """Of the mean; NaN for fewer than two."""
     if len(rewards) < 2:
         return float("nan")
-    return float(rewards.std(ddof=1) / np.sqrt(len(rewards)))
+    return float(np.std(rewards, ddof=1) / np.sqrt(len(rewards)))

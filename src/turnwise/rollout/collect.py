@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from turnwise.algorithms.parts import Count, Requirement, part
-from turnwise.rollout.branching import play_on_from_every_turn, values_of
+from turnwise.rollout.branching import play_on_from_every_turn
 from turnwise.rollout.groups import Roller, new_groups, new_member
 from turnwise.rollout.race import first_graded
 from turnwise.types import Group, Task
@@ -38,23 +38,20 @@ async def independent(
 async def greedy(
     roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
-    """The same, and beside each group one episode at temperature 0, whose reward is every member's
-    `baseline`: NaN where it has no grade.
+    """The same, and beside each group one episode at temperature 0, whose reward is the members'
+    baseline.
 
     Source: ReMax (arXiv 2310.10505).
     """
-    groups = new_groups(tasks, group_size, seed, label)
-    members = [member for group in groups for member in group.trajectories]
-    await roller.fill([(member, None) for member in members])
-    beside = [new_member(task, group_size, seed, label) for task in tasks]
+    groups = await roller.play_groups(new_groups(tasks, group_size, seed, label))
+    planned = [
+        new_member(task, group.id, group_size, seed, label)
+        for task, group in zip(tasks, groups, strict=True)
+    ]
     cold = replace(roller, limits=roller.limits.model_copy(update={"temperature": 0.0}))
-    await cold.fill([(episode, None) for episode in beside])
-    roller.check_ungraded(members + beside)
-    for group, episode in zip(groups, beside, strict=True):
-        group.beside.append(episode)
-        for member in group.trajectories:
-            member.baseline = float("nan") if episode.reward is None else episode.reward
-    return groups
+    beside = await cold.play([(episode, None) for episode in planned])
+    roller.check_ungraded([m for group in groups for m in group.trajectories] + beside)
+    return [replace(group, beside=(own,)) for group, own in zip(groups, beside, strict=True)]
 
 
 @part(
@@ -73,17 +70,17 @@ async def turn_replays(
     replays: Count = 4,
 ) -> list[Group]:
     """Each episode by itself, and beside each graded one `replays` others from before each of its
-    turns, whose mean rewards are its `turn_values`."""
+    turns, whose mean rewards are the values of its turns."""
     groups = await replace(roller, snapshots=True).collect(tasks, group_size, seed, label)
     members = [member for group in groups for member in group.graded]
     played = await play_on_from_every_turn(roller, members, replays, seed, f"{label}/replays")
-    rows = iter(zip(members, played, strict=True))
-    for group in groups:
-        for _ in group.graded:
-            member, children = next(rows)
-            member.turn_values = values_of(member, children).values
-            group.beside += [child for turn in children for child in turn]
-    return groups
+    rows = iter(played)
+    return [
+        replace(
+            group, beside=tuple(one for _ in group.graded for turn in next(rows) for one in turn)
+        )
+        for group in groups
+    ]
 
 
 async def with_spares(
@@ -92,6 +89,6 @@ async def with_spares(
     """The first `group_size` episodes of each task that have a grade, of `spares` more that are
     begun; see `first_graded`. Asked for by a recipe, not by an algorithm."""
     groups = new_groups(tasks, group_size + spares, seed, label)
-    await first_graded(roller, groups, group_size)
+    groups = await first_graded(roller, groups, group_size)
     roller.check_ungraded([member for group in groups for member in group.trajectories])
     return groups

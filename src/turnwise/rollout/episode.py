@@ -10,11 +10,10 @@ is used for.
 """
 
 import asyncio
-import copy
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -35,6 +34,7 @@ from turnwise.types import (
     Segment,
     Source,
     Step,
+    Tokens,
     ToolCall,
     Trajectory,
     Turn,
@@ -58,10 +58,11 @@ class EpisodeEnded(Exception):
 
 @dataclass
 class Episode:
-    """One run of the loop. Example: `await Episode(trajectory, environment, scaffold, engine,
-    limits, session="00000012").run()` fills the trajectory in and returns it."""
+    """One run of the loop, which keeps what was said so far. Example: `await Episode(planned,
+    environment, scaffold, engine, limits, session="00000012").run()` returns the trajectory."""
 
-    trajectory: Trajectory
+    planned: Trajectory
+    """What is to be played: task, group, number, seed, and where it branches off."""
     prototype: Environment
     """The episode acts in a `fresh()` one."""
     scaffold: Scaffold
@@ -74,36 +75,58 @@ class Episode:
     """Whether to keep the environment's state before each turn."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, by which the environment's time is counted against the episode's budget."""
+    tokens: Tokens = field(default_factory=Tokens.empty, init=False)
+    turns: list[Turn] = field(default_factory=list, init=False)
+    environment_states: list[bytes] = field(default_factory=list, init=False)
+    """Before each turn, where they are kept."""
+    outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
+    verdict: Verdict | None = field(default=None, init=False)
+    problem: str = field(default="", init=False)
+    seconds: float = field(default=0.0, init=False)
+    _environment: Environment | None = field(default=None, init=False)
+    _seconds_used: float = field(default=0.0, init=False)
+    _written: Sequence[int] = field(default=(), init=False)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """What was said so far."""
+        return replace(
+            self.planned,
+            tokens=self.tokens,
+            turns=tuple(self.turns),
+            outcome=self.outcome,
+            verdict=self.verdict,
+            snapshots=tuple(self.environment_states),
+            seconds=self.seconds,
+            problem=self.problem,
+        )
 
     async def run(self) -> Trajectory:
         """Play the episode and have it judged. Raises only for bugs and for cancellation."""
         start = self.clock()
-        self._environment: Environment | None = None
-        self._seconds_used = 0.0
-        self._written: Sequence[int] = ()
         try:
             await self._begin()
-            while (turn := len(self.trajectory.turns)) < self.limits.max_turns:
+            while (turn := len(self.turns)) < self.limits.max_turns:
                 if self.snapshots:
-                    self.trajectory.snapshots.append(await self._snapshot())
+                    self.environment_states.append(await self._snapshot())
                 action = await self._act(turn)
                 step = await self._step(action, turn)
                 if step.done and step.truncated:
                     raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
                 if step.done:
-                    self.trajectory.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                    self.outcome = Outcome.FAILURE  # until the verifier says otherwise
                     break
                 if step.observation is not None and turn + 1 < self.limits.max_turns:
                     await self._observe(step.observation, step, turn)
             else:
                 raise EpisodeEnded(self._out_of_turns())
         except EpisodeEnded as end:
-            self.trajectory.outcome, self.trajectory.problem = end.outcome, end.problem
+            self.outcome, self.problem = end.outcome, end.problem
         try:
             await self._judge()
         finally:
             await self._close()
-            self.trajectory.seconds = self.clock() - start
+            self.seconds = self.clock() - start
         return self.trajectory
 
     async def _begin(self) -> None:
@@ -111,17 +134,16 @@ class Episode:
         if self.start is None:
             begin = partial(self.scaffold.begin, prompt)
             segments = self._rendered(begin, Outcome.INFRASTRUCTURE_RESET)
-            self.trajectory.tokens.extend_segments(segments, turn=0)
+            self.tokens = self.tokens.with_segments(segments, turn=0)
             return
         await self._restore(self.start.state)
-        self.trajectory.tokens = copy.copy(self.start.tokens)
-        self.trajectory.turns = list(self.start.turns)
+        self.tokens, self.turns = self.start.tokens, list(self.start.turns)
 
     async def _restore(self, state: bytes) -> None:
         async def restore() -> None:
             assert self._environment is not None  # there is one after a reset
             self._environment.restore(state)
-            self._environment.reseed(derive(self.trajectory.seed, "environment"))
+            self._environment.reseed(derive(self.planned.seed, "environment"))
 
         await self._guard(restore(), type(None), Outcome.INFRASTRUCTURE_RESET)
 
@@ -136,8 +158,8 @@ class Episode:
         async def reset() -> Observation:
             self._environment = self.prototype.fresh()
             self._environment.truncate = self.scaffold.truncate
-            seed = derive(self.trajectory.seed, "environment")
-            return await self._environment.reset(self.trajectory.task.public(), seed)
+            seed = derive(self.planned.seed, "environment")
+            return await self._environment.reset(self.planned.task.public(), seed)
 
         return await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
 
@@ -146,13 +168,12 @@ class Episode:
         completion = await self._sample(turn)
         action = self.scaffold.parse(completion.tokens)
         if completion.stop_reason == StopReason.CONTEXT:
-            self.trajectory.turns.append(Turn(action))
+            self.turns.append(Turn(action))
             raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
         return action
 
     async def _sample(self, turn: int) -> Completion:
         """Sample one turn, and keep its tokens."""
-        tokens = self.trajectory.tokens
         room = self.limits.max_tokens - self._context_length
         if room < 1:
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
@@ -165,22 +186,23 @@ class Episode:
             top_p=self.limits.top_p,
             min_p=self.limits.min_p,
             stop=self.scaffold.stop,
-            seed=derive(self.trajectory.seed, "sampling", turn),
+            seed=derive(self.planned.seed, "sampling", turn),
         )
         completion = await self._generate(sampling)
-        tokens.extend_sampled(completion.tokens, completion.logprobs, completion.version, turn)
+        self.tokens = self.tokens.with_sampled(
+            completion.tokens, completion.logprobs, completion.version, turn
+        )
         self._written = completion.tokens
         return completion
 
     @property
     def _context_length(self) -> int:
-        span = self.trajectory.tokens.spans[-1]
+        span = self.tokens.spans[-1]
         return int(span.stop - span.start)
 
     async def _generate(self, sampling: Sampling) -> Completion:
-        tokens = self.trajectory.tokens
-        span = tokens.spans[-1]
-        prompt, shown = tokens.ids[span].tolist(), tokens.pictures_in(span)
+        span = self.tokens.spans[-1]
+        prompt, shown = self.tokens.ids[span].tolist(), self.tokens.pictures_in(span)
         pictures = {"pictures": shown} if shown else {}
         try:
             async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
@@ -195,24 +217,24 @@ class Episode:
     async def _step(self, action: Action, turn: int) -> Step:
         if action.error is not None:
             step = Step(Observation(action.error, Source.ENVIRONMENT))
-            self.trajectory.turns.append(Turn(action, step))
+            self.turns.append(Turn(action, step))
             return step
         if self.trajectory.tool_calls + len(action.calls) > self.limits.max_tool_calls:
-            self.trajectory.turns.append(Turn(action))
+            self.turns.append(Turn(action))
             raise EpisodeEnded(Outcome.TRUNCATED_TOOL_CALLS)
         action = _with_ids(action, turn)
-        self.trajectory.turns.append(Turn(action))
+        self.turns.append(Turn(action))
         assert self._environment is not None  # there is one after a reset
         work = self._environment.step(action)
         late = Outcome.AGENT_RESOURCE_LIMIT
         step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP, late)
-        self.trajectory.turns[-1] = Turn(action, step)
+        self.turns[-1] = Turn(action, step)
         if step.abort:
             raise EpisodeEnded(Outcome.AGENT_ABORT)
         return step
 
     def _out_of_turns(self) -> Outcome:
-        malformed = self.trajectory.turns[-1].action.error is not None
+        malformed = self.turns[-1].action.error is not None
         return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
 
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
@@ -224,11 +246,11 @@ class Episode:
                 await self._summarise(turn + 1)
                 segments = self.scaffold.extend(observation, self._written, step.results)
             room = int(KEPT * self.limits.max_tokens) - _length(segments)
-            tokens = self.trajectory.tokens
-            tokens.begin_context(COMPACTIONS[self.limits.context](tokens, room))
+            kept = COMPACTIONS[self.limits.context](self.tokens, room)
+            self.tokens = self.tokens.with_context(kept)
         if not self._fits(segments):
             raise EpisodeEnded(Outcome.TRUNCATED_TOKENS)
-        self.trajectory.tokens.extend_segments(segments, turn)
+        self.tokens = self.tokens.with_segments(segments, turn)
 
     def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
         """What the scaffold makes of an observation, whose pictures may be none."""
@@ -241,10 +263,10 @@ class Episode:
         """Ask for a summary: a turn like any other, but that the environment does not see it."""
         if turn + 1 >= self.limits.max_turns:
             raise EpisodeEnded(self._out_of_turns())
-        self.trajectory.tokens.extend_segments(self._request(self._written), turn - 1)
+        self.tokens = self.tokens.with_segments(self._request(self._written), turn - 1)
         completion = await self._sample(turn)
         text = self.scaffold.parse(completion.tokens).text
-        self.trajectory.turns.append(Turn(Action(text, summary=True)))
+        self.turns.append(Turn(Action(text, summary=True)))
         if completion.stop_reason == StopReason.CONTEXT:
             raise EpisodeEnded(Outcome.TRUNCATED_CONTEXT)
 
@@ -260,23 +282,22 @@ class Episode:
         return self._context_length + _length(segments) + reserve <= self.limits.max_tokens
 
     async def _judge(self) -> None:
-        trajectory = self.trajectory
-        if not trajectory.outcome.graded:
+        if not self.outcome.graded:
             return
+        trajectory = self.trajectory
         assert self._environment is not None  # graded episodes have been reset
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 verdict: Verdict = await self._environment.verify(trajectory)
             _check_finite(verdict, trajectory.turn_rewards)
         except TimeoutError:
-            trajectory.outcome = Outcome.GRADER_TIMEOUT
+            self.outcome = Outcome.GRADER_TIMEOUT
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
-            trajectory.outcome = Outcome.GRADER_ERROR
-            trajectory.problem = located(error)
+            self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
         else:
-            trajectory.verdict = verdict
-            if trajectory.outcome == Outcome.FAILURE and verdict.success:
-                trajectory.outcome = Outcome.SUCCESS
+            self.verdict = verdict
+            if self.outcome == Outcome.FAILURE and verdict.success:
+                self.outcome = Outcome.SUCCESS
 
     async def _guard(
         self,
@@ -312,7 +333,7 @@ class Episode:
             async with asyncio.timeout(self.limits.max_seconds):
                 await self._environment.close()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's environment may raise anything
-            self.trajectory.problem += f" close: {located(error)}"
+            self.problem += f" close: {located(error)}"
 
 
 def _check_finite(verdict: Verdict, turn_rewards: np.ndarray | None) -> None:

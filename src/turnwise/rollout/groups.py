@@ -6,7 +6,7 @@ Not here: what an episode does (episode.py), and which tasks are played (the tra
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
@@ -21,23 +21,29 @@ from turnwise.types import Branch, Group, Task, Trajectory
 Progress = Callable[[Trajectory], None]
 
 
-def group_name(label: str, task: Task) -> str:
-    """Of a task's group on an occasion. Example: "train/12/hop1/tarfile"."""
-    return f"{label}/{task.id}"
+def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
+    """The name of each task's group on an occasion, such as "train/12/hop1/tarfile"; a task that
+    comes again has a number after it, "train/12/hop1/tarfile#2", so that no two are the same."""
+    names: list[str] = []
+    for task in tasks:
+        name, again = f"{label}/{task.id}", 1
+        while name in names:
+            again += 1
+            name = f"{label}/{task.id}#{again}"
+        names.append(name)
+    return names
 
 
-def new_member(task: Task, episode: int, seed: int, label: str) -> Trajectory:
+def new_member(task: Task, group: str, episode: int, seed: int, label: str) -> Trajectory:
     """One that is to be played from the beginning."""
-    return Trajectory(task, group_name(label, task), episode, derive(seed, label, task.id, episode))
+    return Trajectory(task, group, episode, derive(seed, label, task.id, episode))
 
 
 def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) -> list[Group]:
     """One for each task, to be played from the beginning."""
     return [
-        Group(
-            group_name(label, task), [new_member(task, n, seed, label) for n in range(group_size)]
-        )
-        for task in tasks
+        Group(name, tuple(new_member(task, name, n, seed, label) for n in range(group_size)))
+        for task, name in zip(tasks, group_names(label, tasks), strict=True)
     ]
 
 
@@ -72,61 +78,64 @@ class Roller:
         Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
         """
         groups = new_groups(tasks, group_size, seed, label)
-        members = [member for group in groups for member in group.trajectories]
-        await self.play([(member, None) for member in members], progress)
+        groups = await self.play_groups(groups, progress)
+        self.check_ungraded([member for group in groups for member in group.trajectories])
         return groups
+
+    async def play_groups(
+        self, groups: Sequence[Group], progress: Progress | None = None
+    ) -> list[Group]:
+        """Play every member from the beginning; the ungraded are not counted."""
+        planned = [(member, None) for group in groups for member in group.trajectories]
+        played = iter(await self.play(planned, progress))
+        return [
+            replace(group, trajectories=tuple(next(played) for _ in group.trajectories))
+            for group in groups
+        ]
 
     async def play(
         self,
         starts: Sequence[tuple[Trajectory, Branch | None]],
         progress: Progress | None = None,
-    ) -> None:
-        """Fill in every trajectory, from its beginning or from where it branches off.
-
-        Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
-        """
-        await self.fill(starts, progress)
-        self.check_ungraded([trajectory for trajectory, _ in starts])
-
-    async def fill(
-        self,
-        starts: Sequence[tuple[Trajectory, Branch | None]],
-        progress: Progress | None = None,
-    ) -> None:
-        """The same without counting the ungraded, for who plays in several rounds and counts them
-        over all."""
+    ) -> list[Trajectory]:
+        """Play what is planned, from its beginning or from where it branches off, and return it in
+        the same order; the ungraded are not counted."""
         waiting = iter(enumerate(starts))
+        played: dict[int, Trajectory] = {}
 
         async def worker() -> None:
-            for index, (trajectory, start) in waiting:
-                await self.play_one(index, trajectory, start)
+            for index, (planned, start) in waiting:
+                played[index] = await self.play_one(self.episode(index, planned, start))
                 if progress is not None:
-                    progress(trajectory)
+                    progress(played[index])
 
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self.seats.count, len(starts))):
                 workers.create_task(worker())
+        return [played[index] for index in range(len(starts))]
 
-    async def play_one(self, index: int, trajectory: Trajectory, start: Branch | None) -> None:
-        """Fill in one trajectory as soon as there is a seat; `index` is its number among all that
-        are played on the occasion at the same time."""
-        session = f"{index:08d}-{self.occasion}"
+    def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
+        """What plays one trajectory; `index` is its number among all that are played on the
+        occasion at the same time."""
+        return Episode(
+            planned,
+            self.environment,
+            self.scaffold,
+            self.engine,
+            self.limits,
+            f"{index:08d}-{self.occasion}",
+            start,
+            self.snapshots,
+        )
+
+    async def play_one(self, episode: Episode) -> Trajectory:
+        """Play one episode as soon as there is a seat."""
         async with self.seats.taken(self.occasion):
-            self.engine.open(session)
-            episode = Episode(
-                trajectory,
-                self.environment,
-                self.scaffold,
-                self.engine,
-                self.limits,
-                session,
-                start,
-                self.snapshots,
-            )
+            self.engine.open(episode.session)
             try:
-                await episode.run()
+                return await episode.run()
             finally:
-                self.engine.close(session)
+                self.engine.close(episode.session)
 
     def check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         """Raise RunStoppedError when more than `max_ungraded_share` of them are ungraded."""

@@ -8,12 +8,13 @@ of the policy. `max_staleness` hides slow episodes without that bias. Not here: 
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from turnwise.rollout.groups import Roller
-from turnwise.types import Group, Outcome, Trajectory
+from turnwise.types import Group, Outcome
 
 
-async def first_graded(roller: Roller, groups: Sequence[Group], wanted: int) -> None:
+async def first_graded(roller: Roller, groups: Sequence[Group], wanted: int) -> list[Group]:
     """Play all members of each group until `wanted` of them have a grade; cancel the others.
 
     Those with a grade, and those that ended without one until then, remain members, in their order;
@@ -21,35 +22,40 @@ async def first_graded(roller: Roller, groups: Sequence[Group], wanted: int) -> 
     keeps what it has.
     """
     async with asyncio.TaskGroup() as races:
+        running = []
         first = 0
         for group in groups:
-            races.create_task(_race(roller, group, wanted, first))
+            running.append(races.create_task(_race(roller, group, wanted, first)))
             first += len(group.trajectories)
+    return [race.result() for race in running]
 
 
-async def _race(roller: Roller, group: Group, wanted: int, first: int) -> None:
+async def _race(roller: Roller, group: Group, wanted: int, first: int) -> Group:
     """One group; its members' numbers on the occasion begin with `first`."""
-    running = {
-        asyncio.create_task(roller.play_one(first + place, member, None)): member
-        for place, member in enumerate(group.trajectories)
-    }
-    finished: list[Trajectory] = []
+    episodes = [
+        roller.episode(first + place, member) for place, member in enumerate(group.trajectories)
+    ]
+    running = {asyncio.create_task(roller.play_one(episode)): episode for episode in episodes}
+    finished: set[int] = set()
     graded = 0
     try:
         while running and graded < wanted:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=lambda task: running[task].episode):
-                member = running.pop(task)
-                task.result()  # a bug ends the run
+            for task in sorted(done, key=lambda task: running[task].planned.episode):
+                del running[task]
+                played = task.result()  # a bug ends the run
                 if graded < wanted:
-                    finished.append(member)
-                    graded += member.reward is not None
+                    finished.add(played.episode)
+                    graded += played.reward is not None
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    for member in running.values():
-        member.outcome, member.verdict = Outcome.CANCELLED, None
-    kept = {member.episode for member in finished}
-    group.spare = [member for member in group.trajectories if member.episode not in kept]
-    group.trajectories = [member for member in group.trajectories if member.episode in kept]
+    for episode in running.values():
+        episode.outcome, episode.verdict = Outcome.CANCELLED, None
+    ended = [episode.trajectory for episode in episodes]
+    return replace(
+        group,
+        trajectories=tuple(member for member in ended if member.episode in finished),
+        spare=tuple(member for member in ended if member.episode not in finished),
+    )

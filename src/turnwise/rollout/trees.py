@@ -15,7 +15,7 @@ import numpy as np
 from turnwise.algorithms.parts import Count, NonNegative, Requirement, Share, part
 from turnwise.errors import ConfigError
 from turnwise.rollout.branching import branch_at, child_of
-from turnwise.rollout.groups import Roller, group_name, new_member
+from turnwise.rollout.groups import Roller, group_names, new_member
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -36,23 +36,25 @@ class Forest:
     @classmethod
     def of(cls, roller: Roller, tasks: Sequence[Task], seed: int, label: str) -> "Forest":
         """Without episodes yet."""
-        groups = [Group(group_name(label, task), []) for task in tasks]
+        groups = [Group(name, ()) for name in group_names(label, tasks)]
         return cls(replace(roller, snapshots=True), tasks, groups, seed, label)
 
     async def grow(self, places: Sequence[Sequence[Place | None]]) -> list[list[Trajectory]]:
         """Play new members of each group, from the given places; None is the beginning."""
-        grown = []
-        for group, task, chosen in zip(self.groups, self.tasks, places, strict=True):
-            first = len(group.trajectories)
-            made = [self._new(task, place, first + n) for n, place in enumerate(chosen)]
-            group.trajectories += made
-            grown.append(made)
         starts = [
-            (member, None if place is None else branch_at(*place))
-            for made, chosen in zip(grown, places, strict=True)
-            for member, place in zip(made, chosen, strict=True)
+            (
+                self._new(task, place, group.id, len(group.trajectories) + number),
+                None if place is None else branch_at(*place),
+            )
+            for group, task, chosen in zip(self.groups, self.tasks, places, strict=True)
+            for number, place in enumerate(chosen)
         ]
-        await self.roller.fill(starts)
+        played = iter(await self.roller.play(starts))
+        grown = [[next(played) for _ in chosen] for chosen in places]
+        self.groups[:] = [
+            replace(group, trajectories=(*group.trajectories, *made))
+            for group, made in zip(self.groups, grown, strict=True)
+        ]
         return grown
 
     def finished(self) -> list[Group]:
@@ -60,10 +62,10 @@ class Forest:
         self.roller.check_ungraded([m for group in self.groups for m in group.trajectories])
         return self.groups
 
-    def _new(self, task: Task, place: Place | None, episode: int) -> Trajectory:
+    def _new(self, task: Task, place: Place | None, group: str, episode: int) -> Trajectory:
         if place is not None:
             return child_of(*place, episode, self.seed, self.label)
-        return replace(new_member(task, episode, self.seed, self.label), parent=episode)
+        return replace(new_member(task, group, episode, self.seed, self.label), parent=episode)
 
 
 def check_tree_size(group_size: int, trees: int, expansions: int, rounds: int) -> None:

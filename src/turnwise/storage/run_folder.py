@@ -30,9 +30,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.learning.credits import Credits
+from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
@@ -190,10 +193,24 @@ class RunFolder:
                 with _disk(file):
                     file.unlink()
 
-    def write_trajectories(self, name: str, groups: Sequence[Group]) -> None:
-        """All trajectories of a step or an evaluation, one row each, and what they were shown."""
+    def write_trajectories(
+        self,
+        name: str,
+        groups: Sequence[Group],
+        signals: Signals | None = None,
+        credits: Credits | None = None,
+    ) -> None:
+        """All trajectories of a step or an evaluation, one row each, and what they were shown; with
+        what a step measured of them and gave them credit for, where that is known."""
         self._write_pictures(groups)
-        rows = [trajectory_row(member) for group in groups for member in group.trajectories]
+        signals, credits = signals or Signals(), credits or Credits({})
+        rows = [
+            trajectory_row(
+                member, signals.of(member).penalty or 0.0, credits.advantages.get(member.id)
+            )
+            for group in groups
+            for member in group.trajectories
+        ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         with _replaced(self.path / "trajectories" / f"{name}.parquet") as partial:
             pq.write_table(table, partial, compression="zstd")
@@ -273,10 +290,12 @@ def _holds_nothing(path: Path) -> bool:
     return path.is_dir() and all(inside.name == LOCK for inside in path.iterdir())
 
 
-def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
-    """A trajectory as a row of `SCHEMA`. The task's secret is not written."""
+def trajectory_row(
+    trajectory: Trajectory, penalty: float, advantage: NDArray[np.float32] | None
+) -> dict[str, Any]:
+    """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token. The task's
+    secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
-    advantage = trajectory.advantage
     return {
         "task": trajectory.task.id,
         "prompt": trajectory.task.prompt,
@@ -287,7 +306,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "seed": trajectory.seed,
         "outcome": str(trajectory.outcome),
         "reward": trajectory.reward,
-        "penalty": trajectory.penalty,
+        "penalty": penalty,
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,

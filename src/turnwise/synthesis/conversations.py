@@ -86,13 +86,13 @@ def conversation_tokens(messages: Sequence[Message], scaffold: Scaffold, place: 
             raise DataError(f"{at}: nothing stands before this turn of the assistant")
         if turn == 0:
             prompt = "\n\n".join(_text(one, at) for one in shown)
-            tokens.extend_segments(scaffold.begin(Observation(prompt, Source.USER)), 0)
+            tokens = tokens.with_segments(scaffold.begin(Observation(prompt, Source.USER)), 0)
         else:
             observation, results = _observation(shown, calls, at)
-            tokens.extend_segments(scaffold.extend(observation, written, results), turn - 1)
+            tokens = tokens.with_segments(scaffold.extend(observation, written, results), turn - 1)
         action = _action(message, turn, at)
         written = _rendered(action, scaffold, at)
-        tokens.extend_sampled(written, [math.nan] * len(written), 0, turn)
+        tokens = tokens.with_sampled(written, [math.nan] * len(written), 0, turn)
         shown, calls, turn = [], action.calls, turn + 1
     return tokens
 

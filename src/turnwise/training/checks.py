@@ -15,13 +15,13 @@ from turnwise.engines.vllm.completions import check_supported
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.auxiliary import check_auxiliary
-from turnwise.learning.hindsight import check_context
-from turnwise.learning.information_gain import check_answer
 from turnwise.learning.preferences import check_preferences
 from turnwise.learning.prefix_tree import check_sharing
-from turnwise.learning.self_teacher import check_room, check_self_teacher
-from turnwise.learning.teacher import check_teacher, check_vocabulary
-from turnwise.learning.value_head import check_critic
+from turnwise.learning.signals.hindsight import check_context
+from turnwise.learning.signals.information_gain import check_answer
+from turnwise.learning.signals.self_teacher import check_room, check_self_teacher
+from turnwise.learning.signals.teacher import check_teacher, check_vocabulary
+from turnwise.learning.signals.value_head import check_critic
 from turnwise.monitor.trackers import check_trackers
 from turnwise.rollout.context import REQUEST
 from turnwise.sandbox.base import CodeSandbox

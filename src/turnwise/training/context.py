@@ -120,7 +120,7 @@ class Demonstrations:
             recipe.seed,
             lambda _: self.display.advance(),
         )
-        self.folder.write_trajectories("demonstrations", [Group("demonstrations", played)])
+        self.folder.write_trajectories("demonstrations", [Group("demonstrations", tuple(played))])
         return [member.tokens for member in played]
 
 

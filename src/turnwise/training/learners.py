@@ -4,21 +4,21 @@ Not here: when they learn (`reinforcement.py`), and how (`learning`).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.learning.auxiliary import demonstrations_of_step
-from turnwise.learning.batch import Example, assign_advantages
-from turnwise.learning.critic import Critic
-from turnwise.learning.hindsight import score_in_hindsight
-from turnwise.learning.implicit_reward import ImplicitReward
-from turnwise.learning.information_gain import measure_information_gain
+from turnwise.learning.batch import Example
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
-from turnwise.learning.scoring import assess_score_norms
-from turnwise.learning.selection import assign_penalties
-from turnwise.learning.self_teacher import SelfTeacher
-from turnwise.learning.teacher import load_teacher
-from turnwise.learning.value_head import ValueHead, make_critic
+from turnwise.learning.signals.base import Signals, measure
+from turnwise.learning.signals.choice import companion_of, signals_of
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.self_teacher import SelfTeacher
+from turnwise.learning.signals.teacher import load_teacher
+from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
@@ -30,6 +30,16 @@ from turnwise.types import Group, Tokens
 Assessor = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a step learned from, and what its updates did."""
+
+    signals: Signals
+    credits: Credits
+    update: UpdateReport
+    """Its metrics are all that the step measured."""
 
 
 class Learners:
@@ -48,44 +58,28 @@ class Learners:
         if self._context.algorithm.demonstration_coefficient:
             self._demonstrations = await self._context.demonstrations.tokens()
 
-    def learn(self, groups: list[Group], step: int) -> UpdateReport:
-        """Advantages, then the updates, of step `step`, counted from 0; in the first ones a critic
-        may be updated alone."""
-        recipe, components = self._context.recipe, self._context.components
-        algorithm, policy, critic = self._context.algorithm, self.policy, self.critic
-        measured = self._information(groups, step)
-        assign_penalties(groups, algorithm, recipe.rollout.max_tokens)
-        if critic is not None:
-            critic.assess(groups)
-        if Requirement.HINDSIGHT in algorithm.needs:
-            score_in_hindsight(
-                groups, components.model, components.scaffold, policy.temperature, recipe.learning
-            )
-        if Requirement.INFORMATION_GAIN in algorithm.needs:
-            measured |= measure_information_gain(
-                groups,
-                components.model,
-                components.scaffold,
-                components.environment.oracle,
-                policy.temperature,
-                recipe.learning,
-            )
-        if Requirement.SCORE_NORMS in algorithm.needs:
-            assess_score_norms(groups, components.model, recipe.learning, policy.temperature)
-        if self._teacher is not None:
-            measured |= self._teacher.assess(groups)
-        policy.assess(groups)
-        assign_advantages(groups, policy.algorithm)
+    def learn(self, groups: list[Group], step: int) -> Learned:
+        """Measure, estimate, update, in step `step`, counted from 0; in the first ones a critic may
+        be updated alone."""
+        recipe, components, policy = self._context.recipe, self._context.components, self.policy
+        models = self.critic, self._teacher
+        scaffold, oracle = components.scaffold, components.environment.oracle
+        asked = signals_of(recipe, self._context.algorithm, policy, scaffold, oracle, models)
+        signals = measure(asked, groups)
+        credits = estimate(groups, signals, policy.algorithm)
+        metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
-        if critic is None or step >= recipe.critic.pretraining_steps:
-            companion = critic if isinstance(critic, ValueHead | SelfTeacher) else None
+        if self.critic is None or step >= recipe.critic.pretraining_steps:
+            companion = companion_of(self.critic, signals, credits)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
-            mixed_in = self._mixed_in(step)
-            update = policy.update(groups, mixed_in, companion, measure_variance=noisy)
-        if critic is not None:
-            measured |= critic.update(groups)
-        return UpdateReport({**update.metrics, **measured}, update.problems)
+            update = policy.update(
+                groups, credits, self._mixed_in(step), companion, measure_variance=noisy
+            )
+        if self.critic is not None:
+            metrics |= self.critic.update(groups, signals, credits)
+        report = UpdateReport({**update.metrics, **metrics}, update.problems)
+        return Learned(signals, credits, report)
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of the learners, for `load_state`."""

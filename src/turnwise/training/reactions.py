@@ -12,10 +12,10 @@ from statistics import fmean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.learning.critic import Critic
-from turnwise.learning.implicit_reward import ImplicitReward
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.self_teacher import SelfTeacher
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.implicit_reward import ImplicitReward
+from turnwise.learning.signals.self_teacher import SelfTeacher
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry

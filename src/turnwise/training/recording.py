@@ -6,7 +6,6 @@ Not here: which metrics there are (`monitor/metrics.py`), how files are written 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from turnwise.learning.policy import UpdateReport
 from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import reason
@@ -14,6 +13,7 @@ from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.staleness import staleness_metrics
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
 from turnwise.training.context import RunContext
+from turnwise.training.learners import Learned
 from turnwise.types import Group
 
 
@@ -49,7 +49,7 @@ class Recorder:
         self,
         step: int,
         groups: Sequence[Group],
-        update: UpdateReport,
+        learned: Learned,
         times: StepTimes,
         curriculum: Mapping[str, float],
     ) -> None:
@@ -61,10 +61,10 @@ class Recorder:
             **selection_metrics(groups, context.algorithm),
             **curriculum,
             **self._staleness(groups, step),
-            **finite(update.metrics),
+            **finite(learned.update.metrics),
         }
         timing = {"step": step, **_timing(metrics, times)}
-        folder.write_trajectories(f"step-{step:06d}", groups)
+        folder.write_trajectories(f"step-{step:06d}", groups, learned.signals, learned.credits)
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)
         folder.append("timing.jsonl", timing)
@@ -74,7 +74,7 @@ class Recorder:
         if why is not None:
             folder.append("no_signal.jsonl", {"step": step, "reason": why})
         self._no_signal.check(step, why)
-        self._skipped.count("; ".join(update.problems))
+        self._skipped.count("; ".join(learned.update.problems))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send what was measured beside a step to the trackers, if there is anything."""

@@ -107,17 +107,19 @@ class ReinforcementLoop:
         check_staleness(played.groups, self.step, context.recipe.train.max_staleness)
         sampled = time.monotonic()
         await context.components.engine.rest()
-        update = await self._beside_sampling(partial(self.learners.learn, played.groups, self.step))
+        learned = await self._beside_sampling(
+            partial(self.learners.learn, played.groups, self.step)
+        )
         if self.curriculum is not None:
             self.curriculum.measure(played.groups)
         self.step, self._unsaved = self.step + 1, True
         times = StepTimes(played.seconds, sampled - begun, time.monotonic() - sampled)
         curriculum = self.curriculum.metrics() if self.curriculum is not None else {}
         await self._beside_sampling(
-            partial(self.recorder.record, self.step, played.groups, update, times, curriculum)
+            partial(self.recorder.record, self.step, played.groups, learned, times, curriculum)
         )
         self.watch.check(self.step, self.learners)
-        check_logprob_gap(context.recipe, update.metrics, self.step)
+        check_logprob_gap(context.recipe, learned.update.metrics, self.step)
 
     async def sample(self, step: int) -> list[Group]:
         """The groups of a step, and as many again while the filter leaves too few of them."""

@@ -215,7 +215,8 @@ def test_an_episode_whose_user_fails_is_ungraded(tmp_path: Path, server: Server)
         trajectory = Trajectory(task, "g", 0, seed=len(failures))
         engine = ScriptedEngine(lambda session, prompt: turn)
         engine.open("1")
-        asyncio.run(Episode(trajectory, environment, scaffold, engine, limits, "1").run())
+        episode = Episode(trajectory, environment, scaffold, engine, limits, "1")
+        trajectory = asyncio.run(episode.run())
         assert trajectory.outcome == outcome
         assert trajectory.reward is None
         assert "the user's model at" in trajectory.problem

@@ -35,12 +35,9 @@ def judged(environment: RecordedCalls, task: Task, *actions: Action) -> Verdict:
     async def play() -> Verdict:
         fresh = environment.fresh()
         await fresh.reset(task.public(), 0)
-        trajectory = Trajectory(task, "g", 0, 0)
-        for action in actions:
-            step = await fresh.step(action)
-            assert step.done
-            trajectory.turns.append(Turn(action, step))
-        return await fresh.verify(trajectory)
+        turns = [Turn(action, await fresh.step(action)) for action in actions]
+        assert all(turn.step is not None and turn.step.done for turn in turns)
+        return await fresh.verify(Trajectory(task, "g", 0, 0, turns=tuple(turns)))
 
     return asyncio.run(play())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,10 @@ def started(game: Environment, task: Task, seed: int = 0) -> Environment:
 
 def played(game: Environment, task: Task) -> tuple[Environment, Trajectory]:
     """The oracle's episode."""
-    fresh, trajectory = started(game, task), Trajectory(task, "g", 0, 0)
-    for action in game.oracle(task):
-        trajectory.turns.append(Turn(action, asyncio.run(fresh.step(action))))
-    trajectory.verdict = asyncio.run(fresh.verify(trajectory))
-    return fresh, trajectory
+    fresh = started(game, task)
+    turns = tuple(Turn(action, asyncio.run(fresh.step(action))) for action in game.oracle(task))
+    trajectory = Trajectory(task, "g", 0, 0, turns=turns)
+    return fresh, replace(trajectory, verdict=asyncio.run(fresh.verify(trajectory)))
 
 
 def values(table: Any, horizon: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,11 @@ async def played(prototype: Environment, task: Task, actions: Sequence[Action]) 
     environment = prototype.fresh()
     prompt = await environment.reset(task.public(), seed=0)
     assert prompt.content == task.prompt
-    trajectory = Trajectory(task, "g", 0, 0)
-    for action in actions:
-        trajectory.turns.append(Turn(action, await environment.step(action)))
-    trajectory.verdict = await environment.verify(trajectory)
+    turns = [Turn(action, await environment.step(action)) for action in actions]
+    trajectory = Trajectory(task, "g", 0, 0, turns=tuple(turns))
+    verdict = await environment.verify(trajectory)
     await environment.close()
-    return trajectory
+    return replace(trajectory, verdict=verdict)
 
 
 def reward(prototype: Environment, task: Task, *actions: Action) -> float:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,11 @@ async def play(prototype: SearchEnvironment, task: Task, actions) -> Trajectory:
     environment = prototype.fresh()
     prompt = await environment.reset(task.public(), seed=0)
     assert prompt.content == task.prompt
-    trajectory = Trajectory(task, group="g", episode=0, seed=0)
-    for action in actions:
-        trajectory.turns.append(Turn(action, await environment.step(action)))
-    trajectory.verdict = await environment.verify(trajectory)
+    turns = [Turn(action, await environment.step(action)) for action in actions]
+    trajectory = Trajectory(task, group="g", episode=0, seed=0, turns=tuple(turns))
+    verdict = await environment.verify(trajectory)
     await environment.close()
-    return trajectory
+    return replace(trajectory, verdict=verdict)
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])

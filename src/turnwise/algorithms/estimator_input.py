@@ -1,7 +1,7 @@
 """What an estimator sees of a trajectory: arrays, no text, no tokens' ids.
 
-Estimators get a batch: a list of groups, each a list of episodes. Ungraded trajectories never
-become episodes, so they are in no baseline and in no denominator.
+Estimators get a batch: a list of groups, each a list of inputs. An ungraded trajectory has no
+input, so it is in no baseline and in no denominator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,18 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Episode:
+class EstimatorInput:
     """One graded trajectory of n tokens and K turns.
 
     Example (two turns with an observation between them):
-        Episode(reward=1.0, turn=np.array([0, 0, 0, 0, 1]),
+        EstimatorInput(shaped_reward=1.0, turn=np.array([0, 0, 0, 0, 1]),
                 mask=np.array([False, True, True, False, True]),
                 turn_rewards=np.array([0.2, 0.0]))
     """
 
-    reward: float
-    """Of the whole trajectory, from the verifier; it counts at the last sampled token."""
+    shaped_reward: float
+    """The verifier's reward of the whole trajectory less the algorithm's penalty; it counts at the
+    last sampled token."""
     turn: NDArray[np.int32]
     """int32[n], from 0; an observation belongs to the turn whose action caused it."""
     mask: NDArray[np.bool_]
@@ -69,22 +70,22 @@ class Episode:
     def __post_init__(self) -> None:
         if len(self.turn) != len(self.mask):
             raise ValueError(f"{len(self.turn)} turn ids for {len(self.mask)} tokens")
-        _finite("reward", np.array([self.reward]))
+        _finite("shaped_reward", np.array([self.shaped_reward]))
         if self.turn_rewards is not None:
             _finite("turn_rewards", self.turn_rewards)
         if self.token_rewards is not None:
             _finite("token_rewards", self.token_rewards[self.mask])
 
     @property
-    def total(self) -> float:
-        """The outcome and all other rewards."""
-        total = self.reward + self.added
+    def total_reward(self) -> float:
+        """The shaped reward and all rewards of turns and tokens."""
+        total = self.shaped_reward + self.added_reward
         if self.turn_rewards is not None:
             total += float(self.turn_rewards.sum())
         return total
 
     @property
-    def added(self) -> float:
+    def added_reward(self) -> float:
         """The rewards of single tokens, which the trainer adds to what the environment gave."""
         if self.token_rewards is None:
             return 0.0
@@ -125,7 +126,7 @@ class Episode:
             rewards[: len(self.turn_rewards)] = self.turn_rewards[: self.turns]
         if self.token_rewards is not None:
             np.add.at(rewards, self.turn[self.mask], self.token_rewards[self.mask])
-        rewards[-1:] += self.reward
+        rewards[-1:] += self.shaped_reward
         return rewards
 
     def rewards_by_token(self) -> Floats:
@@ -141,11 +142,11 @@ class Episode:
                     raise ValueError("a turn in which the policy sampled nothing has a reward")
                 rewards[end] += reward
         if len(ends):
-            rewards[ends[-1]] += self.reward
+            rewards[ends[-1]] += self.shaped_reward
         return rewards
 
 
-Groups = Sequence[Sequence[Episode]]
+Groups = Sequence[Sequence[EstimatorInput]]
 
 
 def _no_more_than(turn_rewards: Floats, turns: int) -> None:

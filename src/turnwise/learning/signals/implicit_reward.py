@@ -7,7 +7,7 @@ rewards (`algorithms/process.py`).
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,13 @@ from torch import nn
 
 from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.learning.batch import collate, pack, supervised_examples
+from turnwise.learning.credits import Credits
 from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
+from turnwise.learning.signals.kl_reward import Scores
 from turnwise.types import Group, Trajectory
-
-Scores = Callable[[Sequence[Trajectory]], list[NDArray[np.float64]]]
-"""Trajectories -> log-probabilities of their sampled tokens, as `sampled_logprobs` gives them."""
 
 
 class ImplicitReward:
@@ -60,27 +60,31 @@ class ImplicitReward:
             learning.max_gradient_norm,
         )
 
-    def assess(self, groups: Sequence[Group]) -> None:
-        """Set `token_rewards` of every graded trajectory: beta log(phi / reference) of each sampled
-        token but a first one, 0 elsewhere."""
-        members = [member for group in groups for member in group.graded]
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """Measure the `token_rewards` of every graded trajectory: beta log(phi / reference) of each
+        sampled token but a first one, 0 elsewhere. There are no metrics."""
+        members = graded(groups)
         own = sampled_logprobs(self.model, members, self.learning, self.temperature)
-        for member, phi, reference in zip(members, own, self.reference(members), strict=True):
-            gain = self.config.beta * (phi - reference)
-            member.token_rewards = np.where(np.isnan(phi), 0.0, gain)
+        rewards = [
+            np.where(np.isnan(phi), 0.0, self.config.beta * (phi - reference))
+            for phi, reference in zip(own, self.reference(members), strict=True)
+        ]
+        return Signals(by_trajectory(members, [SignalArrays(token_rewards=row) for row in rewards]))
 
-    def update(self, groups: Sequence[Group]) -> dict[str, float]:
-        """One optimizer update on the trajectories as they were assessed.
+    def update(
+        self, groups: Sequence[Group], signals: Signals, credits: Credits
+    ) -> dict[str, float]:
+        """One optimizer update on the trajectories as they were measured.
 
         Cross-entropy of sigma(sum_t r_t) with success or failure, the mean over graded trajectories
         in which something was sampled. Its gradient is beta (sigma - success) times that of the
         sum of log phi, so the reference is not asked again. A gradient that is not finite changes
         nothing.
         """
-        members = [m for group in groups for m in group.graded if m.tokens.mask[1:].any()]
+        members = [member for member in graded(groups) if member.tokens.mask[1:].any()]
         if not members:
             return {}
-        rewards: list[Any] = [member.token_rewards for member in members]
+        rewards: list[Any] = [signals.of(member).token_rewards for member in members]
         sums = np.array([row.sum() for row in rewards])
         successes = np.array([float(m.verdict is not None and m.verdict.success) for m in members])
         loss = float(np.mean(np.logaddexp(0.0, sums) - successes * sums))

@@ -29,11 +29,13 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.batch import by_length, shifted
+from turnwise.learning.credits import Credits
 from turnwise.learning.hidden import hidden_states
 from turnwise.learning.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.selection import kept_members
+from turnwise.learning.signals.base import Signals, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Group, Observation, Source, Trajectory
 
@@ -76,13 +78,13 @@ class SelfTeacher:
         own = dict(self.model.named_parameters())
         self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}
         self._average = {name: mine.detach().float() for name, (_, mine) in self._pairs.items()}
-        self._taught = self._divergence = self._tokens = 0.0
-
-    def assess(self, groups: Sequence[Group]) -> None:
-        """Count the trajectories that can be taught."""
-        graded = sum(len(group.graded) for group in groups)
-        self._taught = len(lessons(groups)) / graded if graded else 0.0
         self._divergence = self._tokens = 0.0
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """The metric is the share of graded trajectories that can be taught; there are no
+        arrays."""
+        count = len(graded(groups))
+        return Signals({}, {"self_teacher/taught": len(lessons(groups)) / count if count else 0.0})
 
     def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
         """Whether anything is taught in these groups, which were kept."""
@@ -103,18 +105,23 @@ class SelfTeacher:
             self._tokens += len(divergences)
         return ""
 
-    def update(self, groups: Sequence[Group]) -> dict[str, float]:
+    def update(
+        self, groups: Sequence[Group], signals: Signals, credits: Credits
+    ) -> dict[str, float]:
         """Moves the average towards the policy: rate of it new, the rest as it was. Returns what
-        was measured since `assess`; `groups` are not looked at again."""
+        the gradients since the last update measured; nothing else is looked at."""
         with torch.no_grad():
             for name, (theirs, mine) in self._pairs.items():
                 self._average[name].lerp_(theirs.float(), self.config.rate)
                 mine.copy_(self._average[name])
-        metrics = {"self_teacher/taught": self._taught}
-        if self._tokens:
-            metrics["self_teacher/divergence"] = self._divergence / self._tokens
-            metrics["self_teacher/tokens"] = self._tokens
-        return metrics
+        divergence, tokens = self._divergence, self._tokens
+        self._divergence = self._tokens = 0.0
+        if not tokens:
+            return {}
+        return {
+            "self_teacher/divergence": divergence / tokens,
+            "self_teacher/tokens": tokens,
+        }
 
     def state(self) -> dict[str, Any]:
         """The averages."""
@@ -179,8 +186,8 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
 def _kept(groups: Sequence[Group], algorithm: Algorithm) -> list[Lesson]:
     """Of the trajectories that the algorithm's filter keeps; who is left out of the loss may still
     teach."""
-    kept = {id(member) for group in groups for member in kept_members(group, algorithm)}
-    return [lesson for lesson in lessons(groups) if id(lesson.member) in kept]
+    kept = {member.id for group in groups for member in kept_members(group, algorithm)}
+    return [lesson for lesson in lessons(groups) if lesson.member.id in kept]
 
 
 def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:

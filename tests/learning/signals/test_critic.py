@@ -10,8 +10,9 @@ import torch
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, LearningConfig
-from turnwise.learning.batch import assign_advantages
-from turnwise.learning.critic import Critic
+from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
 from turnwise.types import Group
 
 PPO = make_algorithm("ppo", {})
@@ -24,11 +25,16 @@ def critic(load_model: LoadModel, **options: Any) -> Critic:
     return Critic(load_model(), CriticConfig(**{"learning_rate": 1e-2, **options}), learning)
 
 
-def prepared(made: Critic, make_groups: MakeGroups) -> list[Group]:
-    groups = make_groups([[1.0, 0.0, None], [0.5, 1.0]])
-    made.assess(groups)
-    assign_advantages(groups, PPO)
-    return groups
+Step = tuple[list[Group], Signals, Credits]
+
+
+def credited(made: Critic, groups: list[Group]) -> Step:
+    signals = made.measure(groups)
+    return groups, signals, estimate(groups, signals, PPO)
+
+
+def prepared(made: Critic, make_groups: MakeGroups) -> Step:
+    return credited(made, make_groups([[1.0, 0.0, None], [0.5, 1.0]]))
 
 
 def test_values_stand_at_sampled_tokens_of_graded_trajectories(
@@ -36,23 +42,24 @@ def test_values_stand_at_sampled_tokens_of_graded_trajectories(
 ) -> None:
     made = critic(load_model)
     torch.nn.init.normal_(made.head.weight)
-    groups = prepared(made, make_groups)
-    assert groups[0].trajectories[2].values is None
+    groups, signals, _ = prepared(made, make_groups)
+    assert signals.of(groups[0].trajectories[2]).values is None
     for member in groups[0].graded + groups[1].graded:
-        assert member.values is not None
-        np.testing.assert_array_equal(np.isnan(member.values), ~member.tokens.mask)
+        values = signals.of(member).values
+        assert values is not None
+        np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
         position = int(np.flatnonzero(member.tokens.mask)[-1])
-        ids = torch.from_numpy(member.tokens.ids[None, :position])
+        ids = torch.tensor(member.tokens.ids[None, :position])
         hidden = made.body(input_ids=ids).last_hidden_state[0, -1]
-        assert member.values[position] == pytest.approx(made.head(hidden).item(), abs=1e-5)
+        assert values[position] == pytest.approx(made.head(hidden).item(), abs=1e-5)
 
 
 def test_it_learns_what_to_expect(load_model: LoadModel, make_groups: MakeGroups) -> None:
     """The same trajectories again and again: the loss falls, and the values explain returns."""
     made = critic(load_model, clip=10.0)
-    first = made.update(prepared(made, make_groups))
+    first = made.update(*prepared(made, make_groups))
     for _ in range(40):
-        last = made.update(prepared(made, make_groups))
+        last = made.update(*prepared(made, make_groups))
     assert last["critic/loss"] < first["critic/loss"] / 10
     assert first["critic/explained_variance"] == 0
     assert last["critic/explained_variance"] > 0.9
@@ -64,7 +71,7 @@ def test_the_split_into_micro_batches_changes_nothing(
     found = []
     for micro in (64, 8192):
         made = critic(load_model, micro=micro)
-        metrics = made.update(prepared(made, make_groups))
+        metrics = made.update(*prepared(made, make_groups))
         found.append((metrics["critic/loss"], metrics["critic/gradient_norm"]))
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
@@ -75,11 +82,10 @@ def test_a_value_beyond_the_clip_has_no_gradient(
     """Targets of 1 and old values of 0: a value that has come 0.6 of the way is left alone."""
     made = critic(load_model, clip=0.5)
     groups = make_groups([[1.0, 1.0]])
-    made.assess(groups)
-    assign_advantages(groups, PPO)
+    step = credited(made, groups)
     torch.nn.init.constant_(made.head.bias, 0.6)
     before = copy.deepcopy(made.state_dict())
-    metrics = made.update(groups)
+    metrics = made.update(*step)
     assert metrics["critic/loss"] == pytest.approx(0.5 * 0.5**2)
     assert metrics["critic/gradient_norm"] == 0
     assert all(torch.equal(before[key], value) for key, value in made.state_dict().items())
@@ -88,11 +94,11 @@ def test_a_value_beyond_the_clip_has_no_gradient(
 def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> None:
     whole, stopped = critic(load_model), critic(load_model)
     for made in (whole, stopped):
-        made.update(prepared(made, make_groups))
+        made.update(*prepared(made, make_groups))
     resumed = critic(load_model)
     resumed.load_state(copy.deepcopy(stopped.state()))
     for made in (whole, resumed):
-        made.update(prepared(made, make_groups))
+        made.update(*prepared(made, make_groups))
     for key, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[key])
 
@@ -100,9 +106,8 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
 def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
     made = critic(load_model)
     groups = make_groups([[None]])
-    made.assess(groups)
-    assign_advantages(groups, PPO)
-    assert made.update(groups) == {}
+    step = credited(made, groups)
+    assert made.update(*step) == {}
     assert made.optimizer.updates == 0
 
 
@@ -113,9 +118,8 @@ def moved(
     learning = LearningConfig(updates_per_step=updates)
     made = Critic(load_model(), CriticConfig(learning_rate=0.1, clip=clip), learning)
     groups = make_groups([[1.0, 1.0], [1.0, 1.0]])
-    made.assess(groups)
-    assign_advantages(groups, PPO)
-    metrics = made.update(groups)
+    step = credited(made, groups)
+    metrics = made.update(*step)
     return made.head.weight.detach().clone(), metrics, made
 
 
@@ -142,7 +146,6 @@ def test_a_share_without_a_target_makes_no_update(
 ) -> None:
     made = Critic(load_model(), CriticConfig(), LearningConfig(updates_per_step=2))
     groups = make_groups([[None, None], [1.0, 0.0]])
-    made.assess(groups)
-    assign_advantages(groups, PPO)
-    assert made.update(groups)["critic/skipped_updates"] == 0
+    step = credited(made, groups)
+    assert made.update(*step)["critic/skipped_updates"] == 0
     assert made.optimizer.updates == 1

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.learning.changing import changed
 from tests.rounding import assert_rounding, gradients
 from turnwise.algorithms import make_algorithm
 from turnwise.config import ImplicitRewardConfig, LearningConfig
-from turnwise.learning.batch import assign_advantages
-from turnwise.learning.implicit_reward import ImplicitReward
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.types import Group, Trajectory
 
 PRIME = make_algorithm("prime", {})
@@ -55,7 +56,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
 ) -> None:
     made = moved(implicit(load_model, tokens_per_micro_batch=budget))
     groups = make_groups(REWARDS)
-    made.assess(groups)
+    signals = made.measure(groups)
     members = [member for group in groups for member in group.graded]
     both = torch.nn.ModuleList([copy.deepcopy(made.model), load_model("llama")])
     losses: list[float] = []
@@ -71,8 +72,8 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
         losses.append(loss.item())  # the last one is that of the weights as they are
         return [torch.cat(rewards), *gradients(exact[0], loss)]
 
-    assert groups[0].trajectories[2].token_rewards is None
-    found = [torch.from_numpy(np.concatenate([one.token_rewards for one in members]))]
+    assert signals.of(groups[0].trajectories[2]).token_rewards is None
+    found = [torch.from_numpy(np.concatenate([signals.of(m).token_rewards for m in members]))]
     apply = made.optimizer.apply
 
     def keep() -> float:
@@ -80,7 +81,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
         return apply()
 
     made.optimizer.apply = keep  # type: ignore[method-assign]
-    metrics = made.update(groups)
+    metrics = made.update(groups, signals, Credits({}))
     assert_rounding(found, both, own)
     assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)
 
@@ -93,8 +94,7 @@ def test_it_begins_as_the_reference_and_learns_what_succeeds(
     found = []
     for _ in range(25):
         groups = make_groups(REWARDS)
-        made.assess(groups)
-        found.append(made.update(groups))
+        found.append(made.update(groups, made.measure(groups), Credits({})))
     assert found[0]["implicit_reward/loss"] == pytest.approx(np.log(2), abs=1e-5)
     assert found[0]["implicit_reward/mean"] == pytest.approx(0, abs=1e-5)
     assert found[-1]["implicit_reward/loss"] < 0.3
@@ -108,13 +108,11 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
     whole, stopped = implicit(load_model), implicit(load_model)
     groups = make_groups(REWARDS)
     for made in (whole, stopped):
-        made.assess(groups)
-        made.update(groups)
+        made.update(groups, made.measure(groups), Credits({}))
     resumed = implicit(load_model)
     resumed.load_state(copy.deepcopy(stopped.state()))
     for made in (whole, resumed):
-        made.assess(groups)
-        made.update(groups)
+        made.update(groups, made.measure(groups), Credits({}))
     for key, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[key])
 
@@ -128,13 +126,12 @@ def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
     made = ImplicitReward(policy, learner.reference_logprobs, config, learning, TEMPERATURE)
     moved(made)
     groups = make_groups(REWARDS)
-    made.assess(groups)
-    assign_advantages(groups, PRIME)
+    credits = estimate(groups, made.measure(groups), PRIME)
     member = groups[0].trajectories[0]
-    assert member.advantage is not None
-    assert len(set(member.advantage[member.tokens.mask].tolist())) == member.tokens.mask.sum()
+    advantage = credits.advantages[member.id]
+    assert len(set(advantage[member.tokens.mask].tolist())) == member.tokens.mask.sum()
     weights = [p.detach().clone() for p in made.model.parameters()]
-    report = learner.update(groups)
+    report = learner.update(groups, credits)
     assert report.metrics["policy/updates"] == 1
     assert not {"policy/kl_reference", "policy/kl_coefficient"} & set(report.metrics)
     for before, after in zip(weights, made.model.parameters(), strict=True):
@@ -144,13 +141,14 @@ def test_advantages_come_from_its_rewards_and_the_policy_is_not_its_model(
 def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: MakeGroups) -> None:
     made = implicit(load_model)
     groups = make_groups([[None]])
-    silent = make_groups([[1.0]])[0].trajectories[0]
-    silent.tokens.source[:] = 0
-    groups.append(Group("silent", [silent]))
-    made.assess(groups)
-    assert silent.token_rewards is not None
-    assert not silent.token_rewards.any()
-    assert made.update(groups) == {}
+    (played,) = make_groups([[1.0]])[0].trajectories
+    silent = changed(played, group="silent", source=np.zeros(len(played.tokens), np.uint8))
+    groups.append(Group("silent", (silent,)))
+    signals = made.measure(groups)
+    rewards = signals.of(silent).token_rewards
+    assert rewards is not None
+    assert not rewards.any()
+    assert made.update(groups, signals, Credits({})) == {}
     assert made.optimizer.updates == 0
 
 
@@ -159,10 +157,10 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
 ) -> None:
     made = implicit(load_model)
     groups = make_groups(REWARDS)
-    made.assess(groups)
+    signals = made.measure(groups)
     made.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.inf)
     before = copy.deepcopy(made.model.state_dict())
-    assert made.update(groups)["implicit_reward/skipped_updates"] == 1
+    assert made.update(groups, signals, Credits({}))["implicit_reward/skipped_updates"] == 1
     assert all(torch.equal(before[key], value) for key, value in made.model.state_dict().items())
     assert made.optimizer.updates == 0
 
@@ -183,8 +181,8 @@ def test_of_a_policy_with_adapters_the_adapters_are_trained(
     losses = []
     for _ in range(3):
         groups = make_groups(REWARDS)
-        made.assess(groups)
-        losses.append(made.update(groups)["implicit_reward/loss"])
+        metrics = made.update(groups, made.measure(groups), Credits({}))
+        losses.append(metrics["implicit_reward/loss"])
     assert losses[0] == pytest.approx(np.log(2), abs=1e-5)
     assert losses[2] < losses[0]
     after = made.model.named_parameters()

@@ -7,6 +7,7 @@ that does not understand the message gives numbers that mean little. Not here: w
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import nn
@@ -14,6 +15,7 @@ from torch import nn
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.scoring import Sequenced, score
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Group, Observation, Source, Trajectory
 
@@ -21,24 +23,31 @@ HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
 LONGEST_REWARD = -1.23e-100
 
 
-def score_in_hindsight(
-    groups: Sequence[Group],
-    model: nn.Module,
-    scaffold: Scaffold,
-    temperature: float,
-    learning: LearningConfig,
-) -> None:
-    """Set `hindsight_logprobs` of every graded trajectory: float32[n], NaN where nothing was
-    sampled; `temperature` is that of sampling, above 0. It is told in each context."""
-    members = [member for group in groups for member in group.graded]
-    places = [(member, span) for member in members for span in member.tokens.spans]
-    hinted = [_with_hint(member, span, scaffold) for member, span in places]
-    scores = score(model, hinted, learning, temperature)
-    for member in members:
-        member.hindsight_logprobs = np.full(len(member.tokens), np.nan, np.float32)
-    for (member, span), (_, wanted), own in zip(places, hinted, scores, strict=True):
-        assert member.hindsight_logprobs is not None
-        member.hindsight_logprobs[span][member.tokens.mask[span]] = own[wanted]
+@dataclass(frozen=True)
+class Hindsight:
+    """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled. The
+    reward is told in each context."""
+
+    model: nn.Module
+    scaffold: Scaffold
+    temperature: float
+    """Of sampling, above 0."""
+    learning: LearningConfig
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """There are no metrics."""
+        members = graded(groups)
+        places = [(member, span) for member in members for span in member.tokens.spans]
+        hinted = [_with_hint(member, span, self.scaffold) for member, span in places]
+        scores = iter(score(self.model, hinted, self.learning, self.temperature))
+        wanted = iter(wanted for _, wanted in hinted)
+        found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
+        for member, own in zip(members, found, strict=True):
+            for span in member.tokens.spans:
+                own[span][member.tokens.mask[span]] = next(scores)[next(wanted)]
+        return Signals(
+            by_trajectory(members, [SignalArrays(hindsight_logprobs=own) for own in found])
+        )
 
 
 def check_context(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:

@@ -17,6 +17,7 @@ from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
 from turnwise.learning.logprobs import check_supported
 from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.models.load import load_model, load_tokenizer
 from turnwise.types import Group
 
@@ -36,21 +37,24 @@ class Teacher:
         self.temperature = temperature or 1.0
         check_supported(model)
 
-    def assess(self, groups: Sequence[Group]) -> dict[str, float]:
-        """Set `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing was
-        sampled, and at a first token, which nothing predicts.
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """Measure the `teacher_logprobs` of every graded trajectory: float32[n], NaN where nothing
+        was sampled, and at a first token, which nothing predicts.
 
         The metric is the mean over all those tokens of log policy - log teacher, an estimate of the
         reverse divergence; it is absent where there are none.
         """
-        members = [member for group in groups for member in group.graded]
+        members = graded(groups)
         scores = sampled_logprobs(self.model, members, self.config, self.temperature)
-        gaps = [np.zeros(0)]
-        for member, own in zip(members, scores, strict=True):
-            member.teacher_logprobs = own.astype(np.float32)
-            gaps.append((member.tokens.logprob - own)[~np.isnan(own)])
-        flat = np.concatenate(gaps)
-        return {"teacher/reverse_kl": float(flat.mean())} if len(flat) else {}
+        pairs = zip(members, scores, strict=True)
+        gaps = [(member.tokens.logprob - own)[~np.isnan(own)] for member, own in pairs]
+        flat = np.concatenate([np.zeros(0), *gaps])
+        return Signals(
+            by_trajectory(
+                members, [SignalArrays(teacher_logprobs=own.astype(np.float32)) for own in scores]
+            ),
+            {"teacher/reverse_kl": float(flat.mean())} if len(flat) else {},
+        )
 
 
 def load_teacher(recipe: Recipe) -> Teacher:

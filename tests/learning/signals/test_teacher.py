@@ -10,12 +10,14 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from tests.learning.changing import with_one
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig, Recipe, check_recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.teacher import Teacher, check_teacher, check_vocabulary
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.teacher import Teacher, check_teacher, check_vocabulary
 from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
 LoadModel = Callable[..., Any]
@@ -31,30 +33,32 @@ def test_it_scores_what_was_sampled(
 ) -> None:
     groups = make_groups([[1.0, None, 0.0], [0.3]])
     config = LearningConfig(tokens_per_micro_batch=budget)
-    metrics = Teacher(load_model("llama"), config, temperature).assess(groups)
+    signals = Teacher(load_model("llama"), config, temperature).measure(groups)
     model, gaps = load_model("llama").double(), []
     for member in (m for group in groups for m in group.graded):
         ids = torch.tensor(member.tokens.ids)
         with torch.no_grad():
             logits = model(ids[None]).logits[0] / (temperature or 1.0)
         logprobs = torch.log_softmax(logits, -1)
-        assert member.teacher_logprobs is not None
+        found = signals.of(member).teacher_logprobs
+        assert found is not None
         for t in range(len(ids)):
             if member.tokens.source[t] != Source.MODEL:
-                assert np.isnan(member.teacher_logprobs[t])
+                assert np.isnan(found[t])
                 continue
             expected = logprobs[t - 1, ids[t]].item()
-            assert member.teacher_logprobs[t] == pytest.approx(expected, abs=1e-4)
+            assert found[t] == pytest.approx(expected, abs=1e-4)
             gaps.append(member.tokens.logprob[t] - expected)
-    assert metrics == {"teacher/reverse_kl": pytest.approx(np.mean(gaps), abs=1e-4)}
-    assert groups[0].trajectories[1].teacher_logprobs is None
+    assert signals.metrics == {"teacher/reverse_kl": pytest.approx(np.mean(gaps), abs=1e-4)}
+    assert signals.of(groups[0].trajectories[1]).teacher_logprobs is None
 
 
 def test_nothing_sampled_is_nothing_to_say(load_model: LoadModel, make_groups: MakeGroups) -> None:
     groups = make_groups([[1.0, None]])
-    groups[0].trajectories[0].tokens.source[:] = Source.INHERITED
-    assert Teacher(load_model(), LearningConfig(), 1.0).assess(groups) == {}
-    assert Teacher(load_model(), LearningConfig(), 1.0).assess([]) == {}
+    inherited = np.full(len(groups[0].trajectories[0].tokens), Source.INHERITED, np.uint8)
+    groups = with_one(groups, 0, 0, source=inherited)
+    assert Teacher(load_model(), LearningConfig(), 1.0).measure(groups).metrics == {}
+    assert Teacher(load_model(), LearningConfig(), 1.0).measure([]) == Signals()
 
 
 def next_logprobs(model: Any, ids: list[int]) -> torch.Tensor:
@@ -69,8 +73,8 @@ def sampled_groups(model: Any, generator: np.random.Generator, count: int) -> li
     for index in range(count):
         token = int(generator.choice(len(logprobs), p=np.exp(logprobs) / np.exp(logprobs).sum()))
         tokens = Tokens.empty()
-        tokens.extend_segments([Segment(PROMPT, Source.USER)], 0)
-        tokens.extend_sampled([token], [logprobs[token]], version=0, turn=0)
+        tokens = tokens.with_segments([Segment(PROMPT, Source.USER)], 0)
+        tokens = tokens.with_sampled([token], [logprobs[token]], version=0, turn=0)
         member = Trajectory(
             Task("t", "q"),
             str(index),
@@ -80,7 +84,7 @@ def sampled_groups(model: Any, generator: np.random.Generator, count: int) -> li
             outcome=Outcome.FAILURE,
             verdict=Verdict(0.0, False),
         )
-        groups.append(Group(str(index), [member]))
+        groups.append(Group(str(index), (member,)))
     return groups
 
 
@@ -96,9 +100,8 @@ def test_a_policy_comes_to_do_what_its_teacher_does(load_model: LoadModel) -> No
         own, theirs = next_logprobs(policy, PROMPT), next_logprobs(model, PROMPT)
         divergences.append((own.exp() * (own - theirs)).sum().item())
         groups = sampled_groups(policy, generator, 64)
-        teacher.assess(groups)
-        assign_advantages(groups, DISTILLATION)
-        assert learner.update(groups).problems == []
+        credits = estimate(groups, teacher.measure(groups), DISTILLATION)
+        assert learner.update(groups, credits).problems == []
     assert divergences[0] > 0.5
     assert divergences[-1] < 0.2 * divergences[0]
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())

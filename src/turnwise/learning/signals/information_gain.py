@@ -9,15 +9,18 @@ trajectory holds it, and no agent sees it. Not here: what is made of the gains
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.learning.scoring import Sequenced, score
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.types import Action, Group, Task, Trajectory
 
@@ -28,50 +31,67 @@ PROBES = ("0", "x")
 """Answers that begin and end otherwise, to see where in a turn the answer stands."""
 
 
-def measure_information_gain(
-    groups: Sequence[Group],
-    model: nn.Module,
-    scaffold: Scaffold,
-    oracle: Oracle,
-    temperature: float,
-    learning: LearningConfig,
-) -> dict[str, float]:
-    """Set `information_gains` of every graded trajectory, float64[K-1] for K turns up to the last
+@dataclass(frozen=True)
+class InformationGain:
+    """The `information_gains` of every graded trajectory, float64[K-1] for K turns up to the last
     in which something was sampled: p before the next turn less p before the turn.
 
-    A turn in which nothing was sampled gained nothing. `temperature` is that of sampling, above 0.
-    The metrics are means over all gains, and over trajectories of p before the last turn. Raises
-    ConfigError for a task without a right answer, and where there is no room for it in the model's
-    context.
+    A turn in which nothing was sampled gained nothing.
     """
-    config: Any = model.config
-    context = getattr(config.get_text_config(), "max_position_embeddings", None)
-    members = [member for group in groups for member in group.graded]
-    answers = {member.task.id: right_answer(member.task, scaffold, oracle) for member in members}
-    sequences = [
-        _before(member, turn, answers[member.task.id], context)
-        for member in members
-        for turn in _acted(member)
-    ]
-    scores = score(model, sequences, learning, temperature)
-    means = iter(
-        float(np.exp(own[wanted].astype(np.float64).mean()))
-        for own, (_, wanted) in zip(scores, sequences, strict=True)
-    )
-    gains, last = [np.zeros(0)], []
-    for member in members:
-        acted = _acted(member)
-        measured = np.array([next(means) for _ in acted], np.float64)
-        turns = np.arange(acted[-1] + 1 if acted else 0)
-        values = measured[np.searchsorted(acted, turns, side="left")] if acted else measured
-        member.information_gains = np.diff(values)
-        gains.append(member.information_gains)
-        last += values[-1:].tolist()
-    flat = np.concatenate(gains)
-    return {
-        **({"information/gain": float(flat.mean())} if len(flat) else {}),
-        **({"information/answer": float(np.mean(last))} if last else {}),
-    }
+
+    model: nn.Module
+    scaffold: Scaffold
+    oracle: Oracle
+    temperature: float
+    """Of sampling, above 0."""
+    learning: LearningConfig
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """The metrics are means over all gains, and over trajectories of p before the last turn.
+
+        Raises ConfigError for a task without a right answer, and where there is no room for it in
+        the model's context.
+        """
+        members = graded(groups)
+        values = self._values(members)
+        gains = [np.diff(own) for own in values]
+        flat = np.concatenate([np.zeros(0), *gains])
+        last = [own[-1] for own in values if len(own)]
+        metrics = {
+            **({"information/gain": float(flat.mean())} if len(flat) else {}),
+            **({"information/answer": float(np.mean(last))} if last else {}),
+        }
+        arrays = [SignalArrays(information_gains=own) for own in gains]
+        return Signals(by_trajectory(members, arrays), metrics)
+
+    def _values(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
+        """p before each turn up to the last in which something was sampled, float64[K] each; that
+        of a turn in which nothing was is the next one's."""
+        config: Any = self.model.config
+        context = getattr(config.get_text_config(), "max_position_embeddings", None)
+        answers = {
+            member.task.id: right_answer(member.task, self.scaffold, self.oracle)
+            for member in members
+        }
+        sequences = [
+            _before(member, turn, answers[member.task.id], context)
+            for member in members
+            for turn in _acted(member)
+        ]
+        scores = score(self.model, sequences, self.learning, self.temperature)
+        means = iter(
+            float(np.exp(own[wanted].astype(np.float64).mean()))
+            for own, (_, wanted) in zip(scores, sequences, strict=True)
+        )
+        found = []
+        for member in members:
+            acted = _acted(member)
+            measured = np.array([next(means) for _ in acted], np.float64)
+            turns = np.arange(acted[-1] + 1 if acted else 0)
+            found.append(
+                measured[np.searchsorted(acted, turns, side="left")] if acted else measured
+            )
+        return found
 
 
 def right_answer(task: Task, scaffold: Scaffold, oracle: Oracle) -> Sequenced:

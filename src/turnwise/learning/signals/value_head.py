@@ -9,6 +9,7 @@ of values (`algorithms/values.py`).
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +19,11 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.critic import Critic, graded, target_count
+from turnwise.learning.credits import Credits
 from turnwise.learning.hidden import base_model, decoder_of
 from turnwise.learning.optimizer import add_gradient
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic, target_count, value_lessons
 from turnwise.types import Group, Trajectory
 
 
@@ -35,20 +38,17 @@ class ValueHead(Critic):
         body = decoder_of(base_model(policy))
         object.__setattr__(self, "body", body)  # not registered: it is no part of this module
 
-    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
-        """False: a policy that learns nothing from the groups is not moved for the values' sake."""
-        return False
-
-    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+    def add_body_gradient(self, groups: Sequence[Group], signals: Signals, credits: Credits) -> str:
         """Adds to the body's gradient that of body_coefficient times the value loss, the mean over
         all tokens of the groups with a target; the head gets none. Returns the problem, if any."""
-        members = [m for m in graded(groups) if m.value_targets is not None]
-        count = target_count(members)
+        lessons = value_lessons(groups, signals, credits)
+        count = target_count(lessons)
         if not self.config.body_coefficient or not count:
             return ""
         head = self.head.weight.detach(), self.head.bias.detach()
-        for batch in self._micro_batches(members):
-            values = functional.linear(super()._hidden(batch).float(), *head)[:, 0]
+        for batch in self._batches(lessons):
+            hidden = super()._hidden([lesson.member for lesson in batch])
+            values = functional.linear(hidden.float(), *head)[:, 0]
             loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
             if not math.isfinite(loss.item()):
                 return f"the value loss is {loss.item()}"
@@ -59,6 +59,24 @@ class ValueHead(Critic):
         """Without a gradient: here the head alone is trained."""
         with torch.no_grad():
             return super()._hidden(members)
+
+
+@dataclass(frozen=True)
+class ValueLoss:
+    """The value loss of one step on the policy's body, beside the policy's updates."""
+
+    head: ValueHead
+    signals: Signals
+    credits: Credits
+
+    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+        """False: a policy that learns nothing from the groups is not moved for the values' sake."""
+        return False
+
+    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+        """Adds to the body's gradient that of the value loss on the groups; returns the problem, if
+        any."""
+        return self.head.add_body_gradient(groups, self.signals, self.credits)
 
 
 def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:

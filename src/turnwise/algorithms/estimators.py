@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from turnwise.algorithms.episodes import Episode, Floats, Groups
+from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
 
 
 class Credit(NamedTuple):
@@ -86,7 +86,7 @@ def of_values(function: Callable[..., Credit]) -> Estimator:
     return estimate
 
 
-def spread(group: Sequence[Episode], numbers: Floats) -> list[Credit]:
+def spread(group: Sequence[EstimatorInput], numbers: Floats) -> list[Credit]:
     """Each episode's number on its sampled tokens."""
     return [
         Credit(np.where(episode.mask, number, 0.0))
@@ -94,6 +94,6 @@ def spread(group: Sequence[Episode], numbers: Floats) -> list[Credit]:
     ]
 
 
-def totals(group: Sequence[Episode]) -> Floats:
+def totals(group: Sequence[EstimatorInput]) -> Floats:
     """float64[n]: outcome and all other rewards of each episode."""
-    return np.array([episode.total for episode in group], np.float64)
+    return np.array([episode.total_reward for episode in group], np.float64)

@@ -7,17 +7,19 @@ made of values (`algorithms/values.py`).
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.learning.batch import shifted
+from turnwise.learning.credits import Credits
 from turnwise.learning.hidden import base_model, decoder_of, inputs_of
 from turnwise.learning.optimizer import (
     Moved,
@@ -27,7 +29,23 @@ from turnwise.learning.optimizer import (
     warm_up,
 )
 from turnwise.learning.selection import shares
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group, Trajectory
+
+
+class ValueLesson(NamedTuple):
+    """A trajectory of n tokens that a critic learns from."""
+
+    member: Trajectory
+    values: NDArray[np.float32]
+    """float32[n], of before the step's updates."""
+    targets: NDArray[np.float32]
+    """float32[n], NaN where the critic is not trained."""
+
+    def at_targets(self, numbers: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Those of the tokens that have a target."""
+        chosen: NDArray[np.float32] = numbers[~np.isnan(self.targets) & _wanted(self.member)]
+        return chosen.astype(np.float64)
 
 
 class Critic(nn.Module):
@@ -65,36 +83,39 @@ class Critic(nn.Module):
         """Take what the critic needs of the policy."""
         self.body = copy.deepcopy(decoder_of(base_model(policy))).requires_grad_(True)
 
-    def assess(self, groups: Sequence[Group]) -> None:
-        """Set `values` of every graded trajectory: float32[n], NaN where nothing was sampled."""
-        for members in self._micro_batches(graded(groups)):
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """Measure the `values` of every graded trajectory: float32[n], NaN where nothing was
+        sampled, and at the first token of a context. There are no metrics."""
+        members = graded(groups)
+        found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
+        for places in self._micro_batches(members):
             with torch.no_grad():
-                values = self._values(members).cpu().numpy()
-            place = 0
-            for member in members:
-                wanted = _wanted(member)
-                count = int(wanted.sum())
-                member.values = np.full(len(member.tokens), np.nan, np.float32)
-                member.values[wanted] = values[place : place + count]
-                place += count
+                values = self._values([members[place] for place in places]).cpu().numpy()
+            wanted = [_wanted(members[place]) for place in places]
+            ends = np.cumsum([row.sum() for row in wanted])[:-1]
+            for place, row, own in zip(places, wanted, np.split(values, ends), strict=True):
+                found[place][row] = own
+        return Signals(by_trajectory(members, [SignalArrays(values=own) for own in found]))
 
-    def update(self, groups: Sequence[Group]) -> dict[str, float]:
-        """`updates_per_step` optimizer updates towards `value_targets`, each on an equal share of
-        the groups, and the mean over all of its tokens that have a target.
+    def update(
+        self, groups: Sequence[Group], signals: Signals, credits: Credits
+    ) -> dict[str, float]:
+        """`updates_per_step` optimizer updates towards the value targets of the credits, each on an
+        equal share of the groups, and the mean over all of its tokens that have a target.
 
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
-        arXiv 1707.06347); V_old is of before the first update, so the clip acts from the second one
-        on. A loss or gradient that is not finite changes nothing. Metrics of several updates are
-        their means, and absent where no update is made.
+        arXiv 1707.06347); V_old are the values of the signals, of before the first update, so the
+        clip acts from the second one on. A loss or gradient that is not finite changes nothing.
+        Metrics of several updates are their means, and absent where no update is made.
         """
         parts = shares(groups, self.learning.updates_per_step)
-        batches = [[m for m in graded(part) if m.value_targets is not None] for part in parts]
+        batches = [value_lessons(part, signals, credits) for part in parts]
         made = [self._update_once(batch) for batch in batches if target_count(batch)]
         if not made:
             return {}
-        members = [member for batch in batches for member in batch]
-        targets = np.concatenate([_at_targets(m, m.value_targets) for m in members])
-        before = np.concatenate([_at_targets(member, member.values) for member in members])
+        lessons = [lesson for batch in batches for lesson in batch]
+        targets = np.concatenate([lesson.at_targets(lesson.targets) for lesson in lessons])
+        before = np.concatenate([lesson.at_targets(lesson.values) for lesson in lessons])
         variance = explained_variance(before, targets)
         return {
             **{name: fmean(metrics[name] for metrics in made) for name in made[0]},
@@ -103,10 +124,10 @@ class Critic(nn.Module):
             "critic/target_mean": float(targets.mean()),
         } | ({"critic/explained_variance": variance} if math.isfinite(variance) else {})
 
-    def _update_once(self, members: Sequence[Trajectory]) -> dict[str, float]:
-        """One optimizer update, on trajectories with targets."""
-        count = target_count(members)
-        loss = sum(self._backward(batch, count) for batch in self._micro_batches(members))
+    def _update_once(self, lessons: Sequence[ValueLesson]) -> dict[str, float]:
+        """One optimizer update, on lessons with targets."""
+        count = target_count(lessons)
+        loss = sum(self._backward(batch, count) for batch in self._batches(lessons))
         if math.isfinite(loss):
             moved = self.optimizer.apply()
         else:
@@ -123,15 +144,16 @@ class Critic(nn.Module):
         self.load_state_dict(state["weights"])
         self.optimizer.load_state(state["optimizer"])
 
-    def _backward(self, members: Sequence[Trajectory], count: int) -> float:
-        loss = self._losses(self._values(members), members).sum() / count
+    def _backward(self, lessons: Sequence[ValueLesson], count: int) -> float:
+        values = self._values([lesson.member for lesson in lessons])
+        loss = self._losses(values, lessons).sum() / count
         add_gradient(loss)
         return float(loss.detach())
 
-    def _losses(self, values: Tensor, members: Sequence[Trajectory]) -> Tensor:
+    def _losses(self, values: Tensor, lessons: Sequence[ValueLesson]) -> Tensor:
         """float32[M], of the tokens that have a target; `values` as `_values` gives them."""
-        targets = self._flat(members, [member.value_targets for member in members])
-        old = self._flat(members, [member.values for member in members])
+        targets = self._flat((lesson.member, lesson.targets) for lesson in lessons)
+        old = self._flat((lesson.member, lesson.values) for lesson in lessons)
         trained = ~torch.isnan(targets)
         values, targets, old = values[trained], targets[trained], old[trained]
         clipped = old + (values - old).clamp(-self.config.clip, self.config.clip)
@@ -157,34 +179,46 @@ class Critic(nn.Module):
         chosen: Tensor = hidden[selected.to(self.device)]
         return chosen
 
-    def _flat(self, members: Sequence[Trajectory], arrays: Sequence[Any]) -> Tensor:
-        pieces = [array[_wanted(m)] for m, array in zip(members, arrays, strict=True)]
+    def _flat(self, rows: Iterable[tuple[Trajectory, NDArray[np.float32]]]) -> Tensor:
+        pieces = [array[_wanted(member)] for member, array in rows]
         return torch.from_numpy(np.concatenate(pieces)).to(self.device)
 
-    def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
-        """By their longest contexts, of at most `tokens_per_micro_batch` padded tokens; a context
-        is a row, and a trajectory of more than that is alone."""
-        current: list[Trajectory] = []
+    def _batches(self, lessons: Sequence[ValueLesson]) -> Iterator[list[ValueLesson]]:
+        for places in self._micro_batches([lesson.member for lesson in lessons]):
+            yield [lessons[place] for place in places]
+
+    def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[int]]:
+        """Places of the trajectories in which something was sampled after a first token, by their
+        longest contexts, of at most `tokens_per_micro_batch` padded tokens; a context is a row, and
+        a trajectory of more than that is alone."""
+        sampled = [place for place, member in enumerate(members) if _wanted(member).any()]
+        current: list[int] = []
         rows = 0
-        for member in sorted(members, key=_longest):
+        for place in sorted(sampled, key=lambda place: _longest(members[place])):
+            member = members[place]
             more = rows + len(member.tokens.spans)
             if current and more * _longest(member) > self.learning.tokens_per_micro_batch:
                 yield current
                 current, more = [], len(member.tokens.spans)
-            current.append(member)
+            current.append(place)
             rows = more
         if current:
             yield current
 
 
-def graded(groups: Sequence[Group]) -> list[Trajectory]:
-    """Graded trajectories in which something was sampled after a first token."""
-    return [m for group in groups for m in group.graded if _wanted(m).any()]
+def value_lessons(groups: Sequence[Group], signals: Signals, credits: Credits) -> list[ValueLesson]:
+    """The graded trajectories that have values and targets."""
+    lessons = []
+    for member in graded(groups):
+        values, targets = signals.of(member).values, credits.value_targets.get(member.id)
+        if values is not None and targets is not None:
+            lessons.append(ValueLesson(member, values, targets))
+    return lessons
 
 
-def target_count(members: Sequence[Trajectory]) -> int:
-    """How many tokens of the trajectories the critic is trained at."""
-    return sum(len(_at_targets(member, member.value_targets)) for member in members)
+def target_count(lessons: Sequence[ValueLesson]) -> int:
+    """How many tokens the critic is trained at."""
+    return sum(len(lesson.at_targets(lesson.targets)) for lesson in lessons)
 
 
 def _longest(member: Trajectory) -> int:
@@ -197,9 +231,3 @@ def _wanted(member: Trajectory) -> np.ndarray:
     wanted = member.tokens.mask.copy()
     wanted[[span.start for span in member.tokens.spans if span.start < len(wanted)]] = False
     return wanted
-
-
-def _at_targets(member: Trajectory, numbers: Any) -> np.ndarray:
-    targets: Any = member.value_targets
-    chosen: np.ndarray = numbers[~np.isnan(targets) & _wanted(member)]
-    return chosen.astype(np.float64)

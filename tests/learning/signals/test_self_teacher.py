@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from tests.learning.changing import with_one
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig, check_recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.self_teacher import (
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.self_teacher import (
     SelfTeacher,
     check_room,
     check_self_teacher,
@@ -75,12 +78,12 @@ def test_who_has_a_successful_sibling_is_taught_by_it(make_groups: MakeGroups) -
     groups = make_groups(REWARDS)
     expected = [(0, 0, 3), (0, 1, 0), (0, 3, 0), (2, 0, 1)]
     assert taught(groups) == expected
-    for group in groups:
-        group.trajectories.reverse()
+    groups = [replace(group, trajectories=group.trajectories[::-1]) for group in groups]
     assert sorted(taught(groups)) == expected
     groups = make_groups([[1.0, 1.0], [1.0], [None, 1.0]])
     assert taught(groups) == [(0, 0, 1), (0, 1, 0)]
-    groups[0].trajectories[1].tokens.source[:] = Source.TOOL
+    seen = np.full(len(groups[0].trajectories[1].tokens), Source.TOOL, np.uint8)
+    groups = with_one(groups, 0, 1, source=seen)
     assert taught(groups) == []
 
 
@@ -106,7 +109,7 @@ def by_hand(
     for lesson in lessons(groups):
         tokens = lesson.member.tokens
         ids, wanted = with_demonstration(lesson, Telling())  # type: ignore[arg-type]
-        mine = model(input_ids=torch.from_numpy(tokens.ids)[None]).logits[0] / 0.7
+        mine = model(input_ids=torch.tensor(tokens.ids)[None]).logits[0] / 0.7
         theirs = told(input_ids=torch.from_numpy(ids)[None]).logits[0] / 0.7
         places = zip(np.flatnonzero(tokens.mask), np.flatnonzero(wanted), strict=True)
         for place, shown in places:
@@ -133,14 +136,14 @@ def test_its_gradient_is_that_of_the_weighted_divergence(
     learner, teacher = made(model, algorithm, micro, **options)
     divergence, expected = by_hand(model, teacher, groups, 1.5, 0.3)
     before = weights(model)
-    teacher.assess(groups)
-    assign_advantages(groups, algorithm)
-    report = learner.update(groups, companion=teacher)
+    signals = teacher.measure(groups)
+    assert signals == Signals({}, {"self_teacher/taught": pytest.approx(4 / 7)})
+    credits = estimate(groups, signals, algorithm)
+    report = learner.update(groups, credits, companion=teacher)
     assert report.metrics["policy/updates"] == 1
     torch.testing.assert_close(before - weights(model), 0.5 * expected, rtol=1e-3, atol=1e-5)
-    metrics = teacher.update(groups)
+    metrics = teacher.update(groups, Signals(), credits)
     assert metrics["self_teacher/divergence"] == pytest.approx(divergence, rel=1e-4)
-    assert metrics["self_teacher/taught"] == pytest.approx(4 / 7)
     tokens = sum(int(lesson.member.tokens.mask.sum()) for lesson in lessons(groups))
     assert metrics["self_teacher/tokens"] == tokens
 
@@ -152,9 +155,9 @@ def test_it_adds_to_a_policy_loss(load_model: LoadModel, make_groups: MakeGroups
         model, groups = load_model("llama"), make_groups(REWARDS)
         algorithm = make_algorithm(name, {"self_teacher_coefficient": 0.5})
         learner, teacher = made(model, algorithm)
-        assign_advantages(groups, algorithm)
+        credits = estimate(groups, Signals(), algorithm)
         before = weights(model)
-        learner.update(groups, companion=teacher if with_teacher else None)
+        learner.update(groups, credits, companion=teacher if with_teacher else None)
         changes.append(before - weights(model))
     torch.testing.assert_close(changes[2], changes[0] + changes[1], rtol=1e-3, atol=1e-5)
 
@@ -168,26 +171,23 @@ def test_groups_that_a_filter_drops_teach_nothing(
         algorithm = make_algorithm("sdpo", {"group_filter": filtered})
         learner, teacher = made(model, algorithm)
         before = weights(model)
-        teacher.assess(groups)
-        assign_advantages(groups, algorithm)
-        assert learner.update(groups, companion=teacher).metrics["policy/updates"] == 0
+        credits = estimate(groups, Signals(), algorithm)
+        assert learner.update(groups, credits, companion=teacher).metrics["policy/updates"] == 0
         assert torch.equal(weights(model), before)
-        assert "self_teacher/divergence" not in teacher.update(groups)
+        assert "self_teacher/divergence" not in teacher.update(groups, Signals(), credits)
 
 
 def test_who_is_left_out_of_the_loss_may_still_teach(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:
-    groups = make_groups(REWARDS)
+    groups = with_one(make_groups(REWARDS), 0, 0, outcome=Outcome.TRUNCATED_TURNS)
     first, second = groups[0].trajectories[:2]
-    first.outcome = Outcome.TRUNCATED_TURNS
     algorithm = make_algorithm("sdpo", {"trajectory_filter": "overlong"})
     learner, teacher = made(load_model(), algorithm)
-    teacher.assess(groups)
-    assign_advantages(groups, algorithm)
-    learner.update(groups, companion=teacher)
+    credits = estimate(groups, Signals(), algorithm)
+    learner.update(groups, credits, companion=teacher)
     expected = [second, groups[0].trajectories[3], groups[2].trajectories[0]]
-    assert teacher.update(groups)["self_teacher/tokens"] == sum(
+    assert teacher.update(groups, Signals(), credits)["self_teacher/tokens"] == sum(
         m.tokens.mask.sum() for m in expected
     )
     assert lessons(groups)[1].sibling is first
@@ -198,10 +198,12 @@ def test_a_loss_that_is_no_number_changes_nothing(
 ) -> None:
     model, groups = load_model(), make_groups(REWARDS)
     learner, teacher = made(model)
-    assign_advantages(groups, SDPO)
-    lessons(groups)[0].member.tokens.logprob[:] = np.nan
+    credits = estimate(groups, Signals(), SDPO)
+    (taught_first, *_) = lessons(groups)
+    unknown = np.full(len(taught_first.member.tokens), np.nan, np.float32)
+    groups = with_one(groups, 0, taught_first.member.episode, logprob=unknown)
     before = weights(model)
-    (problem,) = learner.update(groups, companion=teacher).problems
+    (problem,) = learner.update(groups, credits, companion=teacher).problems
     assert problem == "the self-teacher's loss is nan"
     assert torch.equal(weights(model), before)
 
@@ -221,7 +223,7 @@ def test_the_average_follows_the_policy(
             parameter += 1
     assert torch.equal(weights(teacher.model), start)
     for _ in range(50):
-        teacher.update([])
+        teacher.update([], Signals(), Credits({}))
     share = 1 - 0.999**50
     expected = start + share * (weights(model) - start)
     found = torch.cat([average.flatten() for average in teacher._average.values()]).double()
@@ -237,16 +239,16 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
         model = load_model()
         learner, teacher = made(model)
         groups = make_groups(REWARDS)
-        assign_advantages(groups, SDPO)
-        learner.update(groups, companion=teacher)
-        teacher.update(groups)
+        credits = estimate(groups, Signals(), SDPO)
+        learner.update(groups, credits, companion=teacher)
+        teacher.update(groups, Signals(), credits)
         teachers.append(teacher)
         models.append(model)
     _, resumed = made(models[1])
     resumed.load_state(copy.deepcopy(teachers[1].state()))
     assert torch.equal(weights(resumed.model), weights(teachers[0].model))
     for teacher in (teachers[0], resumed):
-        teacher.update([])
+        teacher.update([], Signals(), Credits({}))
     assert torch.equal(weights(resumed.model), weights(teachers[0].model))
     assert not torch.equal(weights(resumed.model), weights(models[0]))
 
@@ -260,8 +262,8 @@ def test_of_an_adapted_model_the_adapters_alone_are_averaged(
     names = {name for name, p in model.named_parameters() if p.requires_grad}
     assert set(teacher.state()["average"]) == names
     groups = make_groups(REWARDS)
-    assign_advantages(groups, SDPO)
-    assert learner.update(groups, companion=teacher).metrics["policy/updates"] == 1
+    credits = estimate(groups, Signals(), SDPO)
+    assert learner.update(groups, credits, companion=teacher).metrics["policy/updates"] == 1
 
 
 def recipe(**sections: Any) -> Recipe:

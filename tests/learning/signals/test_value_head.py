@@ -12,10 +12,11 @@ from peft import LoraConfig, get_peft_model
 from turnwise.algorithms import make_algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe, check_recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import assign_advantages
-from turnwise.learning.critic import Critic
-from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.value_head import ValueHead, check_critic, make_critic
+from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.value_head import ValueHead, ValueLoss, check_critic, make_critic
 from turnwise.types import Group
 
 LoadModel = Callable[..., Any]
@@ -41,11 +42,18 @@ def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, 
     return learner, head
 
 
-def prepared(head: Critic, make_groups: MakeGroups) -> list[Group]:
+Step = tuple[list[Group], Signals, Credits]
+
+
+def prepared(head: Critic, make_groups: MakeGroups) -> Step:
     groups = make_groups(REWARDS)
-    head.assess(groups)
-    assign_advantages(groups, PPO)
-    return groups
+    signals = head.measure(groups)
+    return groups, signals, estimate(groups, signals, PPO)
+
+
+def update(learner: PolicyLearner, head: ValueHead, step: Step) -> UpdateReport:
+    groups, signals, credits = step
+    return learner.update(groups, credits, companion=ValueLoss(head, signals, credits))
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -55,23 +63,23 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 def change(model: Any, make_groups: MakeGroups, **options: Any) -> torch.Tensor:
     """The gradient of one update."""
     learner, head = made(model, **options)
-    groups, before = prepared(head, make_groups), weights(model)
-    learner.update(groups, companion=head)
+    step, before = prepared(head, make_groups), weights(model)
+    update(learner, head, step)
     assert head.head.weight.grad is None
     return before - weights(model)
 
 
-def value_gradient(model: Any, head: ValueHead, groups: list[Group]) -> torch.Tensor:
+def value_gradient(model: Any, head: ValueHead, step: Step) -> torch.Tensor:
     """Of the mean of (V - T)^2 / 2 over all sampled tokens, with respect to the policy, float64."""
+    groups, _, credits = step
     model = copy.deepcopy(model).double()
     layer = copy.deepcopy(head.head).double()
     losses = []
     for member in (m for group in groups for m in group.graded):
-        ids = torch.from_numpy(member.tokens.ids)
+        ids = torch.tensor(member.tokens.ids)
         hidden = model.get_decoder()(input_ids=ids[None]).last_hidden_state[0]
-        assert member.value_targets is not None
         for place in np.flatnonzero(member.tokens.mask):
-            target = float(member.value_targets[place])
+            target = float(credits.value_targets[member.id][place])
             losses.append(0.5 * (layer(hidden[place - 1])[0] - target) ** 2)
     torch.stack(losses).mean().backward()
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
@@ -96,8 +104,8 @@ def test_with_coefficient_zero_the_policy_is_updated_as_without_a_head(
 ) -> None:
     model = load_model()
     learner, head = made(model)
-    groups = prepared(head, make_groups)
-    learner.update(groups)
+    groups, _, credits = prepared(head, make_groups)
+    learner.update(groups, credits)
     with_head = load_model()
     change(with_head, make_groups, body_coefficient=0.0)
     assert torch.equal(weights(model), weights(with_head))
@@ -111,9 +119,9 @@ def test_it_learns_alone_and_leaves_the_body_where_it_is(
     _, head = made(model, clip=10.0, learning_rate=3e-2)
     torch.nn.init.zeros_(head.head.weight)
     before = weights(model)
-    first = head.update(prepared(head, make_groups))
+    first = head.update(*prepared(head, make_groups))
     for _ in range(80):
-        last = head.update(prepared(head, make_groups))
+        last = head.update(*prepared(head, make_groups))
     assert first["critic/explained_variance"] == 0
     assert last["critic/explained_variance"] > 0.5
     assert last["critic/loss"] < first["critic/loss"] / 2
@@ -126,12 +134,13 @@ def test_values_are_read_off_the_policy_as_it_is(
     model = load_model()
     _, head = made(model)
     torch.nn.init.zeros_(model.get_decoder().norm.weight)
-    groups = prepared(head, make_groups)
-    assert groups[0].trajectories[2].values is None
+    groups, signals, _ = prepared(head, make_groups)
+    assert signals.of(groups[0].trajectories[2]).values is None
     for member in (m for group in groups for m in group.graded):
-        assert member.values is not None
-        np.testing.assert_array_equal(np.isnan(member.values), ~member.tokens.mask)
-        assert not member.values[member.tokens.mask].any()
+        values = signals.of(member).values
+        assert values is not None
+        np.testing.assert_array_equal(np.isnan(values), ~member.tokens.mask)
+        assert not values[member.tokens.mask].any()
 
 
 def test_what_it_saves_is_the_head_and_it_resumes_exactly(
@@ -140,14 +149,14 @@ def test_what_it_saves_is_the_head_and_it_resumes_exactly(
     heads = []
     for _ in range(2):
         _, head = made(load_model())
-        head.update(prepared(head, make_groups))
+        head.update(*prepared(head, make_groups))
         heads.append(head)
     whole, stopped = heads
     assert set(whole.state()["weights"]) == {"head.weight", "head.bias"}
     _, resumed = made(load_model())
     resumed.load_state(copy.deepcopy(stopped.state()))
     for head in (whole, resumed):
-        head.update(prepared(head, make_groups))
+        head.update(*prepared(head, make_groups))
     assert torch.equal(whole.head.weight, resumed.head.weight)
     assert torch.equal(whole.head.bias, resumed.head.bias)
 
@@ -160,7 +169,7 @@ def test_of_an_adapted_model_the_adapters_alone_get_gradients(
     learner, head = made(model)
     names = {name for name, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    assert head.add_gradient(prepared(head, make_groups), PPO) == ""
+    assert head.add_body_gradient(*prepared(head, make_groups)) == ""
     assert {name for name, p in model.named_parameters() if p.grad is not None} == names
     learner.optimizer.apply()
     moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
@@ -173,10 +182,10 @@ def test_of_a_bfloat16_body_the_head_is_float32(
 ) -> None:
     model = load_model().to(torch.bfloat16)
     learner, head = made(model)
-    groups = prepared(head, make_groups)
+    step = prepared(head, make_groups)
     assert head.head.weight.dtype == torch.float32
-    assert learner.update(groups, companion=head).problems == []
-    assert np.isfinite(head.update(groups)["critic/loss"])
+    assert update(learner, head, step).problems == []
+    assert np.isfinite(head.update(*step)["critic/loss"])
 
 
 def test_a_value_that_is_no_number_changes_nothing(
@@ -184,9 +193,9 @@ def test_a_value_that_is_no_number_changes_nothing(
 ) -> None:
     model = load_model()
     learner, head = made(model)
-    groups, before = prepared(head, make_groups), weights(model)
+    step, before = prepared(head, make_groups), weights(model)
     torch.nn.init.constant_(head.head.bias, float("nan"))
-    (problem,) = learner.update(groups, companion=head).problems
+    (problem,) = update(learner, head, step).problems
     assert problem == "the value loss is nan"
     assert torch.equal(weights(model), before)
 
@@ -196,11 +205,10 @@ def test_values_alone_make_no_update_of_the_policy(
 ) -> None:
     model = load_model()
     learner, head = made(model)
-    groups, before = prepared(head, make_groups), weights(model)
-    for member in (m for group in groups for m in group.graded):
-        assert member.advantage is not None
-        member.advantage[:] = 0
-    assert learner.update(groups, companion=head).metrics["policy/updates"] == 0
+    (groups, signals, credits), before = prepared(head, make_groups), weights(model)
+    nothing = {name: np.zeros_like(own) for name, own in credits.advantages.items()}
+    step = groups, signals, Credits(nothing, credits.value_targets)
+    assert update(learner, head, step).metrics["policy/updates"] == 0
     assert torch.equal(weights(model), before)
 
 

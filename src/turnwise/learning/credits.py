@@ -1,0 +1,154 @@
+"""From judged trajectories and what was measured of them to advantages: the estimator's input, and
+what it gives, by trajectory.
+
+Not here: the estimators (`turnwise.algorithms.advantages`), what is measured (`signals`), and how
+advantages become tensors (`batch`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.algorithms.advantages import whiten
+from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import Credit
+from turnwise.algorithms.playouts import mean_reward
+from turnwise.algorithms.registry import Algorithm
+from turnwise.learning.selection import kept_groups, kept_members
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.kl_reward import METRIC
+from turnwise.types import Group, Trajectory, TrajectoryId
+
+
+@dataclass(frozen=True)
+class Credits:
+    """What an update learns from, of every graded trajectory of a step.
+
+    Example: `estimate(groups, measure(signals, groups), algorithm).advantages[trajectory.id]`
+    """
+
+    advantages: Mapping[TrajectoryId, NDArray[np.float32]]
+    """float32[n]; 0 where nothing was sampled."""
+    value_targets: Mapping[TrajectoryId, NDArray[np.float32]] = field(default_factory=dict)
+    """float32[n], what the critic is trained towards; NaN where it is not. Empty without a
+    critic."""
+    kl_reference: float | None = None
+    """The mean over sampled tokens of log(sampling policy / reference), where the KL term is in the
+    reward."""
+
+
+def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) -> Credits:
+    """The algorithm's estimate for every graded trajectory. Where advantages are whitened, it is by
+    those of the trajectories that the algorithm's filters keep; the others stay as they were.
+
+    Raises ValueError for a NaN or infinite reward, naming the trajectory.
+    """
+    batch = [estimator_inputs(group, signals) for group in groups]
+    credits = algorithm.call("estimator", batch)
+    if algorithm.whitening:
+        credits = _whitened(credits, batch, groups, algorithm)
+    estimated = [
+        (member.id, credit)
+        for group, row in zip(groups, credits, strict=True)
+        for member, credit in zip(group.graded, row, strict=True)
+    ]
+    return Credits(
+        {identity: credit.advantages.astype(np.float32) for identity, credit in estimated},
+        {
+            identity: credit.targets.astype(np.float32)
+            for identity, credit in estimated
+            if credit.targets is not None
+        },
+        signals.metrics.get(METRIC),
+    )
+
+
+def estimator_inputs(group: Group, signals: Signals) -> list[EstimatorInput]:
+    """What estimators see of a group's graded members; parents become indices among these."""
+    places = {member.episode: index for index, member in enumerate(group.graded)}
+    return [
+        _input(member, group, signals, None if member.parent is None else places[member.parent])
+        for member in group.graded
+    ]
+
+
+def _input(
+    member: Trajectory, group: Group, signals: Signals, parent: int | None
+) -> EstimatorInput:
+    measured = signals.of(member)
+    assert member.verdict is not None  # it is graded
+    try:
+        return EstimatorInput(
+            shaped_reward=member.verdict.reward - (measured.penalty or 0.0),
+            turn=member.tokens.turn,
+            mask=member.tokens.mask,
+            turn_rewards=member.turn_rewards,
+            token_rewards=measured.token_rewards,
+            values=None if measured.values is None else np.nan_to_num(measured.values),
+            states=member.states,
+            parts=member.verdict.parts,
+            baseline=_baseline(group),
+            parent=parent,
+            first_turn=member.first_turn,
+            logprobs=_float64(member.tokens.logprob),
+            teacher_logprobs=_float64(measured.teacher_logprobs),
+            hindsight_logprobs=_float64(measured.hindsight_logprobs),
+            score_norms=_float64(measured.score_norms),
+            information_gains=measured.information_gains,
+            turn_values=_turn_values(member, group),
+        )
+    except ValueError as error:
+        raise ValueError(f"{member.id}: {error}") from None
+
+
+def _baseline(group: Group) -> float | None:
+    """The reward of the episode that was played beside the group from the beginning, the greedy
+    one: NaN where it has no grade, None where none was played."""
+    rewards = [episode.reward for episode in group.beside if episode.parent is None]
+    if not rewards:
+        return None
+    return float("nan") if rewards[0] is None else rewards[0]
+
+
+def _turn_values(member: Trajectory, group: Group) -> NDArray[np.float64] | None:
+    """float64[turns+1], the mean reward of the episodes that were played on from before each turn,
+    and the own reward; None where nothing was played on."""
+    children = [episode for episode in group.beside if episode.parent == member.episode]
+    if not children:
+        return None
+    rewards: list[list[float]] = [[] for _ in member.snapshots]
+    for child in children:
+        if child.reward is not None:
+            rewards[child.first_turn - member.first_turn].append(child.reward)
+    return np.array([*map(mean_reward, rewards), member.reward], np.float64)
+
+
+def _whitened(
+    credits: list[list[Credit]],
+    batch: Sequence[Sequence[EstimatorInput]],
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+) -> list[list[Credit]]:
+    """Whiten the credits of what the filters keep, by these alone: nothing else is in the loss."""
+    kept = {
+        member.id
+        for group in kept_groups(groups, algorithm)
+        for member in kept_members(group, algorithm)
+    }
+    wanted = [[member.id in kept for member in group.graded] for group in groups]
+    chosen = whiten(
+        [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
+        [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],
+    )
+    remaining = iter(credit for row in chosen for credit in row)
+    return [
+        [next(remaining) if keep else credit for credit, keep in zip(row, own, strict=True)]
+        for row, own in zip(credits, wanted, strict=True)
+    ]
+
+
+def _float64(numbers: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
+    return None if numbers is None else numbers.astype(np.float64)

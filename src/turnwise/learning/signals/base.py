@@ -1,0 +1,114 @@
+"""What is measured of trajectories once they are judged: plain data that stands beside them.
+
+A trajectory is never written to. Each signal returns its measurements by the names of trajectories;
+they are merged, and an array has one owner. Not here: what is measured, one signal per file of this
+folder, and what is made of it (`turnwise.learning.credits`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.types import Group, Trajectory, TrajectoryId
+
+
+@dataclass(frozen=True)
+class SignalArrays:
+    """What was measured of one trajectory of n tokens and K turns; None where nothing did.
+
+    Example: SignalArrays(penalty=0.5)
+    """
+
+    penalty: float | None = None
+    """Taken off the outcome's reward for the estimator alone, 0 or more."""
+    token_rewards: NDArray[np.float64] | None = None
+    """float64[n], what is added to the rewards of the environment, such as a KL penalty; 0 where
+    nothing was sampled."""
+    values: NDArray[np.float32] | None = None
+    """float32[n], the critic's value of what stands before each sampled token; else NaN."""
+    teacher_logprobs: NDArray[np.float32] | None = None
+    """float32[n], of each sampled token under a teacher; NaN where it scored none."""
+    hindsight_logprobs: NDArray[np.float32] | None = None
+    """float32[n], of each sampled token once the reward was told; else NaN."""
+    score_norms: NDArray[np.float32] | None = None
+    """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
+    to the logits; else NaN."""
+    information_gains: NDArray[np.float64] | None = None
+    """float64[K-1], by how much each turn but the last raised the probability of the right
+    answer."""
+
+
+NOTHING = SignalArrays()
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Measurements of a step's trajectories, and numbers for its log.
+
+    Example: Signals({trajectory.id: SignalArrays(penalty=0.5)}, {"reward/penalty": 0.5})
+    """
+
+    by_trajectory: Mapping[TrajectoryId, SignalArrays] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, member: Trajectory) -> SignalArrays:
+        """What was measured of a trajectory."""
+        return self.by_trajectory.get(member.id, NOTHING)
+
+
+class Signal(Protocol):
+    """Something that can be measured of judged trajectories without changing them."""
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """Measure every graded trajectory of a step's groups."""
+        ...
+
+
+def measure(signals: Iterable[Signal], groups: Sequence[Group]) -> Signals:
+    """Measure all signals, and merge what they found."""
+    return merged([signal.measure(groups) for signal in signals])
+
+
+def merged(parts: Sequence[Signals]) -> Signals:
+    """All measurements together. Raises ValueError where two of them have the same array of a
+    trajectory, or the same metric."""
+    found: dict[TrajectoryId, dict[str, Any]] = {}
+    metrics: dict[str, float] = {}
+    for part in parts:
+        for identity, arrays in part.by_trajectory.items():
+            own = found.setdefault(identity, {})
+            for name, value in _measured(arrays).items():
+                if name in own:
+                    raise ValueError(f"two signals have {name} of {identity}")
+                own[name] = value
+        for name, number in part.metrics.items():
+            if name in metrics:
+                raise ValueError(f"two signals have the metric {name}")
+            metrics[name] = number
+    return Signals({identity: SignalArrays(**own) for identity, own in found.items()}, metrics)
+
+
+def by_trajectory(
+    members: Sequence[Trajectory], arrays: Iterable[SignalArrays]
+) -> dict[TrajectoryId, SignalArrays]:
+    """The measurements of some trajectories by their names. Raises ValueError for two trajectories
+    of one name."""
+    found: dict[TrajectoryId, SignalArrays] = {}
+    for member, own in zip(members, arrays, strict=True):
+        if member.id in found:
+            raise ValueError(f"there are two trajectories {member.id}")
+        found[member.id] = own
+    return found
+
+
+def graded(groups: Sequence[Group]) -> list[Trajectory]:
+    """The graded trajectories of all groups, in order."""
+    return [member for group in groups for member in group.graded]
+
+
+def _measured(arrays: SignalArrays) -> dict[str, Any]:
+    values = {one.name: getattr(arrays, one.name) for one in fields(arrays)}
+    return {name: value for name, value in values.items() if value is not None}

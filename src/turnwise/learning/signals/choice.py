@@ -1,0 +1,54 @@
+"""Which signals a recipe and its algorithm ask for: the one place where they are made.
+
+Not here: the models behind some of them, which are loaded or learn (`load_teacher`, `make_critic`).
+"""
+
+from collections.abc import Callable, Sequence
+
+from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import Recipe
+from turnwise.learning.credits import Credits
+from turnwise.learning.policy import Companion, PolicyLearner
+from turnwise.learning.signals.base import Signal, Signals
+from turnwise.learning.signals.hindsight import Hindsight
+from turnwise.learning.signals.information_gain import InformationGain, Oracle
+from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.learning.signals.penalty import Penalty
+from turnwise.learning.signals.score_norms import ScoreNorms
+from turnwise.learning.signals.self_teacher import SelfTeacher
+from turnwise.learning.signals.value_head import ValueHead, ValueLoss
+from turnwise.scaffolds.base import Scaffold
+
+
+def signals_of(
+    recipe: Recipe,
+    algorithm: Algorithm,
+    learner: PolicyLearner,
+    scaffold: Scaffold,
+    oracle: Oracle,
+    models: Sequence[Signal | None],
+) -> list[Signal]:
+    """What is to be measured in a step: the penalty, what the models of the run measure (a critic,
+    a model of process rewards, a self-teacher, a teacher; None for one that there is not), and what
+    the algorithm asks of the policy itself, as the learner has it now."""
+    asked = learner.model, scaffold
+    numbers = learner.temperature, recipe.learning
+    makers: dict[Requirement, Callable[[], Signal]] = {
+        Requirement.HINDSIGHT: lambda: Hindsight(*asked, *numbers),
+        Requirement.INFORMATION_GAIN: lambda: InformationGain(*asked, oracle, *numbers),
+        Requirement.SCORE_NORMS: lambda: ScoreNorms(learner.model, *numbers),
+    }
+    signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
+    signals += [model for model in models if model is not None]
+    signals += [make() for need, make in makers.items() if need in algorithm.needs]
+    if algorithm.kl_reward_coefficient:
+        signals.append(KLReward(learner.reference_logprobs, learner.kl_coefficient))
+    return signals
+
+
+def companion_of(model: Signal | None, signals: Signals, credits: Credits) -> Companion | None:
+    """What puts the loss of a model of the run beside the policy's updates; None without one."""
+    if isinstance(model, ValueHead):
+        return ValueLoss(model, signals, credits)
+    return model if isinstance(model, SelfTeacher) else None

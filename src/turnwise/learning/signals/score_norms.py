@@ -1,0 +1,32 @@
+"""Norms of the scores of sampled tokens: how far each one's log-probability could move the logits.
+
+Not here: what is made of them (`turnwise.algorithms.token_baselines`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from turnwise.config import LearningConfig
+from turnwise.learning.logprobs import score_norms
+from turnwise.learning.scoring import score_contexts
+from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
+from turnwise.types import Group
+
+
+@dataclass(frozen=True)
+class ScoreNorms:
+    """The `score_norms` of every graded trajectory: NaN where nothing was sampled, and at a first
+    token."""
+
+    model: nn.Module
+    temperature: float
+    """Of sampling, above 0."""
+    learning: LearningConfig
+
+    def measure(self, groups: Sequence[Group]) -> Signals:
+        """There are no metrics."""
+        members = graded(groups)
+        norms = score_contexts(self.model, members, self.learning, self.temperature, score_norms)
+        return Signals(by_trajectory(members, [SignalArrays(score_norms=own) for own in norms]))
