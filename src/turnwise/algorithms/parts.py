@@ -151,8 +151,8 @@ def part(
     """Declare the decorated function a part of an algorithm.
 
     `name` is for built-in parts; one's own are named by file or module. `of` makes the choice's
-    function from a simpler one, as those in `estimators.py` do for estimators. Raises ConfigError for
-    arguments with defaults that are no numbers.
+    function from a simpler one, as those in `estimators.py` do for estimators. Raises ConfigError
+    for arguments with defaults that are no numbers.
     """
 
     def declare(function: Function) -> Function:
