@@ -1,13 +1,16 @@
 """Names of parts: what is found by them, and what is said when nothing is."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from turnwise.engines.registry import ENGINES
 from turnwise.errors import ConfigError
 from turnwise.registry import Registry, check_options, whole_target
+from turnwise.scaffolds.registry import METHODS, SCAFFOLDS, shows_pictures
 
 MODULE = """
 class Round:
@@ -127,3 +130,43 @@ def test_options_are_those_of_the_constructor() -> None:
     check_options("options", made, ("x",), {"loud": True})
     with pytest.raises(ConfigError, match="options: got an unexpected keyword argument 'lud'"):
         check_options("options", made, ("x",), {"lud": True})
+
+
+ENGINES_OF_ONES_OWN = """
+from turnwise.engines.embedded import EmbeddedEngine
+
+class Halting:
+    def open(self, session): ...
+
+class Quiet(EmbeddedEngine):
+    takes_pictures = False
+    shares_weights = False
+"""
+
+
+def test_an_engine_has_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(ENGINES_OF_ONES_OWN)
+    assert not ENGINES.get(f"{path}:Quiet").takes_pictures
+    with pytest.raises(ConfigError, match="Halting: not an engine: give a class with open, close"):
+        ENGINES.get(f"{path}:Halting")
+    with pytest.raises(ConfigError, match="unknown class 'Halt': known: EmbeddedEngine, Quiet"):
+        ENGINES.get(f"{path}:Halt")
+
+
+def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    methods = "\n".join(f"    def {name}(self): ..." for name in METHODS)
+    path.write_text(f"class Words:\n{methods}\n\nclass Mute:\n    stop = ()\n")
+    assert not shows_pictures(f"{path}:Words")
+    assert shows_pictures("tags")
+    with pytest.raises(ConfigError, match="Mute: not a scaffold: give a class with begin, extend"):
+        SCAFFOLDS.get(f"{path}:Mute")
+
+
+def test_what_can_be_named_is_listed_without_torch() -> None:
+    code = (
+        "import sys; from turnwise.catalogue import catalogue; catalogue(); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

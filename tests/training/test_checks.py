@@ -19,6 +19,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
+from turnwise.rollout.seats import Seats
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training import algorithm_checks, checks
@@ -270,7 +271,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Components(recipe, environment(), model, tokenizer, scaffold, engine)
+    return Components(recipe, environment(), model, tokenizer, scaffold, engine, Seats(1))
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]

@@ -91,7 +91,8 @@ class BuiltEngine(Protocol):
 
     @classmethod
     def build(cls, setup: EngineSetup, **options: Any) -> "Engine":
-        """Make the engine of a recipe; `options` are `engine.options`."""
+        """Make the engine of a recipe; `options` are `engine.options`. Raises ConfigError for
+        settings that it cannot honour."""
         ...
 
 
