@@ -41,7 +41,7 @@ from typing import Any
 
 import torch
 
-from turnwise.algorithms.corrections import CORRECTIONS
+from turnwise.algorithms.parts import PARTS
 from turnwise.comparison import finished_run
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Engine, Sampling
@@ -133,7 +133,7 @@ def arms(staleness: int, correction: str, episodes: int, cores: int) -> list[Arm
                 "engine.deterministic=false",
                 f"engine.concurrency={episodes * (staleness + 1)}",
                 f"train.max_staleness={staleness}",
-                f"algorithm.overrides.correction={correction}",
+                f"algorithm.correction={correction}",
             ),
             max(1, cores // 2),
         ),
@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--staleness", type=int, default=2)
-    parser.add_argument("--correction", choices=CORRECTIONS, default="truncated")
+    parser.add_argument("--correction", choices=PARTS["correction"].names(), default="truncated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lockstep-seeds", type=int, default=1)
     parser.add_argument("--heldout", type=int, default=600)

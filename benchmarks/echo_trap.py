@@ -31,14 +31,14 @@ from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, loo
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 
-ENTROPY = "algorithm.overrides.entropy_coefficient=0.001"
+ENTROPY = "algorithm.entropy_coefficient=0.001"
 FORMS = {
     "starpo": ("algorithm.name=grpo", ENTROPY),
     "starpo_s": (
         "algorithm.name=grpo",
         ENTROPY,
-        "algorithm.overrides.group_filter=top_spread",
-        "algorithm.overrides.clip_high=0.28",
+        "algorithm.group_filter=top_spread",
+        "algorithm.clip_high=0.28",
     ),
 }
 """Without a critic and without a KL penalty, so that they differ in the filter and the clip alone;

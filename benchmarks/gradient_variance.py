@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from turnwise.algorithms.advantages import ESTIMATORS
 from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.parts import PARTS
 
 TURNS = (2, 5, 10, 20)
 GROUP, BATCHES, REROLLS = 8, 600, 8
@@ -157,7 +157,7 @@ def measure(turns: int, batches: int) -> list[dict[str, Any]]:
         walks = [walk(stream, turns) for _ in range(GROUP)]
         for name, (estimator, outcome, numbers) in VARIANTS.items():
             group = [episode(made, values, outcome) for made in walks]
-            credits = ESTIMATORS[estimator]([group], **numbers)[0]
+            credits = PARTS["estimator"].get(estimator).function([group], **numbers)[0]
             estimates[name].append(gradient(walks, [credit.advantages for credit in credits]))
         advantages = [counterfactual(stream, made, turns) for made in walks]
         estimates[COUNTERFACTUAL].append(gradient(walks, advantages))

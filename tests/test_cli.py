@@ -213,7 +213,7 @@ def test_list(shell: Shell) -> None:
         ("environment.name=serch", "did you mean 'search'"),
         ("environment.name=nowhere.py:X", "nowhere.py"),
         ("algorithm.name=grpoo", "did you mean 'grpo'"),
-        ("algorithm.overrides.clip_hihg=1", "clip_high"),
+        ("algorithm.clip_hihg=1", "clip_high"),
         ("engine.name=embeded", "did you mean 'embedded'"),
         ("scaffold.name=tag", "did you mean 'tags'"),
         ("scaffold.options.instruction=x", "instruction"),

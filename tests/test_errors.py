@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from turnwise.environments.modules import load_module
 from turnwise.errors import located, own_place, wrong_value
+from turnwise.registry import load_module
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """What a recipe can name, by kind, each with a line that says what it is."""
 
-import sys
-
 from turnwise.algorithms.registry import make_algorithm, table
 from turnwise.config import Recipe, shipped_recipes
 from turnwise.engines.registry import ENGINES
-from turnwise.environments.registry import ENVIRONMENTS, environment_names
-from turnwise.errors import unknown_name
+from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.scaffolds.registry import SCAFFOLDS
 from turnwise.synthesis.demonstrations import BEHAVIOURS
 
@@ -15,30 +12,22 @@ def catalogue() -> dict[str, dict[str, str]]:
     """Kind -> name -> description. Loads no model."""
     return {
         "recipes": {name: _comment(path.read_text()) for name, path in shipped_recipes().items()},
-        "environments": environment_names(),
+        "environments": dict(sorted(ENVIRONMENTS.descriptions().items())),
         "algorithms": {str(row["name"]): str(row["source"]) for row in table()},
-        "engines": dict(ENGINES),
-        "scaffolds": {name: _module_line(kind.__module__) for name, kind in SCAFFOLDS.items()},
-        "behaviours": {name: str(rule.__doc__) for name, rule in BEHAVIOURS.items()},
+        "engines": ENGINES.descriptions(),
+        "scaffolds": SCAFFOLDS.descriptions(),
+        "behaviours": BEHAVIOURS.descriptions(),
     }
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise ConfigError for a name in a recipe that stands for nothing. Loads no torch, nor a
-    user's own file."""
+    """Raise ConfigError for a name in a recipe that stands for nothing. Of a user's
+    own code it loads the parts of the algorithm alone."""
     make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    for kind, name, known in (
-        ("engine", recipe.engine.name, ENGINES),
-        ("scaffold", recipe.scaffold.name, SCAFFOLDS),
-        ("environment", recipe.environment.name, ENVIRONMENTS),
-    ):
-        if name not in known and ":" not in name:
-            raise unknown_name(kind, name, known)
+    ENGINES.check(recipe.engine.name)
+    SCAFFOLDS.check(recipe.scaffold.name)
+    ENVIRONMENTS.check(recipe.environment.name)
 
 
 def _comment(text: str) -> str:
     return text.partition("\n")[0].lstrip("# ")
-
-
-def _module_line(module: str) -> str:
-    return (sys.modules[module].__doc__ or "").partition("\n")[0]

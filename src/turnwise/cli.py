@@ -216,25 +216,28 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def algorithms(
-    name: Annotated[str | None, typer.Argument(help="One of them; all if not given.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="One of them, or of their parts, such as path/to/file.py:function; all algorithms "
+            "if not given."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the algorithms as a table of choices, or what one of them is made of."""
-    from turnwise.algorithms.registry import describe, table
-    from turnwise.terminal import algorithm_table, algorithms_table
+    """Show the algorithms as a table of choices, or what one of them, or one part, is made of."""
+    from turnwise.algorithms.registry import ALGORITHMS, describe, describe_parts, table
+    from turnwise.terminal import algorithm_table, algorithms_table, parts_table
 
-    if name is None:
-        rows = table()
-        if as_json:
-            _print_json(rows)
-        else:
-            _print_table(algorithms_table(rows))
+    described: Any = table() if name is None else None
+    if name is not None:
+        described = describe(name) if name in ALGORITHMS else describe_parts(name)
+    if as_json:
+        _print_json(described)
+    elif name is None:
+        _print_table(algorithms_table(described))
     else:
-        parts = describe(name)
-        if as_json:
-            _print_json(parts)
-        else:
-            _print_table(algorithm_table(parts))
+        _print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
 
 
 @app.command()

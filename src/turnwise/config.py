@@ -61,16 +61,19 @@ class EnvironmentConfig(Section):
 
 
 class ScaffoldConfig(Section):
-    """How messages become tokens and tokens become actions."""
+    """How messages become tokens and tokens become actions: a name from `turnwise list`, or
+    `path/to/file.py:Class`."""
 
     name: str = "tags"
     options: dict[str, Any] = Field(default_factory=dict)
 
 
 class EngineConfig(Section):
-    """What samples tokens."""
+    """What samples tokens: a name from `turnwise list`, or `path/to/file.py:Class`."""
 
     name: str = "embedded"
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of an engine of one's own."""
     slots: int = Field(64, ge=1)
     """Trajectories whose KV cache is held at once, at most."""
     cache_tokens: int = Field(0, ge=0)
@@ -147,11 +150,17 @@ class RolloutConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """What the update maximises: a named algorithm, and the parts of it that are changed."""
+    """What the update maximises: a named algorithm, and beside its name the parts and numbers of it
+    that are changed, such as `aggregation = "token_mean"`."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = "grpo"
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    """Choices that replace those of the named algorithm, such as `aggregation = "token_mean"`."""
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The parts and numbers that replace those of the named algorithm."""
+        return dict(self.model_extra or {})
 
 
 class LearningConfig(Section):
@@ -208,7 +217,7 @@ class SftConfig(Section):
     warmup_steps: int = Field(10, ge=0)
     demonstrations: int = Field(2048, ge=1)
     behaviours: dict[str, float] = Field(default_factory=dict)
-    """Share of each scripted behaviour; the names are checked by `synthesis.demonstrations`."""
+    """Share of each scripted behaviour, by its name; one's own is a function."""
     file: str = ""
     """Conversations to learn from in place of scripted demonstrations: JSON lines of chat messages
     with tool calls, see `synthesis.conversations`."""
@@ -285,9 +294,11 @@ class CurriculumConfig(Section):
 class MonitorConfig(Section):
     """What is watched while a run goes on."""
 
-    echo_trap: Literal["off", "warn", "stop", "lower_learning_rate", "filter", "roll_back"] = "warn"
-    """What to do when the agent begins to repeat itself: say so; and save and stop; lower the
-    learning rate; train on the groups that differ most; go back to the best checkpoint."""
+    echo_trap: str = "warn"
+    """What to do when the agent begins to repeat itself: nothing (`off`); say so (`warn`); and save
+    and stop (`stop`); lower the learning rate (`lower_learning_rate`); train on the groups that
+    differ most (`filter`); go back to the best checkpoint (`roll_back`); or a function of one's
+    own."""
     learning_rate_factor: float = Field(0.5, gt=0, lt=1)
     """Of the learning rate, where it is lowered."""
     highest_reward: float = Field(1.0, gt=0)
@@ -301,7 +312,8 @@ class MonitorConfig(Section):
     """Steps between two measurements of how much of the gradient is noise; 0 makes none. One costs
     a backward pass for each group, and memory for one more gradient."""
     trackers: tuple[str, ...] = ()
-    """Where the metrics go besides the run folder: `tensorboard`, `wandb`, `mlflow`, `trackio`."""
+    """Where the metrics go besides the run folder: `tensorboard`, `wandb`, `mlflow`, `trackio`, or
+    a class of one's own."""
 
 
 class EvaluationConfig(Section):
@@ -369,7 +381,8 @@ FREE_TABLES = (
     "environment.consequential",
     "sandbox",
     "scaffold.options",
-    "algorithm.overrides",
+    "engine.options",
+    "algorithm",
     "sft.behaviours",
 )
 """Tables whose keys belong to somebody else, who checks them."""

@@ -222,6 +222,17 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
     return table
 
 
+def parts_table(parts: Sequence[Mapping[str, Any]]) -> Table:
+    """What parts of one name do, each for another choice."""
+    choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
+    table = Table(choices, "part", "what it does", numbers, "needs")
+    for part in parts:
+        taken = ", ".join(f"{key}={_number(value)}" for key, value in part["numbers"].items())
+        needs = ", ".join(part["needs"]) or "rewards alone"
+        table.add_row(part["choice"], part["part"], part["description"], taken, needs)
+    return table
+
+
 def _number(value: float | Mapping[str, float] | None) -> str:
     if isinstance(value, Mapping):
         return "to be given"

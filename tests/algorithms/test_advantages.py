@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.advantages import ESTIMATORS, whiten
+from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.parts import ESTIMATOR
 from turnwise.errors import ConfigError
+
+ESTIMATORS = functions("estimator")
+ESTIMATOR = parts("estimator")
 
 BINARY = ("pass_at_k", "max_rl")
 BATCHES = st.lists(groups(), min_size=1, max_size=4)
@@ -241,17 +244,6 @@ def test_nothing_sampled_is_no_advantage(name: str) -> None:
     )
     for advantages in estimate(name, [[silent, silent]])[0]:
         np.testing.assert_array_equal(advantages, [0, 0])
-
-
-def test_every_estimator_is_described_with_the_numbers_it_takes() -> None:
-    assert set(ESTIMATORS) == set(ESTIMATOR)
-    turn, mask = np.zeros(1, np.int32), np.ones(1, np.bool_)
-    episode = EstimatorInput(1.0, turn, mask, np.ones(1), values=np.ones(1), states=["s"])
-    for name, part in ESTIMATOR.items():
-        for key in part.numbers:
-            others = {other: 1.0 for other in part.numbers if other != key}
-            with pytest.raises(TypeError, match=key):
-                ESTIMATORS[name]([[episode]], **others)
 
 
 @pytest.mark.parametrize("field", ["shaped_reward", "turn_rewards"])

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from tests.algorithms.declared import functions
+from turnwise.algorithms.aggregation import Totals
+
+AGGREGATIONS = functions("aggregation")
 
 COUNTS = np.array([4, 0, 1, 5])
 TASKS = ["a", "a", "b", "b"]

@@ -1,40 +1,52 @@
 """The table of algorithms, and what `make_algorithm` refuses."""
 
-import inspect
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.algorithms.declared import functions, parts
 from turnwise.algorithms import make_algorithm, table
-from turnwise.algorithms.aggregation import AGGREGATIONS
-from turnwise.algorithms.corrections import CORRECTIONS
-from turnwise.algorithms.filters import GROUP_FILTERS, TRAJECTORY_FILTERS
-from turnwise.algorithms.kl import DIVERGENCES
-from turnwise.algorithms.losses import LOG_RATIOS
-from turnwise.algorithms.objectives import OBJECTIVES
-from turnwise.algorithms.parts import PARTS, Number
-from turnwise.algorithms.shaping import REWARD_SHAPINGS
-from turnwise.algorithms.token_filters import TOKEN_FILTERS
+from turnwise.algorithms.parts import PARTS, Number, Part, Requirement, Trait
+from turnwise.algorithms.registry import describe_parts
 from turnwise.errors import ConfigError
-from turnwise.rollout.collect import ROLLOUTS
 
-FUNCTIONS: dict[str, tuple[Mapping[str, Callable[..., Any]], int]] = {
-    "objective": (OBJECTIVES, 1),
-    "ratio_level": (LOG_RATIOS, 1),
-    "aggregation": (AGGREGATIONS, 3),
-    "group_filter": (GROUP_FILTERS, 1),
-    "trajectory_filter": (TRAJECTORY_FILTERS, 1),
-    "reward_shaping": (REWARD_SHAPINGS, 2),
-    "token_filter": (TOKEN_FILTERS, 2),
-    "divergence": (DIVERGENCES, 3),
-    "correction": (CORRECTIONS, 1),
-    "rollout": (ROLLOUTS, 5),
-}
-"""The functions of each choice, and how many arguments come before their numbers; the estimators
-have a test of their own."""
+MEDIAN = """
+from typing import Annotated
+
+import numpy as np
+
+from turnwise.algorithms.estimators import of_rewards
+from turnwise.algorithms.parts import Range, Requirement, part
+
+
+@part("estimator", of=of_rewards, needs=[Requirement.TURN_REWARDS])
+def median(rewards, scale: Annotated[float, Range(0, 10)] = 2.0):
+    \"\"\"Less the median of the group.\"\"\"
+    return scale * (rewards - np.median(rewards))
+
+
+def plain(groups, k: int = 3):
+    return [[] for _ in groups]
+
+
+def of_two(first, second): ...
+
+
+def of_text(groups, name: str = "a"): ...
+
+
+def outside(groups, share: Annotated[float, Range(0, 1)] = 2.0): ...
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MEDIAN)
+    return path
 
 
 def test_rows_are_what_the_papers_say() -> None:
@@ -83,24 +95,110 @@ def test_every_row_passes_its_own_checks(row: dict[str, Any]) -> None:
     assert make_algorithm(row["name"], given) == make_algorithm(row["name"], {})
 
 
-@pytest.mark.parametrize("choice", FUNCTIONS)
-def test_every_part_has_its_function_and_the_numbers_that_it_takes(choice: str) -> None:
-    functions, arguments = FUNCTIONS[choice]
-    assert set(functions) == set(PARTS[choice])
-    for name, part in PARTS[choice].items():
-        taken = list(inspect.signature(functions[name]).parameters)[arguments:]
-        assert taken == list(part.numbers), name
+def every_part() -> list[Part]:
+    return [part for choice in PARTS for part in parts(choice).values()]
 
 
 def test_defaults_are_in_their_ranges() -> None:
-    numbers = [
-        number
-        for options in PARTS.values()
-        for part in options.values()
-        for number in part.numbers.values()
-    ]
+    numbers = [number for part in every_part() for number in part.numbers.values()]
+    assert len(numbers) > 50
     assert all(number.accepts(number.default) for number in numbers)
     assert not Number(1, 0, 5, whole=True).accepts(1.5)
+
+
+def test_every_part_is_declared_with_a_description() -> None:
+    assert {choice: len(functions(choice)) for choice in PARTS} == {
+        "estimator": 30,
+        "objective": 9,
+        "ratio_level": 2,
+        "aggregation": 5,
+        "group_filter": 4,
+        "trajectory_filter": 4,
+        "reward_shaping": 2,
+        "token_filter": 3,
+        "divergence": 4,
+        "correction": 7,
+        "rollout": 5,
+    }
+    assert all(part.description for part in every_part())
+
+
+def test_what_an_estimator_needs_and_is_not_for() -> None:
+    gigpo, none = parts("estimator")["gigpo"], parts("estimator")["none"]
+    assert gigpo.needs == {Requirement.STATES}
+    assert gigpo.traits == {Trait.NO_PENALTY}
+    assert none.traits == {Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY}
+    assert str(gigpo.numbers["divide"]) == "a whole number from 0 to 1"
+
+
+def test_a_part_of_ones_own(mine: Path) -> None:
+    algorithm = make_algorithm("grpo", {"estimator": f"{mine}:median", "scale": 3})
+    assert algorithm.needs == {Requirement.TURN_REWARDS}
+    assert algorithm.numbers_of("estimator") == {"scale": 3.0}
+    assert algorithm.part("estimator").description == "Less the median of the group."
+    mine.write_text(MEDIAN.replace("2.0", "5.0"))
+    assert algorithm.part("estimator").numbers["scale"].default == 2.0  # as it was
+    plain = make_algorithm("grpo", {"estimator": f"{mine}:plain"})
+    assert plain.numbers_of("estimator") == {"k": 3}
+    assert plain.call("estimator", [1, 2]) == [[], []]
+
+
+def test_a_part_of_ones_own_is_described_as_the_others(mine: Path) -> None:
+    (described,) = describe_parts(f"{mine}:median")
+    assert described == {
+        "choice": "estimator",
+        "needs": ["turn_rewards"],
+        "part": f"{mine}:median",
+        "description": "Less the median of the group.",
+        "numbers": {"scale": 2.0},
+    }
+    assert [row["choice"] for row in describe_parts("overlong")] == [
+        "trajectory_filter",
+        "reward_shaping",
+    ]
+    with pytest.raises(ConfigError, match="nothing says which choice"):
+        describe_parts(f"{mine}:plain")
+    with pytest.raises(ConfigError, match="did you mean 'top_spread'"):
+        describe_parts("top_sprea")
+
+
+def test_the_part_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "algorithms.md"
+    path = tmp_path / "mine.py"
+    path.write_text(page.read_text().partition("# mine.py\n")[2].partition("```")[0])
+    algorithm = make_algorithm("grpo", {"estimator": f"{path}:median", "scale": 2.0})
+    assert algorithm.numbers_of("estimator") == {"scale": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"estimator": "{mine}:media"}, "unknown name 'media': did you mean 'median'"),
+        ({"objective": "{mine}:median"}, "is of estimator, not of objective"),
+        ({"estimator": "{mine}:of_two"}, "this one has 2 without"),
+        ({"estimator": "{mine}:of_text"}, "name must be an int or a float with a default"),
+        ({"estimator": "{mine}:outside"}, "default of share is not a number from 0 to 1"),
+        ({"estimator": "{mine}:np"}, "not an estimator: give a function"),
+        ({"estimator": "{mine}:median", "scale": 11}, "scale must be a number from 0 to 10"),
+        ({"estimator": "nowhere.py:median"}, "estimator file nowhere.py: there is no such file"),
+        ({"estimator": "no_package.a:median"}, "estimator module 'no_package.a': there is no such"),
+    ],
+)
+def test_own_parts_that_cannot_be(mine: Path, overrides: dict[str, Any], message: str) -> None:
+    given = {
+        key: value.format(mine=mine) if isinstance(value, str) else value
+        for key, value in overrides.items()
+    }
+    with pytest.raises(ConfigError, match=message):
+        make_algorithm("grpo", given)
+
+
+def test_an_own_objective_is_taken_for_nothing_that_it_does_not_say(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def mine(inputs): ...")
+    algorithm = make_algorithm("grpo", {"objective": f"{path}:mine"})
+    assert algorithm.has_terms_without_advantage
+    assert not make_algorithm("grpo", {}).has_terms_without_advantage
 
 
 def test_overrides_replace_choices() -> None:
@@ -169,7 +267,7 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
         ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
         ("sdpo", {"reward_shaping": "overlong"}, "none cannot have the penalties"),
-        ("grpo", {"name": "mine"}, "unknown algorithm option 'name'"),
+        ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, overrides: dict[str, Any], message: str) -> None:
@@ -178,5 +276,8 @@ def test_what_makes_no_sense_is_refused(name: str, overrides: dict[str, Any], me
 
 
 def test_the_table_needs_no_torch() -> None:
-    code = "import sys, turnwise.algorithms; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; from turnwise.algorithms.parts import PARTS; "
+        "[registry.names() for registry in PARTS.values()]; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

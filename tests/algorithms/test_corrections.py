@@ -8,8 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.algorithms.corrections import CORRECTIONS, Staleness
-from turnwise.algorithms.parts import CORRECTION
+from tests.algorithms.declared import functions, parts
+from turnwise.algorithms.corrections import Staleness
+
+CORRECTIONS = functions("correction")
+CORRECTION = parts("correction")
 
 Rows = list[list[tuple[float, float, float]]]
 TOKEN = st.tuples(st.floats(-2, 2), st.floats(-1, 1), st.floats(-1, 1))

@@ -6,10 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from turnwise.algorithms import make_algorithm
-from turnwise.algorithms.advantages import ESTIMATORS
 from turnwise.algorithms.distillation import distillation
 from turnwise.algorithms.estimator_input import EstimatorInput
+
+ESTIMATORS = functions("estimator")
 
 
 def episode(mask: list[bool], policy: list[float], teacher: list[float]) -> EstimatorInput:

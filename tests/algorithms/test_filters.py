@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.algorithms.declared import functions
 from turnwise.algorithms.filters import (
-    TRAJECTORY_FILTERS,
     TrajectoryFacts,
     TurnFacts,
     every,
@@ -12,6 +12,8 @@ from turnwise.algorithms.filters import (
     top_variance,
     unequal,
 )
+
+TRAJECTORY_FILTERS = functions("trajectory_filter")
 
 
 def rewards(*groups: list[float]) -> list[np.ndarray]:

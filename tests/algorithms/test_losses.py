@@ -8,10 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from turnwise.algorithms.aggregation import Totals
 from turnwise.algorithms.kl import adapted_coefficient, k3
 from turnwise.algorithms.losses import TokenLosses, TrainedTokens, policy_loss
+
+AGGREGATIONS = functions("aggregation")
 
 FIELDS = ("logprob", "behaviour", "advantage", "reference", "entropy")
 Padded = dict[str, np.ndarray]

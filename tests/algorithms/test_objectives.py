@@ -10,9 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.algorithms.kl import DIVERGENCES
-from turnwise.algorithms.objectives import OBJECTIVES, Inputs
-from turnwise.algorithms.parts import OBJECTIVE
+from tests.algorithms.declared import functions, parts
+from turnwise.algorithms.objectives import Inputs
+
+DIVERGENCES = functions("divergence")
+OBJECTIVES = functions("objective")
+OBJECTIVE = parts("objective")
 
 TOKENS = st.lists(
     st.tuples(st.floats(-3, -0.05), st.floats(-3, -0.05), st.floats(-2, 2)), min_size=1, max_size=6

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.advantages import ESTIMATORS
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.playouts import counterfactual, remax
+
+ESTIMATORS = functions("estimator")
 
 
 def episode(

@@ -19,7 +19,7 @@ def printed(length: int, longest: int, cache: int) -> float:
 
 
 def test_the_default_band_is_that_of_the_paper() -> None:
-    numbers = PARTS["reward_shaping"]["overlong"].numbers
+    numbers = PARTS["reward_shaping"].get("overlong").numbers
     assert numbers["overlong_band"].default * 20480 == pytest.approx(4096)
     assert numbers["overlong_penalty"].default == 1.0
 

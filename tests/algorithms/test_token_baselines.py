@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms import make_algorithm
-from turnwise.algorithms.advantages import ESTIMATORS
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.token_baselines import otb
+
+ESTIMATORS = functions("estimator")
 
 
 def sampled(numbers: np.ndarray | None, episode: EstimatorInput) -> list[float]:

@@ -6,9 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from turnwise.algorithms import make_algorithm
 from turnwise.algorithms.losses import TrainedTokens, policy_loss
-from turnwise.algorithms.token_filters import TOKEN_FILTERS, clip_cov, kl_cov
+from turnwise.algorithms.token_filters import clip_cov, kl_cov
+
+TOKEN_FILTERS = functions("token_filter")
 
 PAIRS = st.lists(
     st.tuples(st.floats(-3, 3), st.floats(-6, -0.01)), min_size=1, max_size=40, unique=True

@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions, parts
 from tests.algorithms.random_episodes import groups
-from turnwise.algorithms.advantages import ESTIMATORS, Credit
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.parts import ESTIMATOR, NO_PENALTY
+from turnwise.algorithms.estimators import Credit
+from turnwise.algorithms.parts import Trait
+
+ESTIMATORS = functions("estimator")
+ESTIMATOR = parts("estimator")
 
 BATCHES = st.lists(groups(), min_size=1, max_size=3)
 SEEDS = st.integers(0, 2**32)
-HEARING = sorted(set(ESTIMATORS) - NO_PENALTY)
+HEARING = sorted(name for name, part in ESTIMATOR.items() if Trait.NO_PENALTY not in part.traits)
 BY_TURN = [
     "turn_rloo",
     "hca",

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
-from turnwise.algorithms.aggregation import AGGREGATIONS, Totals, token_mean
+from turnwise.algorithms.aggregation import Totals, token_mean
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.outcomes import grpo
 from turnwise.algorithms.registry import make_algorithm
@@ -21,6 +22,8 @@ from turnwise.algorithms.trees import (
     roots,
     tree_grpo,
 )
+
+AGGREGATIONS = functions("aggregation")
 
 ESTIMATORS = (tree_grpo, arpo, arpo_soft)
 

@@ -11,9 +11,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from turnwise.algorithms.advantages import ESTIMATORS
+from tests.algorithms.declared import functions, parts
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.parts import ESTIMATOR
+
+ESTIMATORS = functions("estimator")
+ESTIMATOR = parts("estimator")
 
 LOGITS = np.array([0.3, -0.5, 0.2, 0.9, -0.4, 0.1, 0.6])
 """Three of the first turn (room 0, room 1, stop), then two in each room."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.environments.modules import load_function
 from turnwise.environments.registry import (
     environment_names,
     make_environment,
@@ -14,6 +13,7 @@ from turnwise.environments.registry import (
 )
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.errors import ConfigError
+from turnwise.registry import load_function
 
 OWN = """
 from dataclasses import dataclass

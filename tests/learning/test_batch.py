@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.algorithms import make_algorithm
+from turnwise.algorithms.aggregation import token_mean
 from turnwise.learning.batch import (
     Example,
     collate,
@@ -55,7 +56,7 @@ def test_the_mask_comes_from_provenance() -> None:
 
 
 def test_position_t_predicts_token_t_plus_one() -> None:
-    example = weigh(supervised_examples(worked_example(), "x"), "token_mean")[0]
+    example = weigh(supervised_examples(worked_example(), "x"), token_mean)[0]
     batch = collate([example], CPU)
     # What follows the last trained token is cut off, and the last token predicts nothing.
     assert batch.inputs.tolist() == [[10, 11, 20, 21, 30]]

@@ -133,7 +133,7 @@ def test_one_that_hangs_holds_nothing_up(
 def test_unknown_and_missing_ones_are_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match="did you mean 'tensorboard'"):
         check_trackers(["tensorbord"])
-    for name in trackers.TRACKERS:
+    for name in trackers.TRACKERS.names():
         if find_spec(name) is None:
             with pytest.raises(UserError, match=rf"pip install 'turnwise\[{name}\]'"):
                 check_trackers([name])

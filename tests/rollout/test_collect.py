@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.algorithms.declared import functions
 from tests.rollout.test_trees import PULLS, Strict, roller
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.engines.base import Completion, Sampling
@@ -14,9 +15,10 @@ from turnwise.errors import RunStoppedError
 from turnwise.learning.credits import estimate, estimator_inputs
 from turnwise.learning.signals.base import Signals
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.rollout.collect import ROLLOUTS
 from turnwise.rollout.groups import Roller
 from turnwise.types import Group
+
+ROLLOUTS = functions("rollout")
 
 
 def collect(name: str, made: Roller, size: int = 4, **numbers: float) -> list[Group]:

@@ -261,3 +261,41 @@ def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path: Path) -> Non
 
     with pytest.raises(InfrastructureError, match="tokenizer cannot be written: No space"):
         folder.write_tokenizer(Unwritable())
+
+
+def test_a_kept_recipe_means_the_same_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.py", "tasks.jsonl"):
+        Path(name).touch()
+    Path("model").mkdir()
+    own = "mine.py:Own"
+    values = {
+        "name": "x",
+        "model": {"name": "model"},
+        "environment": {
+            "name": own,
+            "options": {"questions": "tasks.jsonl", "describe": own, "split": "model", "n": 3},
+        },
+        "scaffold": {"name": own, "options": {"instructions": "Say: yes"}},
+        "engine": {"name": own},
+        "algorithm": {"estimator": own, "clip_high": 0.3},
+        "sft": {"behaviours": {own: 1.0}},
+        "monitor": {"echo_trap": own, "trackers": [own, "wandb"]},
+    }
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(check_recipe(values, "test"))
+    kept, whole = folder.recipe(), f"{tmp_path}/mine.py:Own"
+    assert kept.model.name == f"{tmp_path}/model"
+    assert kept.environment.name == kept.scaffold.name == kept.engine.name == whole
+    assert kept.environment.options == {
+        "questions": f"{tmp_path}/tasks.jsonl",
+        "describe": whole,
+        "split": "model",
+        "n": 3,
+    }
+    assert kept.scaffold.options == {"instructions": "Say: yes"}
+    assert kept.algorithm.overrides == {"estimator": whole, "clip_high": 0.3}
+    assert kept.sft.behaviours == {whole: 1.0}
+    assert (kept.monitor.echo_trap, kept.monitor.trackers) == (whole, (whole, "wandb"))

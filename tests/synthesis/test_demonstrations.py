@@ -64,8 +64,8 @@ def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
 def test_scripts_that_end_without_a_call() -> None:
     answer, call = Action("", answer="7"), Action("", calls=(ToolCall("look", {"at": "x"}),))
     other = [Action("", answer="9")]
-    for name, behaviour in BEHAVIOURS.items():
-        assert behaviour([answer], other), name
+    for name in BEHAVIOURS.names():
+        assert BEHAVIOURS.get(name)([answer], other), name
     assert hasty([answer], other) == [answer]
     assert mistaken([call, answer], other)[-1].answer == "x"
     assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
@@ -87,7 +87,7 @@ def test_only_what_the_script_says_is_marked_as_the_models() -> None:
 
 
 def test_demonstrations_repeat_with_the_seed() -> None:
-    shares = dict.fromkeys(BEHAVIOURS, 1.0)
+    shares = dict.fromkeys(BEHAVIOURS.names(), 1.0)
     first, again, other = make(shares), make(shares), make(shares, seed=1)
     assert [one.tokens.ids.tolist() for one in first] == [one.tokens.ids.tolist() for one in again]
     assert [one.written for one in first] != [one.written for one in other]

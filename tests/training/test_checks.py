@@ -19,6 +19,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
+from turnwise.rollout.seats import Seats
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training import algorithm_checks, checks
@@ -48,7 +49,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
     ("train.group_size=1", "compares trajectories within their group: give at least 2"),
     (
-        "algorithm.name=ppo train.group_size=1 algorithm.overrides.group_filter=all_equal",
+        "algorithm.name=ppo train.group_size=1 algorithm.group_filter=all_equal",
         "group_filter all_equal of algorithm ppo keeps groups whose rewards differ",
     ),
     (
@@ -60,8 +61,8 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "algorithm.name=reinforce train.group_size=1 train.tasks_per_step=1",
         "compares with the batch's others: raise one of them",
     ),
-    ("algorithm.name=pass_at_k algorithm.overrides.k=5", "raise it, or lower k"),
-    ("algorithm.name=gdpo", "as in algorithm.overrides.reward_weights.exact_match=1"),
+    ("algorithm.name=pass_at_k algorithm.k=5", "raise it, or lower k"),
+    ("algorithm.name=gdpo", "as in algorithm.reward_weights.exact_match=1"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
     ("curriculum.window=8", "curriculum.tasks is 'all': set it to 'by_success'"),
@@ -70,14 +71,14 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("implicit_reward.beta=0.1", "grpo has no process rewards"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step of 2 or more"),
     (
-        "algorithm.name=starpo algorithm.overrides.kl_target=1 algorithm.overrides.kl_horizon=1",
+        "algorithm.name=starpo algorithm.kl_target=1 algorithm.kl_horizon=1",
         "the KL coefficient could become 0 at once; raise it",
     ),
     (
         "monitor.mutual_information_every=1 train.tasks_per_step=1",
         "give train.tasks_per_step at least 2",
     ),
-    ("algorithm.overrides.demonstration_coefficient=0.1", "give sft.behaviours"),
+    ("algorithm.demonstration_coefficient=0.1", "give sft.behaviours"),
     (
         "learning.share_prefixes=true model.gradient_checkpointing=true",
         "exclude each other: set one of them to false",
@@ -122,7 +123,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("engine=vllm", "Set engine.deterministic=false"),
     (
         "engine=vllm engine.deterministic=false rollout.top_p=0.9 rollout.min_p=0.1 "
-        "algorithm.overrides.correction=none",
+        "algorithm.correction=none",
         "set rollout.top_p or rollout.min_p, not both",
     ),
     (
@@ -146,7 +147,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("teacher.model=somewhere", "asks no teacher: leave it out"),
     ("self_teacher.rate=0.1", "or leave self_teacher out"),
     (
-        "algorithm.name=ppo algorithm.overrides.self_teacher_coefficient=1",
+        "algorithm.name=ppo algorithm.self_teacher_coefficient=1",
         "needs a critic model: choose another estimator",
     ),
     ("algorithm.name=sdpo learning.mask_observations=false", "no policy loss: leave it out"),
@@ -270,7 +271,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Components(recipe, environment(), model, tokenizer, scaffold, engine)
+    return Components(recipe, environment(), model, tokenizer, scaffold, engine, Seats(1))
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]
@@ -327,7 +328,7 @@ def test_a_run_is_told_when_its_ratios_are_all_one(made: Made, name: str) -> Non
 def test_ratios_to_an_older_sampler_are_not_one(made: Made) -> None:
     stale = "train.max_staleness=1 engine.deterministic=false"
     assert warnings_of(*made(f"algorithm.name=sapo {stale}")) == []
-    corrected = f"{stale} algorithm.overrides.correction=truncated"
+    corrected = f"{stale} algorithm.correction=truncated"
     assert len(warnings_of(*made(f"algorithm.name=sapo {corrected}"))) == 1
 
 
@@ -336,7 +337,7 @@ def test_a_run_is_told_when_nothing_corrects_for_age(made: Made) -> None:
     two = f"{stale} learning.updates_per_step=2"
     (warning,) = warnings_of(*made(two))
     assert "nothing corrects for samples of older weights" in warning
-    assert warnings_of(*made(f"{two} algorithm.overrides.correction=truncated")) == []
+    assert warnings_of(*made(f"{two} algorithm.correction=truncated")) == []
     for quiet in ("", "algorithm.name=ppo", "algorithm.name=dapo"):
         assert warnings_of(*made(quiet)) == []
 

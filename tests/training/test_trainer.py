@@ -163,9 +163,9 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     options = (
         f"environment.name={FAKES}:Levels",
         "curriculum.tasks=by_success",
-        "algorithm.overrides.reward_shaping=overlong",
-        "algorithm.overrides.overlong_band=1",
-        "algorithm.overrides.trajectory_filter=overlong",
+        "algorithm.reward_shaping=overlong",
+        "algorithm.overlong_band=1",
+        "algorithm.trajectory_filter=overlong",
         "rollout.max_turns=2",
         "rollout.max_turn_tokens=12",
         "sft.steps=0",
@@ -193,14 +193,14 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     [
         (
             [
-                "algorithm.overrides.kl_reward_coefficient=0.1",
-                "algorithm.overrides.kl_target=0.01",
-                "algorithm.overrides.kl_horizon=16",
+                "algorithm.kl_reward_coefficient=0.1",
+                "algorithm.kl_target=0.01",
+                "algorithm.kl_horizon=16",
             ],
             "policy/kl_coefficient",
         ),
         (
-            ["algorithm.name=prime", "algorithm.overrides.group_filter=none"],
+            ["algorithm.name=prime", "algorithm.group_filter=none"],
             "implicit_reward/gradient_norm",
         ),
     ],
@@ -227,7 +227,7 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
     run = tmp_path / "refilled"
-    overrides = ("algorithm.overrides.group_filter=top_spread", "train.steps=1", "sft.steps=0")
+    overrides = ("algorithm.group_filter=top_spread", "train.steps=1", "sft.steps=0")
     train(recipe, *overrides, "train.refills=9", "--run", run)
     (line,) = RunFolder(run).lines("metrics.jsonl")
     assert line["rollout/episodes"] == 3 * 2 * 4

@@ -96,7 +96,7 @@ def test_sampling_ahead_keeps_its_bound_and_corrects_for_staleness(
     recipe: Path, tmp_path: Path
 ) -> None:
     context = train(
-        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "algorithm.overrides.correction=truncated"
+        recipe, RunFolder.new(tmp_path / "run"), *AHEAD, "algorithm.correction=truncated"
     )
     folder = context.folder
     check_played(folder, 5, [task.id for task in context.tasks])

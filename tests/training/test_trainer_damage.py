@@ -38,7 +38,7 @@ demonstrations = 2
 batch_size = 2
 behaviours = { faithful = 1 }
 [algorithm]
-overrides = { kl_coefficient = 0.001 }
+kl_coefficient = 0.001
 [learning]
 learning_rate = 1e-3
 [train]
@@ -234,9 +234,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
 
 def test_refills_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     """Each round of a step has an order of its own, and a name of its own for its draws."""
-    loaded = load_recipe(
-        str(recipe), ["train.refills=2", "algorithm.overrides.group_filter=top_spread"]
-    )
+    loaded = load_recipe(str(recipe), ["train.refills=2", "algorithm.group_filter=top_spread"])
     context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
     loop = ReinforcementLoop(context)
     for step in (0, 1):
@@ -261,7 +259,7 @@ def test_a_relative_model_is_found_from_elsewhere(
 ) -> None:
     monkeypatch.chdir(recipe.parent)
     options = ["model.name=model", "sft.steps=0", "train.steps=1", "evaluation.tasks=1"]
-    options += ["model.lora_rank=0", "algorithm.overrides.kl_coefficient=0"]
+    options += ["model.lora_rank=0", "algorithm.kl_coefficient=0"]
     assert command(capsys, "train", recipe, *options, "--run", tmp_path / "own")[0] == 0
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -82,7 +82,7 @@ def test_a_gap_beyond_the_bound_stops_the_run_and_says_why(recipe: Path, tmp_pat
 def test_a_gap_that_is_no_number_stops_it_whatever_the_recipe_allows(
     recipe: Path, tmp_path: Path, override: str
 ) -> None:
-    overrides = ("train.steps=1", override, 'algorithm.overrides={correction="none"}')
+    overrides = ("train.steps=1", override, "algorithm.correction=none")
     loaded = load_recipe(str(recipe), overrides)
     with pytest.raises(RunStoppedError, match="logprob_gap is not a number"):
         check_logprob_gap(loaded, {"policy/logprob_gap": float("nan")}, 1)
@@ -94,5 +94,5 @@ def test_it_does_not_where_the_recipe_allows_it(
     recipe: Path, tmp_path: Path, override: str
 ) -> None:
     """By a wider bound, or because the engine leaves tokens out that the learner counts."""
-    overrides = (override, 'algorithm.overrides={correction="none"}')
+    overrides = (override, "algorithm.correction=none")
     assert len(train(recipe, tmp_path / "run", *overrides)) == 3

@@ -201,7 +201,7 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
         ["algorithm.name=ppo", "critic.kind=head", "critic.body_coefficient=0.1"],
         ["algorithm.name=otb"],
         ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
-        ["algorithm.overrides.kl_coefficient=0.1", "algorithm.overrides.observation_coefficient=1"],
+        ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
         ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
         ["train.max_staleness=1", "engine.deterministic=false"],
         ["model.gradient_checkpointing=true", "learning.autocast=true"],

@@ -43,7 +43,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(
 ) -> None:
     chosen = [f"algorithm.name={algorithm}"]
     if algorithm == "counterfactual":
-        chosen.append("algorithm.overrides.replays=1")
+        chosen.append("algorithm.replays=1")
     whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
     train(recipe, whole, *chosen)
     train(recipe, stopped, *chosen, "train.steps=1")

@@ -203,7 +203,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
     options = ("algorithm.name=distillation", f"teacher.model={other}")
-    mixed = "algorithm.overrides.demonstration_coefficient=0.1"
+    mixed = "algorithm.demonstration_coefficient=0.1"
     whole = train(recipe, tmp_path / "whole", *options, mixed)
     for line in whole.lines("metrics.jsonl"):
         assert line["auxiliary/demonstration_tokens"] > 0

@@ -1,7 +1,7 @@
 """What an update maximises, as pure functions: no I/O, no configuration, no engine.
 
-An algorithm is estimator x ratio level x clip x aggregation x filter; `registry` has the table.
-This package imports no torch; `losses` and `kl` do, so import those from where they live.
+An algorithm is estimator x ratio level x clip x aggregation x filter; `rows` has the table, `parts`
+what a part is. Neither this package nor the modules of parts import torch.
 """
 
 from turnwise.algorithms.registry import Algorithm, make_algorithm, table

@@ -8,9 +8,12 @@ the padding, nor the number of processes can change the gradient. Pure float64 n
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+
+from turnwise.algorithms.parts import PLAIN_SUM, Range, part
 
 Counts = NDArray[np.int64]
 Weights = NDArray[np.float64]
@@ -46,22 +49,33 @@ A sequence without trained tokens has weight 0.
 """
 
 
+@part("aggregation", "token_mean", "every token counts the same (arXiv 2503.14476)")
 def token_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / (trained tokens of the batch): every token counts the same (DAPO, arXiv 2503.14476)."""
     return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.tokens, 1)))
 
 
+@part(
+    "aggregation", "sequence_mean_token_mean", "every trajectory counts the same (arXiv 2402.03300)"
+)
 def sequence_mean_token_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / (sequences x own length): every trajectory counts the same (GRPO, GSPO)."""
     return _where_trained(counts, 1.0 / (max(totals.sequences, 1) * np.maximum(counts, 1)))
 
 
+@part("aggregation", PLAIN_SUM, "the log-probability of the whole trajectory")
 def sequence_mean_token_sum(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / sequences: the log-probability of the whole trajectory (REINFORCE, RLOO)."""
     return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.sequences, 1)))
 
 
-def constant(counts: Counts, tasks: Sequence[str], totals: Totals, length: float) -> Weights:
+@part("aggregation", "constant", "the same over a constant (arXiv 2503.20783)")
+def constant(
+    counts: Counts,
+    tasks: Sequence[str],
+    totals: Totals,
+    length: Annotated[float, Range(1)] = 1024.0,
+) -> Weights:
     """1 / (sequences x length): as the sum, on a fixed scale (Dr.GRPO, arXiv 2503.20783).
 
     `length` is the most tokens that a trajectory may sample.
@@ -69,19 +83,11 @@ def constant(counts: Counts, tasks: Sequence[str], totals: Totals, length: float
     return sequence_mean_token_sum(counts, tasks, totals) / length
 
 
+@part("aggregation", "prompt_mean", "every task counts the same, and every token within it")
 def prompt_mean(counts: Counts, tasks: Sequence[str], totals: Totals) -> Weights:
     """1 / (tasks x trained tokens of the task): every task counts the same."""
     own = np.array([max(totals.task_tokens[task], 1) for task in tasks], np.float64)
     return _where_trained(counts, 1.0 / (max(totals.tasks, 1) * own))
-
-
-AGGREGATIONS: dict[str, Aggregation] = {
-    "token_mean": token_mean,
-    "sequence_mean_token_mean": sequence_mean_token_mean,
-    "sequence_mean_token_sum": sequence_mean_token_sum,
-    "constant": constant,
-    "prompt_mean": prompt_mean,
-}
 
 
 def _where_trained(counts: Counts, weights: Weights) -> Weights:

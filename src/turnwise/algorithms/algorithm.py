@@ -1,13 +1,14 @@
 """An algorithm is a choice of parts, and their numbers that are not at the defaults.
 
-Not here: the algorithms that there are (`rows.py`), what there is to choose from (`parts.py`).
+Not here: the algorithms that there are (`rows.py`), what a part is (`parts.py`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part
+from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part, Requirement, Trait
 
 COEFFICIENTS = {
     "kl_coefficient": Number(0.0),
@@ -82,8 +83,15 @@ class Algorithm:
     """The numbers of the chosen parts that are not at their defaults, by name."""
 
     def part(self, choice: str) -> Part:
-        """Look up the part that was chosen. Example: grpo.part("aggregation").description."""
-        return PARTS[choice][getattr(self, choice)]
+        """Look up the part that was chosen, once. Example: grpo.part("aggregation").description."""
+        if choice not in self._parts:
+            self._parts[choice] = PARTS[choice].get(getattr(self, choice))
+        return self._parts[choice]
+
+    def call(self, choice: str, *given: Any) -> Any:
+        """Call the function of the part that was chosen, with its numbers. Example:
+        algorithm.call("group_filter", rewards)."""
+        return self.part(choice).function(*given, **self.numbers_of(choice))
 
     def numbers_of(self, choice: str) -> dict[str, Any]:
         """The numbers of one choice, and its tables of weights. Example:
@@ -93,9 +101,14 @@ class Algorithm:
             for key, setting in self.part(choice).numbers.items()
         }
 
+    @cached_property
+    def _parts(self) -> dict[str, Part]:
+        """Those that were looked up: a file of one's own that is edited does not change a run."""
+        return {}
+
     @property
-    def needs(self) -> frozenset[str]:
-        """Everything that has to be there: see `Part.needs`."""
+    def needs(self) -> frozenset[Requirement]:
+        """Everything that has to be there."""
         return frozenset().union(*(self.part(choice).needs for choice in PARTS))
 
     @property
@@ -106,11 +119,15 @@ class Algorithm:
     @property
     def has_reference(self) -> bool:
         """Whether a reference model is needed."""
-        return self.has_kl or "process_rewards" in self.needs
+        return self.has_kl or Requirement.PROCESS_REWARDS in self.needs
 
     @property
     def has_terms_without_advantage(self) -> bool:
         """Whether a token whose advantage is 0 can have a gradient, or a part in another's."""
         regularised = self.kl_coefficient or self.entropy_coefficient
         ranked = self.token_filter != "none"
-        return bool(regularised) or ranked or self.objective.endswith("squared")
+        return bool(regularised) or ranked or not self.has_trait("objective", Trait.BY_ADVANTAGE)
+
+    def has_trait(self, choice: str, trait: Trait) -> bool:
+        """Whether the part that was chosen has a trait."""
+        return trait in self.part(choice).traits

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
-from turnwise.algorithms.parts import NO_PENALTY, NO_SHAPING, PARTS, PLAIN_SUM
+from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Trait
 from turnwise.errors import ConfigError
 
 
@@ -26,12 +26,12 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
 def _check_rollout(algorithm: Algorithm) -> None:
     """Raise ConfigError unless the rollout gives what the estimator needs: no more, since it costs,
     and no less."""
-    rollouts = PARTS["rollout"]
+    rollouts = [PARTS["rollout"].get(name) for name in PARTS["rollout"].names()]
     given = algorithm.part("rollout").gives
-    known = frozenset().union(*(part.gives for part in rollouts.values()))
+    known = given.union(*(rollout.gives for rollout in rollouts))
     needed = algorithm.part("estimator").needs & known
     if given != needed:
-        fitting = " or ".join(f"{key!r}" for key, part in rollouts.items() if part.gives == needed)
+        fitting = " or ".join(repr(each.name) for each in rollouts if each.gives == needed)
         raise ConfigError(
             f"algorithm {algorithm.name}: estimator {algorithm.estimator!r} does not go with "
             f"rollout {algorithm.rollout!r}: choose rollout = {fitting}"
@@ -62,12 +62,12 @@ def _check_lengths(algorithm: Algorithm) -> None:
 def _check_penalties(algorithm: Algorithm) -> None:
     """Raise ConfigError for a penalty that the estimator can make no sense of."""
     name, estimator = algorithm.name, algorithm.estimator
-    if algorithm.reward_shaping != "none" and estimator in NO_SHAPING:
+    if algorithm.reward_shaping != "none" and algorithm.has_trait("estimator", Trait.NO_SHAPING):
         raise ConfigError(
             f"algorithm {name}: estimator {estimator} cannot have the penalties of reward_shaping "
             f"{algorithm.reward_shaping!r} among its rewards: choose another of the two"
         )
-    if algorithm.kl_reward_coefficient and estimator in NO_PENALTY:
+    if algorithm.kl_reward_coefficient and algorithm.has_trait("estimator", Trait.NO_PENALTY):
         raise ConfigError(
             f"algorithm {name}: estimator {estimator} cannot have a KL penalty among its "
             "rewards; use kl_coefficient in place of kl_reward_coefficient"

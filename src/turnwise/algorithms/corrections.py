@@ -12,40 +12,42 @@ twice. Flat tensors [n], one row per trained token.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
-from turnwise.algorithms.parts import BYPASS
+from turnwise.algorithms.parts import BYPASS, NonNegative, part
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Staleness:
     """What a correction sees of the n trained tokens of a micro-batch, all tensors [n]."""
 
-    log_rho: Tensor
+    log_rho: "Tensor"
     """log(pi_old / mu)."""
-    sequence: Tensor
+    sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
-    advantage: Tensor
-    log_ratio: Tensor
+    advantage: "Tensor"
+    log_ratio: "Tensor"
     """log(pi / pi_old), without gradient."""
 
-    def sums(self, numbers: Tensor) -> Tensor:
+    def sums(self, numbers: "Tensor") -> "Tensor":
         """A sequence's sum, on each of its tokens."""
         return sequence_sums(numbers, self.sequence)
 
-    def means(self, numbers: Tensor) -> Tensor:
+    def means(self, numbers: "Tensor") -> "Tensor":
         """A sequence's mean, on each of its tokens."""
         return sequence_means(numbers, self.sequence)
 
 
-Correction = Callable[..., Tensor]
+Correction = Callable[..., "Tensor"]
 """(staleness, **numbers) -> weights [n]."""
 
 
-def truncated(staleness: Staleness, cap: float) -> Tensor:
+@part("correction", "truncated", "truncated weight per token (arXiv 2505.24298)")
+def truncated(staleness: Staleness, cap: NonNegative = 2.0) -> "Tensor":
     """min(rho, cap) for each token: truncated importance sampling around a decoupled objective.
 
     Source: AReaL's decoupled PPO (arXiv 2505.24298), token-level TIS.
@@ -53,25 +55,33 @@ def truncated(staleness: Staleness, cap: float) -> Tensor:
     return _exp(staleness.log_rho).clamp(max=cap)
 
 
-def sequence_truncated(staleness: Staleness, cap: float) -> Tensor:
+@part("correction", "sequence_truncated", "truncated weight per sequence")
+def sequence_truncated(staleness: Staleness, cap: NonNegative = 2.0) -> "Tensor":
     """min(product of a sequence's rho, cap): unbiased below the cap, of high variance if long."""
     return _exp(staleness.sums(staleness.log_rho)).clamp(max=cap)
 
 
-def masked(staleness: Staleness, rho_low: float, rho_high: float) -> Tensor:
+@part("correction", "masked", "weight inside an interval, else 0 (MIS; IcePop with rho_high = 5)")
+def masked(
+    staleness: Staleness, rho_low: NonNegative = 0.5, rho_high: NonNegative = 2.0
+) -> "Tensor":
     """rho where low <= rho <= high, else 0 (MIS with 0.5 and 2; IcePop with 0.5 and 5)."""
     rho = _exp(staleness.log_rho)
-    return torch.where((rho >= rho_low) & (rho <= rho_high), rho, torch.zeros_like(rho))
+    return rho.masked_fill((rho < rho_low) | (rho > rho_high) | rho.isnan(), 0.0)
 
 
-def geometric(staleness: Staleness, rho_low: float, rho_high: float) -> Tensor:
+@part("correction", "geometric", "rejects sequences by their geometric mean")
+def geometric(
+    staleness: Staleness, rho_low: NonNegative = 0.99, rho_high: NonNegative = 1.01
+) -> "Tensor":
     """1 for sequences whose geometric mean of rho is in [low, high], else 0: length is no reason
     for rejection."""
     mean = _exp(staleness.means(staleness.log_rho))
     return ((mean >= rho_low) & (mean <= rho_high)).to(mean.dtype)
 
 
-def one_sided(staleness: Staleness, drift: float) -> Tensor:
+@part("correction", "one_sided", "rejects bad sequences that the policy has left")
+def one_sided(staleness: Staleness, drift: NonNegative = 0.5) -> "Tensor":
     """0 for sequences with a negative advantage whose mean log(mu / pi) is above drift, else 1.
 
     Source: OPSM of DeepSeek-V3.2. The sign is that of a sequence's mean advantage.
@@ -81,21 +91,17 @@ def one_sided(staleness: Staleness, drift: float) -> Tensor:
     return (~rejected).to(away.dtype)
 
 
-def none(staleness: Staleness) -> Tensor:
+@part("correction", "none", "the sampling policy is taken for the learner's")
+def none(staleness: Staleness) -> "Tensor":
     """1: the objective's ratio is pi / pi_old, and mu is taken for pi_old."""
-    return torch.ones_like(staleness.log_rho)
+    return staleness.log_rho.new_ones(staleness.log_rho.shape)
 
 
-CORRECTIONS: dict[str, Correction] = {
-    BYPASS: none,
-    "none": none,
-    "truncated": truncated,
-    "sequence_truncated": sequence_truncated,
-    "masked": masked,
-    "geometric": geometric,
-    "one_sided": one_sided,
-}
+@part("correction", BYPASS, "the objective's ratio is taken to the sampling policy itself")
+def bypass(staleness: Staleness) -> "Tensor":
+    """1: the objective's ratio is pi / mu, which corrects by itself."""
+    return none(staleness)
 
 
-def _exp(log_ratio: Tensor) -> Tensor:
-    return torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+def _exp(log_ratio: "Tensor") -> "Tensor":
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

@@ -6,8 +6,18 @@ Not here: the teacher.
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_episode
+from turnwise.algorithms.parts import Requirement, Trait, part
 
 
+@part(
+    "estimator",
+    "distillation",
+    "log teacher - log policy of each token (arXiv 2306.13649)",
+    of=of_episode,
+    needs=[Requirement.TEACHER],
+    traits=(Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY),
+)
 def distillation(episode: EstimatorInput) -> Floats:
     """A_t = log teacher - log policy of each sampled token, 0 elsewhere: float64[n].
 

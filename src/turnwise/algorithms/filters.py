@@ -13,22 +13,26 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.outcomes import differing
+from turnwise.algorithms.parts import Share, part
 
 GroupFilter = Callable[..., list[bool]]
 """(rewards of each group, **numbers) -> whether each is kept."""
 
 
+@part("group_filter", "none", "all groups")
 def every(rewards: Sequence[Floats]) -> list[bool]:
     """All of them: groups that teach nothing stay in the denominators, as in GRPO."""
     return [True] * len(rewards)
 
 
+@part("group_filter", "all_equal", "without groups whose rewards are all equal (arXiv 2503.14476)")
 def unequal(rewards: Sequence[Floats]) -> list[bool]:
     """Those whose rewards are not all equal: dynamic sampling (DAPO, arXiv 2503.14476, 3.2)."""
     return [differing(group) for group in rewards]
 
 
-def top_spread(rewards: Sequence[Floats], share: float) -> list[bool]:
+@part("group_filter", "top_spread", "those of the largest spread of rewards (arXiv 2504.20073)")
+def top_spread(rewards: Sequence[Floats], share: Share = 0.25) -> list[bool]:
     """The share of groups with the largest standard deviation of rewards, at least one of them;
     never one whose rewards are all equal. Equal deviations: the earlier group first.
 
@@ -40,7 +44,12 @@ def top_spread(rewards: Sequence[Floats], share: float) -> list[bool]:
     return [index in best and differing(group) for index, group in enumerate(rewards)]
 
 
-def top_variance(rewards: Sequence[Floats], mass: float) -> list[bool]:
+@part(
+    "group_filter",
+    "top_variance",
+    "those with most of the rewards' variance (arXiv 2604.06268)",
+)
+def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
     """The fewest groups that together have that share of all variance of rewards.
 
     Source: RAGEN-2 (arXiv 2604.06268), linear top-p.
@@ -50,14 +59,6 @@ def top_variance(rewards: Sequence[Floats], mass: float) -> list[bool]:
     before = np.cumsum(variances[order]) - variances[order]
     chosen = set(order[before < mass * variances.sum()].tolist())
     return [index in chosen and differing(group) for index, group in enumerate(rewards)]
-
-
-GROUP_FILTERS: dict[str, GroupFilter] = {
-    "none": every,
-    "all_equal": unequal,
-    "top_spread": top_spread,
-    "top_variance": top_variance,
-}
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,33 @@ TrajectoryFilter = Callable[..., bool]
 """(facts, **numbers) -> whether the trajectory is trained on."""
 
 
+@part("trajectory_filter", "none", "all graded trajectories")
 def every_trajectory(facts: TrajectoryFacts) -> bool:
     """All of them."""
     return True
 
 
+@part("trajectory_filter", "overlong", "those that no budget ended (arXiv 2503.14476)")
 def finished(facts: TrajectoryFacts) -> bool:
     """Those that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, section 3.4)."""
     return not facts.truncated
 
 
+@part(
+    "trajectory_filter",
+    "void_turns",
+    "those whose every turn has a tool call or an answer (arXiv 2509.02479)",
+)
 def without_void_turns(facts: TrajectoryFacts) -> bool:
     """Those in whose every turn there is a tool call or an answer (SimpleTIR, arXiv 2509.02479)."""
     return all(turn.acted for turn in facts.turns)
 
 
+@part(
+    "trajectory_filter",
+    "void_results",
+    "the same, without turns whose calls all failed or brought nothing new",
+)
 def without_void_results(facts: TrajectoryFacts) -> bool:
     """The same, and every tool turn also brought something: not all of its calls failed, and not
     all of them gave what they had given before.
@@ -109,14 +122,6 @@ def without_void_results(facts: TrajectoryFacts) -> bool:
     changed, and gives something else, is no repetition.
     """
     return all(turn.acted and not turn.failed and not turn.repeated for turn in facts.turns)
-
-
-TRAJECTORY_FILTERS: dict[str, TrajectoryFilter] = {
-    "none": every_trajectory,
-    "overlong": finished,
-    "void_turns": without_void_turns,
-    "void_results": without_void_results,
-}
 
 
 def _deviation(rewards: Floats) -> float:

@@ -7,11 +7,22 @@ is wrong.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.parts import (
+    NonNegative,
+    Positive,
+    Range,
+    Requirement,
+    Share,
+    Trait,
+    part,
+)
 from turnwise.algorithms.turns import turn_returns
 
 TurnNumbers = list[Floats]
@@ -23,7 +34,19 @@ def criticality(episode: EstimatorInput) -> Floats:
     return _by_turn(episode, episode.hindsight_logprobs) - _by_turn(episode, episode.logprobs)
 
 
-def hca(group: Sequence[EstimatorInput], discount: float, ratio_cap: float) -> TurnNumbers:
+@part(
+    "estimator",
+    "hca",
+    "return times 1 - pi/h, h the turn's probability given the outcome (Harutyunyan 2019)",
+    of=of_turns,
+    needs=[Requirement.HINDSIGHT],
+    traits=[Trait.UNGROUPED],
+)
+def hca(
+    group: Sequence[EstimatorInput],
+    discount: Share = 1.0,
+    ratio_cap: Annotated[float, Range(1)] = 5.0,
+) -> TurnNumbers:
     """A_k = (1 - min(pi(a_k) / h(a_k), cap)) G_k, G_k the return from turn k on.
 
     With the true h and no cap its mean over G_k is the advantage of turn k, provided that every
@@ -39,13 +62,21 @@ def hca(group: Sequence[EstimatorInput], discount: float, ratio_cap: float) -> T
     ]
 
 
+@part(
+    "estimator",
+    "hcapo",
+    "the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
+    of=of_turns,
+    needs=[Requirement.HINDSIGHT],
+    traits=[Trait.NO_PENALTY],
+)
 def hcapo(
     group: Sequence[EstimatorInput],
-    discount: float,
-    hindsight_weight: float,
-    hindsight_temperature: float,
-    ratio_low: float,
-    ratio_high: float,
+    discount: Share = 1.0,
+    hindsight_weight: NonNegative = 1.0,
+    hindsight_temperature: Positive = 1.0,
+    ratio_low: Share = 0.8,
+    ratio_high: Annotated[float, Range(1)] = 1.2,
 ) -> TurnNumbers:
     """A_k = z(R) + weight z(Q_k), Q_k = clip(p_k / mean p, low, high) discount^(K-1-k) R, p_k =
     exp(mean log h over the turn's tokens / temperature): the group's z-score of rewards, plus that

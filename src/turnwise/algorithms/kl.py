@@ -8,9 +8,12 @@ a loss it holds nothing back. Among the rewards it does (`kl_reward_coefficient`
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from turnwise.algorithms.parts import part
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to [-20, 20] before exp, here and in the losses."""
@@ -19,33 +22,54 @@ MAX_KL_ERROR = 0.2
 """How much of a miss of the KL target one step answers to, as a share of the target."""
 
 
-def k2(sampler: Tensor, other: Tensor) -> Tensor:
+Divergence = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
+"""(policy, reference, old policy): log-probabilities [n] -> estimates [n]."""
+
+
+def _of_two(function: Callable[["Tensor", "Tensor"], "Tensor"]) -> Divergence:
+    """Takes the sample for the policy's own."""
+
+    def divergence(sampler: "Tensor", other: "Tensor", old: "Tensor") -> "Tensor":
+        return function(sampler, other)
+
+    return divergence
+
+
+@part("divergence", "k2", "half the squared log-ratio: the right gradient", of=_of_two)
+def k2(sampler: "Tensor", other: "Tensor") -> "Tensor":
     """x^2 / 2: biased as a value, but its gradient is that of the divergence."""
     return (sampler - other) ** 2 / 2
 
 
-def k3(sampler: Tensor, other: Tensor) -> Tensor:
+@part("divergence", "k3", "never negative, the right value (Schulman 2020)", of=_of_two)
+def k3(sampler: "Tensor", other: "Tensor") -> "Tensor":
     """e^-x + x - 1 >= 0: unbiased as a value, not as a gradient.
 
     Source: Schulman 2020, "Approximating KL divergence"; GRPO, arXiv 2402.03300 (4).
     """
     difference = (sampler - other).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return torch.exp(-difference) + difference - 1
+    return (-difference).exp() + difference - 1
 
 
-def k3_plus(sampler: Tensor, other: Tensor) -> Tensor:
+@part("divergence", "k3_plus", "the value of k3 with the gradient of k2", of=_of_two)
+def k3_plus(sampler: "Tensor", other: "Tensor") -> "Tensor":
     """The value of k3 with the gradient of k2: right in both."""
     gradient = k2(sampler, other)
     return k3(sampler, other).detach() + gradient - gradient.detach()
 
 
-def unbiased(sampler: Tensor, other: Tensor, old: Tensor) -> Tensor:
+@part(
+    "divergence",
+    "unbiased",
+    "k3 times the importance ratio: right in both (arXiv 2512.02556)",
+)
+def unbiased(sampler: "Tensor", other: "Tensor", old: "Tensor") -> "Tensor":
     """r k3, r = e^(sampler - old) with its gradient, for tokens that `old` sampled: right in both
     value and gradient, also where the policy has moved since.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), section 3.1.
     """
-    ratio = torch.exp((sampler - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    ratio = (sampler - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     return ratio * k3(sampler, other)
 
 
@@ -61,33 +85,14 @@ def adapted_coefficient(
     return coefficient * (1 + error * trajectories / horizon)
 
 
-def sequence_sums(numbers: Tensor, sequence: Tensor) -> Tensor:
+def sequence_sums(numbers: "Tensor", sequence: "Tensor") -> "Tensor":
     """[n]: the sum over a token's sequence, on each token; `sequence` is int64[n], from 0."""
     size = int(sequence.max()) + 1 if len(sequence) else 0
     return numbers.new_zeros(size).index_add(0, sequence, numbers)[sequence]
 
 
-def sequence_means(numbers: Tensor, sequence: Tensor) -> Tensor:
+def sequence_means(numbers: "Tensor", sequence: "Tensor") -> "Tensor":
     """[n]: the mean over a token's sequence, on each token."""
-    return sequence_sums(numbers, sequence) / sequence_sums(torch.ones_like(numbers), sequence)
-
-
-Divergence = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(policy, reference, old policy): log-probabilities [n] -> estimates [n]."""
-
-
-def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Divergence:
-    """Takes the sample for the policy's own."""
-
-    def divergence(sampler: Tensor, other: Tensor, old: Tensor) -> Tensor:
-        return function(sampler, other)
-
-    return divergence
-
-
-DIVERGENCES: dict[str, Divergence] = {
-    "k2": _of_two(k2),
-    "k3": _of_two(k3),
-    "k3_plus": _of_two(k3_plus),
-    "unbiased": unbiased,
-}
+    return sequence_sums(numbers, sequence) / sequence_sums(
+        numbers.new_ones(numbers.shape), sequence
+    )

@@ -4,42 +4,43 @@ Everything is flat: one row per trained token, and nothing for the others, so th
 observation can enter a term, a metric or a denominator. Pure torch.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+from turnwise.algorithms.algorithm import Algorithm
+from turnwise.algorithms.corrections import Staleness
+from turnwise.algorithms.kl import k3, sequence_means
+from turnwise.algorithms.objectives import Inputs
+from turnwise.algorithms.parts import BYPASS, part
 
-from turnwise.algorithms.corrections import CORRECTIONS, Staleness
-from turnwise.algorithms.kl import DIVERGENCES, k3, sequence_means
-from turnwise.algorithms.objectives import OBJECTIVES, Inputs
-from turnwise.algorithms.parts import BYPASS
-from turnwise.algorithms.registry import Algorithm
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class TrainedTokens:
     """The n trained tokens of a micro-batch, all tensors [n]."""
 
-    logprob: Tensor
+    logprob: "Tensor"
     """float32 with gradient: under the current policy."""
-    behaviour_logprob: Tensor
+    behaviour_logprob: "Tensor"
     """float32: under the policy that sampled them."""
-    old_logprob: Tensor
+    old_logprob: "Tensor"
     """float32: under the learner's policy before the update; with correction `bypass` the same as
     behaviour_logprob. Ratios are to it."""
-    advantage: Tensor
-    weight: Tensor
+    advantage: "Tensor"
+    weight: "Tensor"
     """From `aggregation`: sums over the whole optimizer batch are means over it."""
-    sequence: Tensor
+    sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
-    entropy: Tensor
+    entropy: "Tensor"
     """float32: of the policy's distribution at this token; with gradient if it has a coefficient.
     """
-    reference_logprob: Tensor | None = None
+    reference_logprob: "Tensor | None" = None
     """float32: under the reference model; needed when `kl_coefficient` is not 0."""
-    factor: Tensor | None = None
+    factor: "Tensor | None" = None
     """Of the objective; needed, as `penalty` is, when there is a token filter."""
-    penalty: Tensor | None = None
+    penalty: "Tensor | None" = None
     """Of the divergence of the policy from the old one."""
 
 
@@ -50,19 +51,25 @@ class TokenLosses:
     Sums are over the n tokens: add them over micro-batches, then divide by all tokens.
     """
 
-    losses: Tensor
+    losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]
 
 
-def token_log_ratio(tokens: TrainedTokens) -> Tensor:
+@part("ratio_level", "token", "one importance ratio per token (arXiv 1707.06347)")
+def token_log_ratio(tokens: TrainedTokens) -> "Tensor":
     """log(policy / old policy) of each token (PPO, arXiv 1707.06347)."""
     return tokens.logprob - tokens.old_logprob
 
 
-def sequence_log_ratio(tokens: TrainedTokens) -> Tensor:
+@part(
+    "ratio_level",
+    "sequence",
+    "the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)",
+)
+def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
     """The mean of a sequence's log-ratios, on each of its tokens; over trained tokens only.
 
     Value s_i, gradient that of each token's own log-probability: GSPO-token (arXiv 2507.18071,
@@ -70,12 +77,6 @@ def sequence_log_ratio(tokens: TrainedTokens) -> Tensor:
     """
     means = sequence_means(token_log_ratio(tokens).detach(), tokens.sequence)
     return means + (tokens.logprob - tokens.logprob.detach())
-
-
-LOG_RATIOS: dict[str, Callable[[TrainedTokens], Tensor]] = {
-    "token": token_log_ratio,
-    "sequence": sequence_log_ratio,
-}
 
 
 def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
@@ -86,13 +87,13 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     for without reference log-probabilities, or a token filter without its numbers.
     """
     inputs = Inputs(
-        log_ratio=LOG_RATIOS[algorithm.ratio_level](tokens),
+        log_ratio=algorithm.call("ratio_level", tokens),
         advantage=tokens.advantage,
         logprob=tokens.logprob,
         old_logprob=tokens.old_logprob,
         sequence=tokens.sequence,
     )
-    losses, stopped = OBJECTIVES[algorithm.objective](inputs, **algorithm.numbers_of("objective"))
+    losses, stopped = algorithm.call("objective", inputs)
     drift = k3(tokens.behaviour_logprob, tokens.logprob.detach())
     sums = {
         "policy/clip_fraction": stopped.sum().item(),
@@ -113,8 +114,8 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     if algorithm.kl_coefficient:
         if tokens.reference_logprob is None:
             raise ValueError("kl_coefficient is not 0, but there are no reference log-probs")
-        divergence = DIVERGENCES[algorithm.divergence](
-            tokens.logprob, tokens.reference_logprob, tokens.old_logprob
+        divergence = algorithm.call(
+            "divergence", tokens.logprob, tokens.reference_logprob, tokens.old_logprob
         )
         losses = losses + algorithm.kl_coefficient * divergence
         sums["policy/kl_reference"] = divergence.detach().sum().item()
@@ -126,7 +127,7 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     return TokenLosses(losses * tokens.weight, sums, maxima, minima)
 
 
-def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> Tensor:
+def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> "Tensor":
     """float32[n], without gradient: what the algorithm's correction makes of each token."""
     staleness = Staleness(
         log_rho=tokens.old_logprob - tokens.behaviour_logprob,
@@ -134,4 +135,5 @@ def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> Tensor:
         advantage=tokens.advantage,
         log_ratio=(tokens.logprob - tokens.old_logprob).detach(),
     )
-    return CORRECTIONS[algorithm.correction](staleness, **algorithm.numbers_of("correction"))
+    weights: Tensor = algorithm.call("correction", staleness)
+    return weights

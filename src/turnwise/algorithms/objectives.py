@@ -5,42 +5,54 @@ log-ratio x = log(policy / old policy) has a gradient. Weights, KL and entropy t
 in `losses.py`. Ratios are exp of x clamped to [-20, 20].
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated
 
 from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
+from turnwise.algorithms.parts import NonNegative, Positive, Range, Trait, part
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Inputs:
     """What an objective sees of the n trained tokens of a micro-batch, all tensors [n]."""
 
-    log_ratio: Tensor
+    log_ratio: "Tensor"
     """At the ratio level of the algorithm, with gradient."""
-    advantage: Tensor
-    logprob: Tensor
+    advantage: "Tensor"
+    logprob: "Tensor"
     """Under the current policy, with gradient."""
-    old_logprob: Tensor
+    old_logprob: "Tensor"
     """Under the policy that the log-ratio is to."""
-    sequence: Tensor
+    sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
 
     @property
-    def ratio(self) -> Tensor:
+    def ratio(self) -> "Tensor":
         """exp(log_ratio), clamped."""
-        return torch.exp(self.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+        return self.log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-Objective = Callable[..., tuple[Tensor, Tensor]]
+Objective = Callable[..., "tuple[Tensor, Tensor]"]
 """(inputs, **numbers) -> losses [n], and bool[n]: where the objective took the gradient away."""
 
 
+@part(
+    "objective",
+    "clip",
+    "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
 def clip(
-    inputs: Inputs, clip_low: float, clip_high: float, dual_clip: float
-) -> tuple[Tensor, Tensor]:
+    inputs: Inputs,
+    clip_low: NonNegative = 0.2,
+    clip_high: NonNegative = 0.2,
+    dual_clip: Annotated[float, Range(1)] = math.inf,
+) -> "tuple[Tensor, Tensor]":
     """max(-r A, -clip(r, 1 - low, 1 + high) A), and at most -dual_clip A where A < 0.
 
     Source: PPO (arXiv 1707.06347), equation 7; the second bound arXiv 1912.09729, where it is 3.
@@ -48,18 +60,32 @@ def clip(
     ratio, advantage = inputs.ratio, inputs.advantage
     plain = -ratio * advantage
     clipped = -ratio.clamp(1 - clip_low, 1 + clip_high) * advantage
-    losses = torch.maximum(plain, clipped)
+    losses = plain.maximum(clipped)
     bound = -dual_clip * advantage
     beyond = (advantage < 0) & (losses > bound)
-    return torch.where(beyond, bound, losses), (clipped > plain) | beyond
+    return bound.where(beyond, losses), (clipped > plain) | beyond
 
 
-def policy_gradient(inputs: Inputs) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "policy_gradient",
+    "ratio times advantage, unbounded (Williams 1992)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def policy_gradient(inputs: Inputs) -> "tuple[Tensor, Tensor]":
     """-r A: its gradient is that of -A log pi, corrected for the age of the sample."""
     return -inputs.ratio * inputs.advantage, _nowhere(inputs)
 
 
-def cispo(inputs: Inputs, clip_low: float, clip_high: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "cispo",
+    "bounded weight of the log-probability (arXiv 2506.13585)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def cispo(
+    inputs: Inputs, clip_low: NonNegative = 1.0, clip_high: NonNegative = 4.0
+) -> "tuple[Tensor, Tensor]":
     """-sg(clip(r, 1 - low, 1 + high)) A log pi: a bounded weight, and no token without gradient.
 
     Source: MiniMax-M1 (arXiv 2506.13585), equation 4.
@@ -69,38 +95,66 @@ def cispo(inputs: Inputs, clip_low: float, clip_high: float) -> tuple[Tensor, Te
     return losses, _nowhere(inputs)
 
 
-def sapo(inputs: Inputs, gate_positive: float, gate_negative: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "sapo",
+    "soft gate around ratio 1 (arXiv 2511.20347)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def sapo(
+    inputs: Inputs, gate_positive: Positive = 1.0, gate_negative: Positive = 1.05
+) -> "tuple[Tensor, Tensor]":
     """-f(r) A with f(r) = 4/g sigmoid(g (r - 1)), g by the advantage's sign: a soft trust region.
 
     Source: SAPO (arXiv 2511.20347).
     """
-    gate = torch.full_like(inputs.advantage, gate_negative)
+    gate = inputs.advantage.new_full(inputs.advantage.shape, gate_negative)
     gate = gate.masked_fill(inputs.advantage > 0, gate_positive)
-    return -4 / gate * torch.sigmoid(gate * (inputs.ratio - 1)) * inputs.advantage, _nowhere(inputs)
+    return -4 / gate * (gate * (inputs.ratio - 1)).sigmoid() * inputs.advantage, _nowhere(inputs)
 
 
-def dppo_tv(inputs: Inputs, clip_low: float, clip_high: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "dppo_tv",
+    "trust region in probability (arXiv 2602.04879)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def dppo_tv(
+    inputs: Inputs, clip_low: NonNegative = 0.2, clip_high: NonNegative = 0.2
+) -> "tuple[Tensor, Tensor]":
     """-r A, without tokens whose probability has moved too far in the advantage's direction: by
     more than clip_high up, or clip_low down.
 
     Source: DPPO, binary total variation (arXiv 2602.04879).
     """
     moved = (inputs.logprob.exp() - inputs.old_logprob.exp()).detach()
-    gone = torch.where(inputs.advantage > 0, moved > clip_high, -moved > clip_low)
+    gone = (moved > clip_high).where(inputs.advantage > 0, -moved > clip_low)
     return _without(inputs, gone)
 
 
-def dppo_kl(inputs: Inputs, divergence: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "dppo_kl",
+    "trust region in binary divergence (arXiv 2602.04879)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
     """The same, by the divergence of the two-way choice "this token or another one".
 
     Source: DPPO, binary KL (arXiv 2602.04879).
     """
     policy, old = inputs.logprob.detach().exp(), inputs.old_logprob.exp()
-    further = torch.where(inputs.advantage > 0, policy > old, policy < old)
+    further = (policy > old).where(inputs.advantage > 0, policy < old)
     return _without(inputs, further & (_binary_kl(old, policy) > divergence))
 
 
-def sequence_squared(inputs: Inputs, temperature: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "sequence_squared",
+    "squared log-ratio of the whole sequence (arXiv 2507.20534)",
+    traits=[Trait.PLAIN_AT_ONE],
+)
+def sequence_squared(inputs: Inputs, temperature: NonNegative = 0.1) -> "tuple[Tensor, Tensor]":
     """-A x + temperature S x / 2 for the log-ratio x of each token, S their sum over its sequence.
 
     The sum over a sequence is -A S + temperature S^2 / 2, which is (A - temperature S)^2 / (2
@@ -113,9 +167,18 @@ def sequence_squared(inputs: Inputs, temperature: float) -> tuple[Tensor, Tensor
     return -inputs.advantage * x + temperature * sums * x / 2, _nowhere(inputs)
 
 
+@part(
+    "objective",
+    "squared",
+    "squared log-ratio of each token, inside a window (arXiv 2602.02276)",
+    traits=[Trait.PLAIN_AT_ONE],
+)
 def squared(
-    inputs: Inputs, temperature: float, window_low: float, window_high: float
-) -> tuple[Tensor, Tensor]:
+    inputs: Inputs,
+    temperature: NonNegative = 0.1,
+    window_low: NonNegative = math.inf,
+    window_high: NonNegative = math.inf,
+) -> "tuple[Tensor, Tensor]":
     """-A x + temperature x^2 / 2 for the log-ratio x, and nothing outside of [-low, high].
 
     That is (A - temperature x)^2 / (2 temperature) less what has no gradient; at x = 0 the gradient
@@ -125,10 +188,18 @@ def squared(
     x = inputs.log_ratio
     gone = (x.detach() < -window_low) | (x.detach() > window_high)
     losses = -inputs.advantage * x + temperature * x**2 / 2
-    return torch.where(gone, torch.zeros_like(losses), losses), gone
+    return losses.masked_fill(gone, 0.0), gone
 
 
-def gmpo(inputs: Inputs, window_low: float, window_high: float) -> tuple[Tensor, Tensor]:
+@part(
+    "objective",
+    "gmpo",
+    "geometric mean of a sequence's clipped ratios (arXiv 2507.20673)",
+    traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
+)
+def gmpo(
+    inputs: Inputs, window_low: NonNegative = 0.4, window_high: NonNegative = 0.4
+) -> "tuple[Tensor, Tensor]":
     """-s A for the geometric mean s of the sequence's ratios, each kept from going further in the
     advantage's direction than log-ratio high up, or low down.
 
@@ -138,37 +209,26 @@ def gmpo(inputs: Inputs, window_low: float, window_high: float) -> tuple[Tensor,
     """
     x = inputs.log_ratio
     up, down = inputs.advantage > 0, inputs.advantage < 0
-    bounded = torch.where(up, x.clamp(max=window_high), x)
-    bounded = torch.where(down, x.clamp(min=-window_low), bounded)
+    bounded = x.clamp(max=window_high).where(up, x)
+    bounded = x.clamp(min=-window_low).where(down, bounded)
     means = sequence_means(bounded.detach(), inputs.sequence) + (bounded - bounded.detach())
-    ratio = torch.exp(means.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    ratio = means.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     stopped = (up & (x.detach() > window_high)) | (down & (x.detach() < -window_low))
     return -ratio * inputs.advantage, stopped
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "clip": clip,
-    "policy_gradient": policy_gradient,
-    "cispo": cispo,
-    "sapo": sapo,
-    "dppo_tv": dppo_tv,
-    "dppo_kl": dppo_kl,
-    "sequence_squared": sequence_squared,
-    "squared": squared,
-    "gmpo": gmpo,
-}
-
-
-def _without(inputs: Inputs, gone: Tensor) -> tuple[Tensor, Tensor]:
+def _without(inputs: Inputs, gone: "Tensor") -> "tuple[Tensor, Tensor]":
     losses = -inputs.ratio * inputs.advantage
-    return torch.where(gone, torch.zeros_like(losses), losses), gone
+    return losses.masked_fill(gone, 0.0), gone
 
 
-def _nowhere(inputs: Inputs) -> Tensor:
-    return torch.zeros_like(inputs.advantage, dtype=torch.bool)
+def _nowhere(inputs: Inputs) -> "Tensor":
+    return inputs.advantage.new_zeros(inputs.advantage.shape).bool()
 
 
-def _binary_kl(first: Tensor, second: Tensor) -> Tensor:
+def _binary_kl(first: "Tensor", second: "Tensor") -> "Tensor":
+    import torch
+
     tiny = torch.finfo(first.dtype).tiny
     yes = first * (first.clamp(min=tiny) / second.clamp(min=tiny)).log()
     rest_first, rest_second = 1 - first, 1 - second

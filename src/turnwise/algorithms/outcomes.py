@@ -10,6 +10,8 @@ from math import comb
 import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
+from turnwise.algorithms.estimators import of_rewards
+from turnwise.algorithms.parts import Count, Trait, part
 from turnwise.errors import ConfigError
 
 STANDARD_DEVIATION_FLOOR = 1e-6
@@ -27,6 +29,7 @@ def grpo(rewards: Floats) -> Floats:
     return deviations / scale
 
 
+@part("estimator", "dr_grpo", "less the group's mean (arXiv 2503.20783)", of=of_rewards)
 def dr_grpo(rewards: Floats) -> Floats:
     """R_i - mean: no division, so that easy and hard groups are not weighted up.
 
@@ -38,6 +41,7 @@ def dr_grpo(rewards: Floats) -> Floats:
     return rewards - float(rewards.mean())
 
 
+@part("estimator", "rloo", "less the mean of the group's others (arXiv 2402.14740)", of=of_rewards)
 def rloo(rewards: Floats) -> Floats:
     """R_i - mean of the others = n/(n-1) (R_i - mean).
 
@@ -47,6 +51,13 @@ def rloo(rewards: Floats) -> Floats:
     return deviations * len(rewards) / max(len(rewards) - 1, 1)
 
 
+@part(
+    "estimator",
+    "max_rl",
+    "(R - mean) / mean (arXiv 2602.02710)",
+    of=of_rewards,
+    traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
+)
 def max_rl(rewards: Floats) -> Floats:
     """(R_i - mean) / mean, for rewards that are not negative; 0 where all are 0.
 
@@ -62,7 +73,14 @@ def max_rl(rewards: Floats) -> Floats:
     return deviations / float(rewards.mean()) if deviations.any() else deviations
 
 
-def pass_at_k(rewards: Floats, k: float) -> Floats:
+@part(
+    "estimator",
+    "pass_at_k",
+    "best of k of the group (arXiv 2508.10751)",
+    of=of_rewards,
+    traits=(Trait.NO_SHAPING, Trait.NO_PENALTY),
+)
+def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
     """GRPO's advantage of all subsets of k trajectories, whose reward is their best one's, averaged
     over the subsets that a trajectory is in; closed form for rewards of 0 and 1.
 
@@ -79,7 +97,7 @@ def pass_at_k(rewards: Floats, k: float) -> Floats:
             f"estimator pass_at_k is for rewards of 0 and 1, and one is {other:g}: choose another "
             "estimator, or another reward"
         )
-    k, n, c = int(k), len(rewards), int(right.sum())
+    n, c = len(rewards), int(right.sum())
     if n < k or c in (0, n):
         return np.zeros(n)
     mean = 1 - comb(n - c, k) / comb(n, k)

@@ -1,20 +1,79 @@
-"""What algorithms are made of, by name: what each part does, which numbers it takes, what it needs.
+"""What a part of an algorithm is: a function, its numbers, what it needs; and the parts by name.
 
-One table for each choice. The functions stand beside their kind: ESTIMATORS in `advantages.py`,
-OBJECTIVES in `objectives.py`, LOG_RATIOS in `losses.py`, AGGREGATIONS in `aggregation.py`,
-GROUP_FILTERS and TRAJECTORY_FILTERS in `filters.py`, REWARD_SHAPINGS in `shaping.py`,
-TOKEN_FILTERS in `token_filters.py`, DIVERGENCES in `kl.py`, CORRECTIONS in `corrections.py`;
-ROLLOUTS in `rollout/collect.py`. A new part is a function there and a line here. This module loads
-no torch, so that it can be printed at once.
+A part is declared beside its function, by the decorator `part`; its numbers are the arguments with
+defaults of its signature, their ranges stand in the annotations. A recipe can name a function of
+one's own in the same way (`turnwise/registry.py`), declared or not. Not here: the algorithms
+(`rows.py`), and the functions. Nothing here or in the functions' modules loads torch, so that all
+of it can be printed at once.
 """
 
+import inspect
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+
+from turnwise.errors import ConfigError
+from turnwise.registry import Registry, load_function
 
 BYPASS = "bypass"
 PLAIN_SUM = "sequence_mean_token_sum"
+
+
+class Requirement(StrEnum):
+    """What has to be there for a part, besides the trajectories' rewards."""
+
+    CRITIC = "critic"
+    TURN_REWARDS = "turn_rewards"
+    PROCESS_REWARDS = "process_rewards"
+    STATES = "states"
+    TEACHER = "teacher"
+    HINDSIGHT = "hindsight"
+    INFORMATION_GAIN = "information_gain"
+    SCORE_NORMS = "score_norms"
+    RESTORABLE = "restorable"
+    """An environment whose episodes can go on from a snapshot."""
+    GREEDY = "greedy"
+    """A greedy episode beside each group; this and what follows is given by a rollout."""
+    BRANCHES = "branches"
+    TURN_VALUES = "turn_values"
+
+
+class Trait(StrEnum):
+    """What is to be known of a part by whoever puts an algorithm together."""
+
+    UNGROUPED = "ungrouped"
+    """An estimator that compares nothing within a group, so that a group may be of one."""
+    NO_SHAPING = "no shaping"
+    """An estimator that a penalty among the rewards makes no sense for: those for rewards of 0 and
+    1, the one whose rewards are named, and those that would not see it, since they compare replays,
+    ask a teacher, or estimate nothing."""
+    NO_PENALTY = "no penalty"
+    """An estimator that a KL penalty makes no sense for: those without shaping; those that divide
+    all they compare by its deviation, where a penalty of any size would be as large as the rewards
+    as soon as these are equal; the one whose rewards per token are something else; and those on
+    trees, where what episodes share stands, with its penalty, in one of them alone."""
+    BY_ADVANTAGE = "by advantage"
+    """An objective without a gradient where the advantage is 0."""
+    PLAIN_AT_ONE = "plain at one"
+    """An objective whose gradient at ratio 1 is the policy gradient's."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The range of a number, in its annotation: `cap: Annotated[float, Range(0)] = 2.0`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+NonNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Positive = Annotated[float, Range(1e-6)]
+Count = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True)
@@ -33,7 +92,7 @@ class Number:
     def __str__(self) -> str:
         kind = "a whole number" if self.whole else "a number"
         if self.high == math.inf:
-            return f"{kind} of {self.low:g} or more"
+            return kind if self.low == -math.inf else f"{kind} of {self.low:g} or more"
         return f"{kind} from {self.low:g} to {self.high:g}"
 
 
@@ -58,304 +117,190 @@ class Weights:
 
 
 Setting = Number | Weights
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Part:
-    """Example: Part("leave-one-out over turns", {"discount": Number(1.0, 0, 1)})."""
+    """One choice of an algorithm. Example: PARTS["estimator"].get("rloo")."""
 
-    description: str
+    choice: str
+    """Which one it is an option of, such as "estimator"."""
+    name: str
+    function: Callable[..., Any]
+    """What `PARTS` says of this choice, and numbers by name."""
+    numbers: Mapping[str, Setting]
+    description: str = ""
     """What it does in a few words, and the paper."""
-    numbers: Mapping[str, Setting] = field(default_factory=dict)
-    """Passed to the function by name."""
-    needs: frozenset[str] = frozenset()
-    """Of `critic`, `turn_rewards`, `process_rewards`, `states`, `teacher`, `hindsight`,
-    `information_gain`, `score_norms`, `restorable` (an environment whose episodes can go on from a
-    snapshot), and what a rollout `gives`: what has to be there."""
-    gives: frozenset[str] = frozenset()
-    """Of a rollout: what the estimator gets by it. One of them has to need it."""
+    needs: frozenset[Requirement] = frozenset()
+    gives: frozenset[Requirement] = frozenset()
+    """What the estimator gets by a rollout. One of them has to need it."""
+    traits: frozenset[Trait] = frozenset()
 
 
-CRITIC = frozenset({"critic"})
-TURN_REWARDS = frozenset({"turn_rewards"})
-PROCESS_REWARDS = frozenset({"process_rewards"})
-STATES = frozenset({"states"})
-TEACHER = frozenset({"teacher"})
-GREEDY = frozenset({"greedy"})
-BRANCHES = frozenset({"branches"})
-TURN_VALUES = frozenset({"turn_values"})
-HINDSIGHT = frozenset({"hindsight"})
-INFORMATION_GAIN = frozenset({"information_gain"})
-SCORE_NORMS = frozenset({"score_norms"})
-RESTORABLE = frozenset({"restorable"})
-_SHARE = Number(1.0, 0.0, 1.0)
-_DISCOUNT = {"discount": _SHARE}
-_GAE = {"discount": _SHARE, "decay": _SHARE}
-_CLIP = {"clip_low": Number(0.2), "clip_high": Number(0.2)}
+def part(
+    choice: str,
+    name: str = "",
+    description: str = "",
+    *,
+    of: Callable[[Any], Any] | None = None,
+    needs: Iterable[Requirement] = (),
+    gives: Iterable[Requirement] = (),
+    traits: Iterable[Trait] = (),
+) -> Callable[[Function], Function]:
+    """Declare the decorated function a part of an algorithm.
 
-ESTIMATOR = {
-    "reinforce": Part("the reward itself (Williams 1992)"),
-    "reinforce_baseline": Part("less the mean reward of the batch's others (Williams 1992)"),
-    "grpo": Part("z-score in the group (arXiv 2402.03300)"),
-    "dr_grpo": Part("less the group's mean (arXiv 2503.20783)"),
-    "rloo": Part("less the mean of the group's others (arXiv 2402.14740)"),
-    "max_rl": Part("(R - mean) / mean (arXiv 2602.02710)"),
-    "pass_at_k": Part("best of k of the group (arXiv 2508.10751)", {"k": Number(4, 1, whole=True)}),
-    "opo": Part("less the length-weighted mean of the group (arXiv 2505.23585)"),
-    "otb": Part(
-        "less the mean at each token, weighted by summed score norms (arXiv 2602.07078)",
-        needs=SCORE_NORMS,
-    ),
-    "gdpo": Part(
-        "named parts of the reward z-scored in the group, their weighted sum in the batch "
-        "(arXiv 2601.05242)",
-        {"reward_weights": Weights()},
-    ),
-    "returns": Part("discounted return from each token on (arXiv 2501.03262)", _DISCOUNT),
-    "returns_baseline": Part("the same less the group's mean (arXiv 2501.03262)", _DISCOUNT),
-    "turn_rloo": Part("each turn's return less the others' at that turn; unbiased", _DISCOUNT),
-    "mt_grpo": Part(
-        "turn rewards z-scored per turn index, outcomes in the group; biased if turn counts differ "
-        "(arXiv 2505.11821v1)",
-        _DISCOUNT,
-        TURN_REWARDS,
-    ),
-    "gigpo": Part(
-        "the group's z-score plus that among turns from the same state (arXiv 2505.10978)",
-        {
-            "discount": Number(0.95, 0.0, 1.0),
-            "step_weight": Number(1.0),
-            "divide": Number(1, 0, 1, whole=True),
-        },
-        STATES,
-    ),
-    "information_gain": Part(
-        "by how much each turn made the right answer likelier, and outcomes, z-scored in the group "
-        "and summed backwards (arXiv 2510.14967)",
-        {"discount": _SHARE, "separate": Number(0, 0, 1, whole=True)},
-        INFORMATION_GAIN,
-    ),
-    "tree_grpo": Part(
-        "z-score in the tree plus that in the group, over the path's length; shared turns have the "
-        "sum (arXiv 2509.21240)",
-        needs=BRANCHES,
-    ),
-    "arpo": Part(
-        "z-score in the group; shared turns have the mean of their branches (arXiv 2507.19849)",
-        needs=BRANCHES,
-    ),
-    "arpo_soft": Part("the same with the sum (arXiv 2507.19849)", needs=BRANCHES),
-    "remax": Part("less the reward of a greedy episode (arXiv 2310.10505)", needs=GREEDY),
-    "counterfactual": Part(
-        "how much each turn changed the mean reward of playing on; unbiased", needs=TURN_VALUES
-    ),
-    "hca": Part(
-        "return times 1 - pi/h, h the turn's probability given the outcome (Harutyunyan 2019)",
-        {"discount": _SHARE, "ratio_cap": Number(5.0, 1.0)},
-        HINDSIGHT,
-    ),
-    "hcapo": Part(
-        "the group's z-score plus that of turns weighted by hindsight (arXiv 2603.08754)",
-        {
-            "discount": _SHARE,
-            "hindsight_weight": Number(1.0),
-            "hindsight_temperature": Number(1.0, 1e-6),
-            "ratio_low": Number(0.8, 0.0, 1.0),
-            "ratio_high": Number(1.2, 1.0),
-        },
-        HINDSIGHT,
-    ),
-    "process_rloo": Part(
-        "rewards per token and outcomes, each less the others' (arXiv 2502.01456)",
-        _DISCOUNT,
-        PROCESS_REWARDS,
-    ),
-    "token_gae": Part("advantage estimation over tokens (arXiv 1506.02438)", _GAE, CRITIC),
-    "turn_gae": Part("the same over turns (arXiv 2512.17008)", _GAE, CRITIC),
-    "bilevel_gae": Part(
-        "the same over turns, then over each turn's tokens (arXiv 2504.20073)",
-        {**_GAE, "turn_discount": Number(0.95, 0.0, 1.0)},
-        CRITIC,
-    ),
-    "length_adaptive_gae": Part(
-        "over tokens, with a decay that grows with length (arXiv 2504.05118)",
-        {"discount": _SHARE, "alpha": Number(0.05, 1e-6)},
-        CRITIC,
-    ),
-    "none": Part("0: no policy loss, the terms beside it alone"),
-    "distillation": Part(
-        "log teacher - log policy of each token (arXiv 2306.13649)", needs=TEACHER
-    ),
+    `name` is for built-in parts; one's own are named by file or module. `of` makes the choice's
+    function from a simpler one, as those in `estimators.py` do for estimators. Raises ConfigError
+    for arguments with defaults that are no numbers.
+    """
+
+    def declare(function: Function) -> Function:
+        declared = Part(
+            choice,
+            name,
+            of(function) if of else function,
+            _numbers(function),
+            description or _first_line(function),
+            frozenset(needs),
+            frozenset(gives),
+            frozenset(traits),
+        )
+        setattr(function, _DECLARED, declared)
+        return function
+
+    return declare
+
+
+class PartRegistry(Registry[Part]):
+    """The parts of one choice; built-in ones are those that the given modules declare."""
+
+    def __init__(self, choice: str, arguments: int, *modules: str) -> None:
+        """`arguments` is how many the function gets before its numbers."""
+        super().__init__(choice, callable, "give a function")
+        self._arguments, self._modules = arguments, modules
+
+    def names(self) -> list[str]:
+        """The built-in names, in the order of their declarations."""
+        return list(self._declared)
+
+    def descriptions(self) -> dict[str, str]:
+        """See Registry."""
+        declared = {name: part.description for name, part in self._declared.items()}
+        return super().descriptions() | declared
+
+    def get(self, name: str) -> Part:
+        """See Registry; also raises ConfigError for a function that cannot be such a part."""
+        return self._declared[name] if name in self._declared else super().get(name)
+
+    def _accepted(self, target: str, found: Any) -> Part:
+        function = super()._accepted(target, found)
+        declared: Part | None = getattr(function, _DECLARED, None)
+        if declared is not None:
+            if declared.choice != self.kind:
+                raise ConfigError(f"{target} is of {declared.choice}, not of {self.kind}")
+            return replace(declared, name=target)
+        own: Any = function
+        leading = [entry for entry in _parameters(own) if not _is_number(entry)]
+        if len(leading) != self._arguments:
+            raise ConfigError(
+                f"{target}: {self.kind} is a function of {self._arguments} arguments and numbers "
+                f"with defaults, and this one has {len(leading)} without: see docs/algorithms.md"
+            )
+        return Part(self.kind, target, own, _numbers(own), _first_line(own))
+
+    @cached_property
+    def _declared(self) -> dict[str, Part]:
+        modules = [vars(import_module(f"turnwise.{module}")) for module in self._modules]
+        declared = [
+            getattr(value, _DECLARED)
+            for module in modules
+            for value in module.values()
+            if inspect.isfunction(value) and hasattr(value, _DECLARED)
+        ]
+        return {each.name: each for each in declared if each.choice == self.kind}
+
+
+def declared_part(name: str) -> Part:
+    """The part that `file.py:Name` or `package.module:Name` is declared to be. Raises ConfigError
+    where it is not there, or not declared."""
+    declared: Part | None = getattr(load_function(name, "part"), _DECLARED, None)
+    if declared is None:
+        raise ConfigError(
+            f"{name}: nothing says which choice it is for: decorate it, as with "
+            '@part("estimator"); a recipe can name it without'
+        )
+    return declared
+
+
+PARTS: dict[str, PartRegistry] = {
+    registry.kind: registry
+    for registry in (
+        PartRegistry(
+            "estimator",
+            1,
+            *(
+                f"algorithms.{module}"
+                for module in (
+                    *("advantages", "outcomes", "turns", "trees", "token_baselines", "playouts"),
+                    *("hindsight", "process", "values", "distillation"),
+                )
+            ),
+        ),
+        PartRegistry("objective", 1, "algorithms.objectives"),
+        PartRegistry("ratio_level", 1, "algorithms.losses"),
+        PartRegistry("aggregation", 3, "algorithms.aggregation"),
+        PartRegistry("group_filter", 1, "algorithms.filters"),
+        PartRegistry("trajectory_filter", 1, "algorithms.filters"),
+        PartRegistry("reward_shaping", 2, "algorithms.shaping"),
+        PartRegistry("token_filter", 2, "algorithms.token_filters"),
+        PartRegistry("divergence", 3, "algorithms.kl"),
+        PartRegistry("correction", 1, "algorithms.corrections"),
+        PartRegistry("rollout", 5, "rollout.collect", "rollout.trees"),
+    )
 }
-UNGROUPED = frozenset(
-    {
-        *("reinforce", "reinforce_baseline", "returns", "hca", "distillation", "none"),
-        *("token_gae", "turn_gae", "bilevel_gae", "length_adaptive_gae"),
-        *("remax", "counterfactual"),
+"""Every choice of an algorithm, and what there is to choose from. A module is imported when the
+choice is first asked for; rollouts, which play episodes, are on a floor above."""
+
+_DECLARED = "turnwise_part"
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _is_number(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not parameter.empty or parameter.kind is parameter.KEYWORD_ONLY
+
+
+def _numbers(function: Callable[..., Any]) -> dict[str, Setting]:
+    return {
+        entry.name: _setting(function, entry)
+        for entry in _parameters(function)
+        if _is_number(entry)
     }
-)
-"""Estimators that compare nothing within a group, so that a group may be of one."""
-NO_SHAPING = frozenset({"max_rl", "pass_at_k", "gdpo", "counterfactual", "distillation", "none"})
-"""Estimators that a penalty among the rewards makes no sense for: those for rewards of 0 and 1, the
-one whose rewards are named, and those that would not see it, since they compare replays, ask a
-teacher, or estimate nothing."""
-NO_PENALTY = NO_SHAPING | {
-    *("mt_grpo", "gigpo", "information_gain", "hcapo"),
-    *("process_rloo", "tree_grpo", "arpo", "arpo_soft"),
-}
-"""Estimators that a KL penalty makes no sense for: these; those that divide all they compare by its
-deviation, where a penalty of any size would be as large as the rewards as soon as these are equal;
-the one whose rewards per token are something else; and those on trees, where what episodes share
-stands, with its penalty, in one of them alone."""
-OBJECTIVE = {
-    "clip": Part(
-        "clipped ratio, and a second bound where advantages are negative (arXiv 1707.06347)",
-        {**_CLIP, "dual_clip": Number(math.inf, 1.0)},
-    ),
-    "policy_gradient": Part("ratio times advantage, unbounded (Williams 1992)"),
-    "cispo": Part(
-        "bounded weight of the log-probability (arXiv 2506.13585)",
-        {"clip_low": Number(1.0), "clip_high": Number(4.0)},
-    ),
-    "sapo": Part(
-        "soft gate around ratio 1 (arXiv 2511.20347)",
-        {"gate_positive": Number(1.0, 1e-6), "gate_negative": Number(1.05, 1e-6)},
-    ),
-    "dppo_tv": Part("trust region in probability (arXiv 2602.04879)", _CLIP),
-    "dppo_kl": Part(
-        "trust region in binary divergence (arXiv 2602.04879)", {"divergence": Number(0.05)}
-    ),
-    "sequence_squared": Part(
-        "squared log-ratio of the whole sequence (arXiv 2507.20534)", {"temperature": Number(0.1)}
-    ),
-    "squared": Part(
-        "squared log-ratio of each token, inside a window (arXiv 2602.02276)",
-        {
-            "temperature": Number(0.1),
-            "window_low": Number(math.inf),
-            "window_high": Number(math.inf),
-        },
-    ),
-    "gmpo": Part(
-        "geometric mean of a sequence's clipped ratios (arXiv 2507.20673)",
-        {"window_low": Number(0.4), "window_high": Number(0.4)},
-    ),
-}
-RATIO_LEVEL = {
-    "token": Part("one importance ratio per token (arXiv 1707.06347)"),
-    "sequence": Part("the geometric mean of a sequence's (GSPO-token, arXiv 2507.18071)"),
-}
-AGGREGATION = {
-    "token_mean": Part("every token counts the same (arXiv 2503.14476)"),
-    "sequence_mean_token_mean": Part("every trajectory counts the same (arXiv 2402.03300)"),
-    PLAIN_SUM: Part("the log-probability of the whole trajectory"),
-    "constant": Part(
-        "the same over a constant (arXiv 2503.20783)", {"length": Number(1024.0, 1.0)}
-    ),
-    "prompt_mean": Part("every task counts the same, and every token within it"),
-}
-GROUP_FILTER = {
-    "none": Part("all groups"),
-    "all_equal": Part("without groups whose rewards are all equal (arXiv 2503.14476)"),
-    "top_spread": Part(
-        "those of the largest spread of rewards (arXiv 2504.20073)", {"share": Number(0.25, 0, 1)}
-    ),
-    "top_variance": Part(
-        "those with most of the rewards' variance (arXiv 2604.06268)", {"mass": Number(0.9, 0, 1)}
-    ),
-}
-TRAJECTORY_FILTER = {
-    "none": Part("all graded trajectories"),
-    "overlong": Part("those that no budget ended (arXiv 2503.14476)"),
-    "void_turns": Part("those whose every turn has a tool call or an answer (arXiv 2509.02479)"),
-    "void_results": Part("the same, without turns whose calls all failed or brought nothing new"),
-}
-REWARD_SHAPING = {
-    "none": Part("the task's reward"),
-    "overlong": Part(
-        "less a penalty in the last share of the token budget (arXiv 2503.14476)",
-        {"overlong_band": Number(0.2, 1e-6, 1.0), "overlong_penalty": Number(1.0)},
-    ),
-}
-TOKEN_FILTER = {
-    "none": Part("all tokens alike"),
-    "clip_cov": Part(
-        "without a few tokens of high covariance of log-prob and advantage (arXiv 2505.22617)",
-        {
-            "share": Number(2e-4, 0, 1),
-            "covariance_low": Number(1.0),
-            "covariance_high": Number(5.0),
-        },
-    ),
-    "kl_cov": Part(
-        "those of the highest covariance are held back by a KL term (arXiv 2505.22617)",
-        {"share": Number(2e-3, 0, 1), "penalty": Number(1.0)},
-    ),
-}
-DIVERGENCE = {
-    "k2": Part("half the squared log-ratio: the right gradient"),
-    "k3": Part("never negative, the right value (Schulman 2020)"),
-    "k3_plus": Part("the value of k3 with the gradient of k2"),
-    "unbiased": Part("k3 times the importance ratio: right in both (arXiv 2512.02556)"),
-}
-CORRECTION = {
-    BYPASS: Part("the objective's ratio is taken to the sampling policy itself"),
-    "none": Part("the sampling policy is taken for the learner's"),
-    "truncated": Part("truncated weight per token (arXiv 2505.24298)", {"cap": Number(2.0)}),
-    "sequence_truncated": Part("truncated weight per sequence", {"cap": Number(2.0)}),
-    "masked": Part(
-        "weight inside an interval, else 0 (MIS; IcePop with rho_high = 5)",
-        {"rho_low": Number(0.5), "rho_high": Number(2.0)},
-    ),
-    "geometric": Part(
-        "rejects sequences by their geometric mean",
-        {"rho_low": Number(0.99), "rho_high": Number(1.01)},
-    ),
-    "one_sided": Part("rejects bad sequences that the policy has left", {"drift": Number(0.5)}),
-}
-ROLLOUT = {
-    "independent": Part("each episode from the beginning, by itself"),
-    "greedy": Part("and one at temperature 0 beside each group (arXiv 2310.10505)", gives=GREEDY),
-    "random_branches": Part(
-        "trees that branch at random turns (arXiv 2509.21240)",
-        {
-            "trees": Number(2, 1, whole=True),
-            "expansions": Number(3, 1, whole=True),
-            "rounds": Number(1, 1, whole=True),
-        },
-        RESTORABLE,
-        BRANCHES,
-    ),
-    "entropy_branches": Part(
-        "branches after tool results that made the policy less certain (arXiv 2507.19849)",
-        {
-            "initial_share": Number(0.5, 0.0, 1.0),
-            "branch_probability": Number(0.5, 0.0, 1.0),
-            "entropy_weight": Number(0.2),
-            "entropy_tokens": Number(20, 1, whole=True),
-        },
-        RESTORABLE,
-        BRANCHES,
-    ),
-    "turn_replays": Part(
-        "so many others beside each episode from before each of its turns",
-        {"replays": Number(4, 1, whole=True)},
-        RESTORABLE,
-        TURN_VALUES,
-    ),
-}
 
-PARTS: dict[str, Mapping[str, Part]] = {
-    "estimator": ESTIMATOR,
-    "objective": OBJECTIVE,
-    "ratio_level": RATIO_LEVEL,
-    "aggregation": AGGREGATION,
-    "group_filter": GROUP_FILTER,
-    "trajectory_filter": TRAJECTORY_FILTER,
-    "reward_shaping": REWARD_SHAPING,
-    "token_filter": TOKEN_FILTER,
-    "divergence": DIVERGENCE,
-    "correction": CORRECTION,
-    "rollout": ROLLOUT,
-}
-"""Every choice of an algorithm, and what there is to choose from."""
+
+def _setting(function: Callable[..., Any], parameter: inspect.Parameter) -> Setting:
+    """What a recipe may give for an argument, from its annotation and default."""
+    annotation = parameter.annotation
+    if isinstance(annotation, str):  # as all are under `from __future__ import annotations`
+        annotation = eval(annotation, getattr(function, "__globals__", {}))
+    if get_origin(annotation) is Mapping:
+        return Weights()
+    kind, *further = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    default = parameter.default
+    if kind not in (int, float, parameter.empty) or type(default) not in (int, float):
+        raise ConfigError(
+            f"{function.__name__}: {parameter.name} must be an int or a float with a default, as "
+            f"in {parameter.name}: Annotated[float, Range(0, 1)] = 0.5"
+        )
+    bounds = next((entry for entry in further if isinstance(entry, Range)), Range())
+    number = Number(default, bounds.low, bounds.high, whole=kind is int)
+    if not number.accepts(default):
+        raise ConfigError(f"{function.__name__}: the default of {parameter.name} is not {number}")
+    return number
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0]

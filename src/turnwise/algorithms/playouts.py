@@ -8,8 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_group, of_turns
+from turnwise.algorithms.parts import Requirement, Trait, part
 
 
+@part(
+    "estimator",
+    "remax",
+    "less the reward of a greedy episode (arXiv 2310.10505)",
+    of=of_group,
+    needs=[Requirement.GREEDY],
+    traits=[Trait.UNGROUPED],
+)
 def remax(group: Sequence[EstimatorInput]) -> Floats:
     """R_i - R_greedy: less the reward of the policy's greedy episode of the same task, float64[n].
 
@@ -32,6 +42,14 @@ def mean_reward(rewards: Sequence[float]) -> float:
     return float(rewards[0] if min(rewards) == max(rewards) else np.mean(rewards))
 
 
+@part(
+    "estimator",
+    "counterfactual",
+    "how much each turn changed the mean reward of playing on; unbiased",
+    of=of_turns,
+    needs=[Requirement.TURN_VALUES],
+    traits=(Trait.UNGROUPED, Trait.NO_SHAPING, Trait.NO_PENALTY),
+)
 def counterfactual(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_k = V_{k+1} - V_k, by how much turn k changed what was to be expected; float64[K_i] each.
 

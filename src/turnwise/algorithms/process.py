@@ -8,10 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_tokens
 from turnwise.algorithms.outcomes import rloo
+from turnwise.algorithms.parts import Requirement, Share, Trait, part
 
 
-def process_rloo(group: Sequence[EstimatorInput], discount: float) -> list[Floats]:
+@part(
+    "estimator",
+    "process_rloo",
+    "rewards per token and outcomes, each less the others' (arXiv 2502.01456)",
+    of=of_tokens,
+    needs=[Requirement.PROCESS_REWARDS],
+    traits=[Trait.NO_PENALTY],
+)
+def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list[Floats]:
     """A_t = sum_{s>=t} discount^(s-t) (r_s - b) + O - mean of the others' O, over sampled tokens; b
     is the mean over the others of the mean of their tokens' rewards.
 

@@ -6,16 +6,18 @@ gradient.
 """
 
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.algorithms.parts import BYPASS
+from turnwise.algorithms.parts import BYPASS, Trait
 
 PLAIN = ("clip", "policy_gradient")
 """Objectives for which a ratio of 1 is nothing special: they are what the others come to."""
 
 
 def has_special_ratio(algorithm: Algorithm) -> bool:
-    """Whether the algorithm does something of its own with ratios, and has a policy loss at all."""
+    """Whether the algorithm does something of its own with ratios, which is known to come to
+    nothing where they are 1, and has a policy loss at all."""
     special = algorithm.objective not in PLAIN or algorithm.ratio_level != "token"
-    return special and algorithm.estimator != "none"
+    known = algorithm.has_trait("objective", Trait.PLAIN_AT_ONE)
+    return special and known and algorithm.estimator != "none"
 
 
 def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: int) -> bool:

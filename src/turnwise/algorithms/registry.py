@@ -1,6 +1,6 @@
 """Algorithms by name, as a recipe asks for them: a row with some of its parts and numbers replaced.
 
-Not here: the rows (`rows.py`), what there is to choose from (`parts.py`).
+Not here: the rows (`rows.py`), what a part is (`parts.py`).
 """
 
 import math
@@ -10,12 +10,20 @@ from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
 from turnwise.algorithms.contradictions import check_algorithm
-from turnwise.algorithms.parts import PARTS, Number, Setting
+from turnwise.algorithms.parts import PARTS, Number, Part, Setting, declared_part
 from turnwise.algorithms.ratios import ratio_note
 from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.errors import ConfigError, unknown_name
 
-__all__ = ["ALGORITHMS", "COEFFICIENTS", "Algorithm", "describe", "make_algorithm", "table"]
+__all__ = [
+    "ALGORITHMS",
+    "COEFFICIENTS",
+    "Algorithm",
+    "describe",
+    "describe_parts",
+    "make_algorithm",
+    "table",
+]
 
 
 def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
@@ -60,21 +68,39 @@ def describe(name: str) -> dict[str, Any]:
     """
     algorithm = make_algorithm(name, {})
     parts = {
-        choice: {
-            "part": getattr(algorithm, choice),
-            "description": algorithm.part(choice).description,
-            "numbers": {
-                key: None if value == math.inf else value
-                for key, value in algorithm.numbers_of(choice).items()
-            },
-        }
-        for choice in PARTS
+        choice: _described(algorithm.part(choice), algorithm.numbers_of(choice)) for choice in PARTS
     }
     flags = {key: getattr(algorithm, key) for key in ("whitening", *COEFFICIENTS)}
     return {"name": name, "source": algorithm.source, **flags, "parts": parts} | {
         "needs": sorted(algorithm.needs),
         "note": ratio_note(algorithm),
     }
+
+
+def describe_parts(name: str) -> list[dict[str, Any]]:
+    """What the parts of that name do, which numbers they take and what they need: built-in ones, or
+    one of one's own, which the decorator `part` declares.
+
+    Raises ConfigError for an unknown name, and for a function that nothing says the choice of.
+    """
+    if ":" in name:
+        declared = declared_part(name)
+        found = [PARTS[declared.choice].get(name)]
+    else:
+        found = [part.get(name) for part in PARTS.values() if name in part.descriptions()]
+    if not found:
+        known = [*ALGORITHMS, *(each for part in PARTS.values() for each in part.descriptions())]
+        raise unknown_name("algorithm or part", name, set(known))
+    return [
+        {"choice": part.choice, "needs": sorted(part.needs)}
+        | _described(part, {key: number.default for key, number in part.numbers.items()})
+        for part in found
+    ]
+
+
+def _described(part: Part, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    finite = {key: None if value == math.inf else value for key, value in numbers.items()}
+    return {"part": part.name, "description": part.description, "numbers": finite}
 
 
 def table() -> list[dict[str, Any]]:
@@ -91,26 +117,27 @@ def _not_taken(
 ) -> ConfigError:
     """A number of another part, or one that there is not at all."""
     for choice, options in PARTS.items():
-        for option, part in options.items():
-            if key in part.numbers:
+        for option in options.names():
+            if key in options.get(option).numbers:
                 return ConfigError(
                     f"algorithm {name}: {key} goes with {choice} = {option!r}, "
                     f"but {choice} is {getattr(algorithm, choice)!r}"
                 )
-    return unknown_name("algorithm option", key, (*PARTS, "whitening", *COEFFICIENTS, *taken))
+    return unknown_name(
+        "algorithm option", key, ("name", *PARTS, "whitening", *COEFFICIENTS, *taken)
+    )
 
 
 def _choice(key: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"algorithm.overrides.{key} must be a name, not {value!r}")
-    if value not in PARTS[key]:
-        raise unknown_name(key, value, PARTS[key])
+        raise ConfigError(f"algorithm.{key} must be a name, not {value!r}")
+    PARTS[key].check(value)
     return value
 
 
 def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"algorithm.overrides.{key} must be true or false, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be true or false, not {value!r}")
     return value
 
 
@@ -118,13 +145,13 @@ def _setting(key: str, value: Any, setting: Setting) -> float | dict[str, float]
     if isinstance(setting, Number):
         return _number(key, value, setting)
     if not setting.accepts(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {setting}, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be {setting}, not {value!r}")
     return {name: float(weight) for name, weight in value.items()}
 
 
 def _number(key: str, value: Any, number: Number) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {number}, not {value!r}")
+        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
     if not number.accepts(value):
-        raise ConfigError(f"algorithm.overrides.{key} must be {number}, not {value!r}")
-    return float(value)
+        raise ConfigError(f"algorithm.{key} must be {number}, not {value!r}")
+    return int(value) if number.whole else float(value)

@@ -5,24 +5,35 @@ rewards and filters on groups never see these penalties.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.estimator_input import Floats
+from turnwise.algorithms.parts import NonNegative, Range, part
 
 RewardShaping = Callable[..., Floats]
 """(tokens that the policy sampled in each trajectory int64[n], budget of tokens, **numbers) ->
 penalties float64[n], 0 or more, to be taken off the rewards."""
 
 
+@part("reward_shaping", "none", "the task's reward")
 def unshaped(lengths: NDArray[np.int64], budget: int) -> Floats:
     """0: the rewards are the task's."""
     return np.zeros(len(lengths))
 
 
+@part(
+    "reward_shaping",
+    "overlong",
+    "less a penalty in the last share of the token budget (arXiv 2503.14476)",
+)
 def overlong(
-    lengths: NDArray[np.int64], budget: int, overlong_band: float, overlong_penalty: float
+    lengths: NDArray[np.int64],
+    budget: int,
+    overlong_band: Annotated[float, Range(1e-6, 1)] = 0.2,
+    overlong_penalty: NonNegative = 1.0,
 ) -> Floats:
     """0 up to budget - band, from there growing with each token to `overlong_penalty` at the budget
     and beyond; the band is that share of the budget.
@@ -33,6 +44,3 @@ def overlong(
     band = overlong_band * budget
     share: Floats = np.clip((lengths - (budget - band)) / band, 0.0, 1.0)
     return overlong_penalty * share
-
-
-REWARD_SHAPINGS: dict[str, RewardShaping] = {"none": unshaped, "overlong": overlong}

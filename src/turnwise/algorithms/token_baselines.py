@@ -9,9 +9,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_tokens
 from turnwise.algorithms.outcomes import differing
+from turnwise.algorithms.parts import Requirement, part
 
 
+@part(
+    "estimator",
+    "otb",
+    "less the mean at each token, weighted by summed score norms (arXiv 2602.07078)",
+    of=of_tokens,
+    needs=[Requirement.SCORE_NORMS],
+)
 def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
     """A_t = G_t - B_t, B_t = sum_i G_{i,t} W_{i,t} / sum_i W_{i,t}: float64[n] for each episode, 0
     where nothing was sampled. G_t is the return from token t on, without discount; W_t the sum of

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
+from turnwise.algorithms.parts import NonNegative, Share, part
 
 
 class Treatment(NamedTuple):
@@ -33,17 +34,23 @@ def covariances(advantages: Floats, logprobs: Floats) -> Floats:
     return product
 
 
+@part("token_filter", "none", "all tokens alike")
 def none(advantages: Floats, logprobs: Floats) -> Treatment:
     """All tokens alike."""
     return Treatment(np.ones(len(advantages)), np.zeros(len(advantages)))
 
 
+@part(
+    "token_filter",
+    "clip_cov",
+    "without a few tokens of high covariance of log-prob and advantage (arXiv 2505.22617)",
+)
 def clip_cov(
     advantages: Floats,
     logprobs: Floats,
-    share: float,
-    covariance_low: float,
-    covariance_high: float,
+    share: Share = 2e-4,
+    covariance_low: NonNegative = 1.0,
+    covariance_high: NonNegative = 5.0,
 ) -> Treatment:
     """Takes out that share of the tokens, at least one, of those whose covariance is between low
     and high: the largest. The paper draws them by lot."""
@@ -56,15 +63,19 @@ def clip_cov(
     return treatment
 
 
-def kl_cov(advantages: Floats, logprobs: Floats, share: float, penalty: float) -> Treatment:
+@part(
+    "token_filter",
+    "kl_cov",
+    "those of the highest covariance are held back by a KL term (arXiv 2505.22617)",
+)
+def kl_cov(
+    advantages: Floats, logprobs: Floats, share: Share = 2e-3, penalty: NonNegative = 1.0
+) -> Treatment:
     """Penalises that share of the tokens, at least one, with the largest covariance."""
     treatment = none(advantages, logprobs)
     if len(advantages):
         treatment.penalty[_largest(covariances(advantages, logprobs), share)] = penalty
     return treatment
-
-
-TOKEN_FILTERS: dict[str, TokenFilter] = {"none": none, "clip_cov": clip_cov, "kl_cov": kl_cov}
 
 
 def _largest(numbers: Floats, share: float) -> np.ndarray:

@@ -11,11 +11,22 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns, totals
 from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.parts import Requirement, Trait, part
 
 TurnNumbers = list[Floats]
 
 
+@part(
+    "estimator",
+    "tree_grpo",
+    "z-score in the tree plus that in the group, over the path's length; shared turns have the "
+    "sum (arXiv 2509.21240)",
+    of=of_turns,
+    needs=[Requirement.BRANCHES],
+    traits=[Trait.NO_PENALTY],
+)
 def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """A_i = z_tree(R_i) + z_group(R_i) of each episode, over the length |H_i| of its path, what it
     shares included; a turn that episodes share has the sum over them.
@@ -27,7 +38,7 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's `tree`. Raises
     ValueError where the rollout did not branch.
     """
-    rewards = _totals(group)
+    rewards = totals(group)
     within = np.zeros(len(group))
     trees = np.array(roots(group), np.int64)
     for tree in np.unique(trees):
@@ -35,15 +46,31 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     return path_sum(group, (within + grpo(rewards)) / np.maximum(path_lengths(group), 1))
 
 
+@part(
+    "estimator",
+    "arpo",
+    "z-score in the group; shared turns have the mean of their branches (arXiv 2507.19849)",
+    of=of_turns,
+    needs=[Requirement.BRANCHES],
+    traits=[Trait.NO_PENALTY],
+)
 def arpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """Each episode's reward z-scored in the group; a turn that episodes share has their mean.
 
     Source: ARPO (arXiv 2507.19849), hard attribution. Raises ValueError where the rollout did not
     branch.
     """
-    return path_mean(group, grpo(_totals(group)))
+    return path_mean(group, grpo(totals(group)))
 
 
+@part(
+    "estimator",
+    "arpo_soft",
+    "the same with the sum (arXiv 2507.19849)",
+    of=of_turns,
+    needs=[Requirement.BRANCHES],
+    traits=[Trait.NO_PENALTY],
+)
 def arpo_soft(group: Sequence[EstimatorInput]) -> TurnNumbers:
     """The same with the sum in place of the mean: what GRPO does when every episode trains its own
     copy of what it shares, since the importance ratios of all copies are equal.
@@ -52,7 +79,7 @@ def arpo_soft(group: Sequence[EstimatorInput]) -> TurnNumbers:
     number of tokens, copies counted, over that without. Source: ARPO (arXiv 2507.19849), soft
     attribution. Raises ValueError where the rollout did not branch.
     """
-    return path_sum(group, grpo(_totals(group)))
+    return path_sum(group, grpo(totals(group)))
 
 
 def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
@@ -110,7 +137,3 @@ def _parent(episode: EstimatorInput) -> int:
     if episode.parent is None:
         raise ValueError("this estimator needs episodes that branch off, and the rollout has none")
     return episode.parent
-
-
-def _totals(group: Sequence[EstimatorInput]) -> Floats:
-    return np.array([episode.total_reward for episode in group], np.float64)

@@ -6,11 +6,14 @@ of a critic (`values.py`), one number for a whole trajectory (`outcomes.py`).
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
+from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
+from turnwise.algorithms.parts import NonNegative, Range, Requirement, Share, Trait, part
 
 TurnNumbers = list[Floats]
 
@@ -23,7 +26,13 @@ def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     return returns
 
 
-def turn_rloo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
+@part(
+    "estimator",
+    "turn_rloo",
+    "each turn's return less the others' at that turn; unbiased",
+    of=of_turns,
+)
+def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
     """G_{i,k} less the mean over the others of G_{j,k}; an episode that ended before turn k stands
     for itself with its last turn.
 
@@ -43,7 +52,16 @@ def turn_rloo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
     return advantages
 
 
-def mt_grpo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
+@part(
+    "estimator",
+    "mt_grpo",
+    "turn rewards z-scored per turn index, outcomes in the group; biased if turn counts differ "
+    "(arXiv 2505.11821v1)",
+    of=of_turns,
+    needs=[Requirement.TURN_REWARDS],
+    traits=[Trait.NO_PENALTY],
+)
+def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
     """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
     the last z-scored for each turn index over the episodes in which that turn is not the last (I),
     outcomes over the group (O). A reward of the last turn is part of its outcome.
@@ -70,8 +88,19 @@ def mt_grpo(group: Sequence[EstimatorInput], discount: float) -> TurnNumbers:
     return advantages
 
 
+@part(
+    "estimator",
+    "gigpo",
+    "the group's z-score plus that among turns from the same state (arXiv 2505.10978)",
+    of=of_turns,
+    needs=[Requirement.STATES],
+    traits=[Trait.NO_PENALTY],
+)
 def gigpo(
-    group: Sequence[EstimatorInput], discount: float, step_weight: float, divide: bool
+    group: Sequence[EstimatorInput],
+    discount: Share = 0.95,
+    step_weight: NonNegative = 1.0,
+    divide: Annotated[int, Range(0, 1)] = 1,
 ) -> TurnNumbers:
     """A_k = A^E + step_weight A^S_k: the episode's advantage in its group, plus that of the turn's
     discounted return among all turns of the group that began in the same state.
@@ -97,8 +126,19 @@ def gigpo(
     return advantages
 
 
+@part(
+    "estimator",
+    "information_gain",
+    "by how much each turn made the right answer likelier, and outcomes, z-scored in the group "
+    "and summed backwards (arXiv 2510.14967)",
+    of=of_turns,
+    needs=[Requirement.INFORMATION_GAIN],
+    traits=[Trait.NO_PENALTY],
+)
 def information_gain(
-    group: Sequence[EstimatorInput], discount: float, separate: float
+    group: Sequence[EstimatorInput],
+    discount: Share = 1.0,
+    separate: Annotated[int, Range(0, 1)] = 0,
 ) -> TurnNumbers:
     """A_k = sum_{l>=k} discount^(l-k) z(r_l), r_l the gain p(answer | h_{l+1}) - p(answer | h_l) of
     turn l in the probability of the right answer, and that of the last turn the outcome with all
@@ -147,7 +187,7 @@ def _mean(numbers: Sequence[float]) -> float:
     return numbers[0] if min(numbers) == max(numbers) else float(np.mean(numbers))
 
 
-def _compared(numbers: Floats, divide: bool) -> Floats:
+def _compared(numbers: Floats, divide: int) -> Floats:
     if not differing(numbers):
         return np.zeros(len(numbers))
     deviations: Floats = numbers - float(numbers.mean())

@@ -4,21 +4,11 @@ The recursions run over sampled tokens alone: what a tool wrote is not a step of
 value before it is followed by the value after it. Pure float64 numpy. Not here: the critic.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
-
-
-class Estimate(NamedTuple):
-    """float64[n] each."""
-
-    advantages: Floats
-    """0 where nothing was sampled."""
-    targets: Floats
-    """What the critic should have said: advantage + value, before any whitening. NaN where it is
-    not trained."""
+from turnwise.algorithms.estimators import Credit, of_values
+from turnwise.algorithms.parts import Positive, Requirement, Share, Trait, part
 
 
 def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:
@@ -36,14 +26,32 @@ def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Float
     return advantages
 
 
-def token_gae(episode: EstimatorInput, discount: float, decay: float) -> Estimate:
+@part(
+    "estimator",
+    "token_gae",
+    "advantage estimation over tokens (arXiv 1506.02438)",
+    of=of_values,
+    needs=[Requirement.CRITIC],
+    traits=[Trait.UNGROUPED],
+)
+def token_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every sampled token is a step (PPO, arXiv 1707.06347; masked as in Search-R1, 2503.09516)."""
     values = _values(episode)[episode.mask]
     advantages = gae(episode.rewards_by_token()[episode.mask], values, discount, decay)
     return _scatter(episode, advantages, values)
 
 
-def length_adaptive_gae(episode: EstimatorInput, discount: float, alpha: float) -> Estimate:
+@part(
+    "estimator",
+    "length_adaptive_gae",
+    "over tokens, with a decay that grows with length (arXiv 2504.05118)",
+    of=of_values,
+    needs=[Requirement.CRITIC],
+    traits=[Trait.UNGROUPED],
+)
+def length_adaptive_gae(
+    episode: EstimatorInput, discount: Share = 1.0, alpha: Positive = 0.05
+) -> Credit:
     """The policy's decay is 1 - 1/(alpha l) for l sampled tokens, the critic's is 1.
 
     Source: VAPO, arXiv 2504.05118, section 4.2. A trajectory with alpha l <= 1 has decay 0.
@@ -51,10 +59,18 @@ def length_adaptive_gae(episode: EstimatorInput, discount: float, alpha: float) 
     length = int(episode.mask.sum())
     decay = max(0.0, 1 - 1 / (alpha * length)) if length else 0.0
     targets = token_gae(episode, discount, 1.0).targets
-    return Estimate(token_gae(episode, discount, decay).advantages, targets)
+    return Credit(token_gae(episode, discount, decay).advantages, targets)
 
 
-def turn_gae(episode: EstimatorInput, discount: float, decay: float) -> Estimate:
+@part(
+    "estimator",
+    "turn_gae",
+    "the same over turns (arXiv 2512.17008)",
+    of=of_values,
+    needs=[Requirement.CRITIC],
+    traits=[Trait.UNGROUPED],
+)
+def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0) -> Credit:
     """Every turn is a step: its value is the one at its first sampled token, its tokens share one
     advantage, and the critic is trained at those first tokens alone.
 
@@ -67,12 +83,20 @@ def turn_gae(episode: EstimatorInput, discount: float, decay: float) -> Estimate
     advantages[acted] = gae(episode.rewards_by_turn()[acted], values, discount, decay)
     targets = np.full(len(episode.mask), np.nan)
     targets[starts[acted]] = advantages[acted] + values
-    return Estimate(episode.on_tokens(advantages), targets)
+    return Credit(episode.on_tokens(advantages), targets)
 
 
+@part(
+    "estimator",
+    "bilevel_gae",
+    "the same over turns, then over each turn's tokens (arXiv 2504.20073)",
+    of=of_values,
+    needs=[Requirement.CRITIC],
+    traits=[Trait.UNGROUPED],
+)
 def bilevel_gae(
-    episode: EstimatorInput, discount: float, decay: float, turn_discount: float
-) -> Estimate:
+    episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0, turn_discount: Share = 0.95
+) -> Credit:
     """Over turns first, with `turn_discount`; then over the tokens of each turn, where the only
     reward is the turn's target, at its last token.
 
@@ -109,8 +133,8 @@ def _values(episode: EstimatorInput) -> Floats:
     return episode.values
 
 
-def _scatter(episode: EstimatorInput, advantages: Floats, values: Floats) -> Estimate:
+def _scatter(episode: EstimatorInput, advantages: Floats, values: Floats) -> Credit:
     full, targets = np.zeros(len(episode.mask)), np.full(len(episode.mask), np.nan)
     full[episode.mask] = advantages
     targets[episode.mask] = advantages + values
-    return Estimate(full, targets)
+    return Credit(full, targets)

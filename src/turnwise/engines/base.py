@@ -4,11 +4,16 @@ An engine knows nothing of messages, tools or tasks. One request is one model tu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from turnwise.config import EngineConfig, VllmConfig
 from turnwise.types import Picture
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 class StopReason(StrEnum):
@@ -58,6 +63,37 @@ class Completion:
     stop_reason: StopReason
     version: int | Sequence[int]
     """Of the weights that sampled these tokens; one for each where weights changed in between."""
+
+
+@dataclass(frozen=True)
+class EngineSetup:
+    """What a recipe's engine is built from."""
+
+    config: EngineConfig
+    model: "PreTrainedModel"
+    """Is sampled from, through its adapters if it has some."""
+    tokenizer: "PreTrainedTokenizerBase"
+    max_tokens: int
+    """The most tokens of a trajectory."""
+    vllm: VllmConfig = field(default_factory=VllmConfig)
+    folder: Path | None = None
+    """Where an engine keeps files of its own; None: in a temporary folder."""
+
+
+class BuiltEngine(Protocol):
+    """The class of an engine that a recipe can name; its instances are an `Engine`."""
+
+    takes_pictures: ClassVar[bool]
+    """Whether it samples after pictures."""
+    shares_weights: ClassVar[bool]
+    """Whether it samples from the tensors of `EngineSetup.model` themselves, so that a model that
+    learns at the same time has to be copied."""
+
+    @classmethod
+    def build(cls, setup: EngineSetup, **options: Any) -> "Engine":
+        """Make the engine of a recipe; `options` are `engine.options`. Raises ConfigError for
+        settings that it cannot honour."""
+        ...
 
 
 class Engine(Protocol):

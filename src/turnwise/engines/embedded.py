@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
 from turnwise.engines.batches import Batch, next_batch
 from turnwise.engines.budget import Budget
 from turnwise.engines.pictured import PicturedRunner, shown_in
@@ -76,6 +76,26 @@ class EmbeddedEngine:
     With `autocast` the model's layers are computed in bfloat16, on copies of the weights, and
     log-probabilities are those of what is computed so.
     """
+
+    takes_pictures = True
+    shares_weights = True
+
+    @classmethod
+    def build(cls, setup: EngineSetup) -> Engine:
+        """The engine of a recipe, in a thread of its own unless it goes in lockstep."""
+        from turnwise.engines.threaded import ThreadedEngine
+
+        config = setup.config
+        engine = cls(
+            setup.model,
+            setup.tokenizer,
+            slots=config.slots,
+            max_tokens=setup.max_tokens,
+            deterministic=config.deterministic,
+            cache_tokens=config.cache_tokens or None,
+            autocast=config.autocast,
+        )
+        return engine if config.deterministic else ThreadedEngine(engine)
 
     def __init__(
         self,

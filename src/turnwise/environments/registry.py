@@ -6,7 +6,6 @@ Listing loads none of them: each is imported when it is made.
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,129 +13,156 @@ from pydantic import TypeAdapter, ValidationError
 from turnwise.config import apply_override
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
-from turnwise.environments.modules import load_module
 from turnwise.errors import ConfigError, unknown_name, wrong_value
+from turnwise.registry import Registry
 
 
-@dataclass(frozen=True)
-class Registered:
-    """Where a built-in environment is, and what it is in one line."""
-
-    target: str
-    description: str
+def _is_environment(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Environment) and value is not Environment
 
 
-ENVIRONMENTS = {
-    "bandit": Registered(
-        "turnwise.environments.games.bandit:Bandit",
+ENVIRONMENTS: Registry[type[Environment]] = Registry(
+    "environment", _is_environment, "derive the class from Environment"
+)
+for _name, _target, _line in (
+    (
+        "bandit",
+        "games.bandit:Bandit",
         "pull one of two named arms: a sure one, and one that sometimes pays more",
     ),
-    "code": Registered(
-        "turnwise.environments.code.environment:Code",
+    (
+        "code",
+        "code.environment:Code",
         "write a function, judged by hidden calls in a sandbox; or repair QuixBugs' programs",
     ),
-    "deep_research": Registered(
-        "turnwise.environments.deep_research.environment:DeepResearch",
+    (
+        "deep_research",
+        "deep_research.environment:DeepResearch",
         "find the one class that meets several conditions, by browsing Python's documentation",
     ),
-    "desk": Registered(
-        "turnwise.environments.desk.environment:ServiceDesk",
+    (
+        "desk",
+        "desk.environment:ServiceDesk",
         "serve a shop's customers by a policy: a database to read and write, a user",
     ),
-    "frozen_lake": Registered(
-        "turnwise.environments.games.frozen_lake:FrozenLake",
+    (
+        "frozen_lake",
+        "games.frozen_lake:FrozenLake",
         "cross a frozen lake shown as text (gymnasium's); needs the extra games",
     ),
-    "function_calling": Registered(
-        "turnwise.environments.function_calling.environment:FunctionCalling",
+    (
+        "function_calling",
+        "function_calling.environment:FunctionCalling",
         "do what a user asks with a handful of typed tools, over several requests",
     ),
-    "gymnasium": Registered(
-        "turnwise.environments.adapters.gymnasium:Gymnasium",
+    (
+        "gymnasium",
+        "adapters.gymnasium:Gymnasium",
         "any environment of gymnasium with discrete actions, as text; needs the extra games",
     ),
-    "harbor": Registered(
-        "turnwise.environments.adapters.harbor:Harbor",
+    (
+        "harbor",
+        "adapters.harbor:Harbor",
         "do the task folders of Harbor and Terminal-Bench that hold in the sandbox",
     ),
-    "inspect": Registered(
-        "turnwise.environments.adapters.inspect_ai:Inspect",
+    (
+        "inspect",
+        "adapters.inspect_ai:Inspect",
         "dataset and scorer of one of Inspect's tasks, with tools; needs the extra inspect",
     ),
-    "long_walk": Registered(
-        "turnwise.environments.games.long_walk:LongWalk",
+    (
+        "long_walk",
+        "games.long_walk:LongWalk",
         "find the way through 300 rooms, a tool call each, by a rule that is told once",
     ),
-    "mathematics": Registered(
-        "turnwise.environments.mathematics.environment:Mathematics",
+    (
+        "mathematics",
+        "mathematics.environment:Mathematics",
         "solve word problems with a calculator: made ones, or yours in GSM8K's format",
     ),
-    "multi_tool": Registered(
-        "turnwise.environments.multi_tool.environment:MultiTool",
+    (
+        "multi_tool",
+        "multi_tool.environment:MultiTool",
         "answer questions that need a search, a calculation, both, or neither",
     ),
-    "openenv": Registered(
-        "turnwise.environments.adapters.openenv:OpenEnv",
+    (
+        "openenv",
+        "adapters.openenv:OpenEnv",
         "act in any environment behind an OpenEnv server; needs the extra openenv",
     ),
-    "own_desk": Registered(
-        "turnwise.environments.desk.own:OwnDesk",
+    (
+        "own_desk",
+        "desk.own:OwnDesk",
         "serve your own customers: tau-bench's task format, your tables, tools and policy",
     ),
-    "reasoning_gym": Registered(
-        "turnwise.environments.adapters.reasoning_gym:ReasoningGym",
+    (
+        "reasoning_gym",
+        "adapters.reasoning_gym:ReasoningGym",
         "questions of reasoning-gym's datasets; needs the extra reasoning-gym",
     ),
-    "recorded_calls": Registered(
-        "turnwise.environments.function_calling.recorded:RecordedCalls",
+    (
+        "recorded_calls",
+        "function_calling.recorded:RecordedCalls",
         "make the next tool calls of recorded dialogues: ToolRL's data, or yours in its format",
     ),
-    "repair": Registered(
-        "turnwise.environments.repair.environment:Repair",
+    (
+        "repair",
+        "repair.environment:Repair",
         "repair a git repository with shell and file tools: made ones, SWE-bench's, QuixBugs'",
     ),
-    "search": Registered(
-        "turnwise.environments.search.environment:SearchEnvironment",
+    (
+        "search",
+        "search.environment:SearchEnvironment",
         "answer multi-hop questions by searching documents: Python's own, or yours",
     ),
-    "shell": Registered(
-        "turnwise.environments.shell.environment:Shell",
+    (
+        "shell",
+        "shell.environment:Shell",
         "change a folder, or ask it, in a shell: made tasks, or AgentBench's OS interaction",
     ),
-    "shop": Registered(
-        "turnwise.environments.shop.environment:Shop",
+    (
+        "shop",
+        "shop.environment:Shop",
         "find and buy what a request describes: WebShop's style and reward, made-up products",
     ),
-    "shop_web": Registered(
-        "turnwise.environments.shop.web:ShopWeb",
+    (
+        "shop_web",
+        "shop.web:ShopWeb",
         "the same shop as web pages: plain, or in Chromium",
     ),
-    "sokoban": Registered(
-        "turnwise.environments.games.sokoban:Sokoban",
+    (
+        "sokoban",
+        "games.sokoban:Sokoban",
         "push boxes onto targets: small boards made here, or Boxoban's files",
     ),
-    "sql": Registered(
-        "turnwise.environments.sql.environment:SqlEnvironment",
+    (
+        "sql",
+        "sql.environment:SqlEnvironment",
         "ask tables or change them in SQL: made ones, or AgentBench's dbbench",
     ),
-    "textworld": Registered(
-        "turnwise.environments.adapters.textworld:TextWorld",
+    (
+        "textworld",
+        "adapters.textworld:TextWorld",
         "text adventures of TextWorld, made from seeds or yours; needs the extra textworld",
     ),
-    "verifiers": Registered(
-        "turnwise.environments.adapters.verifiers:Verifiers",
+    (
+        "verifiers",
+        "adapters.verifiers:Verifiers",
         "tasks of one turn from a taskset of verifiers; needs the extra verifiers",
     ),
-    "web_forms": Registered(
-        "turnwise.environments.web_forms.environment:WebForms",
+    (
+        "web_forms",
+        "web_forms.environment:WebForms",
         "fill in forms and find the way on small web sites: plain, or in Chromium",
     ),
-}
+):
+    ENVIRONMENTS.register(_name, f"turnwise.environments.{_target}", _line)
 
 
 def environment_names() -> dict[str, str]:
     """The built-in environments with a line on each, in alphabetical order."""
-    return {name: ENVIRONMENTS[name].description for name in sorted(ENVIRONMENTS)}
+    lines = ENVIRONMENTS.descriptions()
+    return {name: lines[name] for name in sorted(ENVIRONMENTS.names())}
 
 
 def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -165,12 +191,11 @@ def make_environment(
     """Build the environment that a recipe names, with the recipe's rules for its consequential
     tools, and the recipe's table `sandbox` as the constructor's argument of that name.
 
-    `name` is a built-in name, `path/to/file.py:Class` or `package.module:Class`; `options` are
-    arguments of its constructor. Raises ConfigError for what is not there or does not fit; an
-    error inside the user's own file goes through.
+    `name` is one that `ENVIRONMENTS` finds; `options` are arguments of its constructor. Raises
+    ConfigError for what is not there or does not fit; an error inside the user's own file goes
+    through.
     """
-    registered = ENVIRONMENTS.get(name)
-    kind = _find(registered.target if registered else name)
+    kind = ENVIRONMENTS.get(name)
     if sandbox:
         if "sandbox" not in inspect.signature(kind).parameters or "sandbox" in options:
             raise ConfigError(
@@ -178,25 +203,6 @@ def make_environment(
             )
         options = {**options, "sandbox": sandbox}
     return guarded(kind(**_checked(name, kind, options)), consequential)
-
-
-def _find(target: str) -> type[Environment]:
-    place, separator, class_name = target.rpartition(":")
-    if not separator:
-        raise unknown_name("environment", target, ENVIRONMENTS)
-    module = load_module(place, "environment")
-    found = getattr(module, class_name, None)
-    if found is None:
-        classes = [key for key, value in vars(module).items() if _is_environment(value)]
-        raise ConfigError(f"{place}: {unknown_name('class', class_name, classes)}")
-    if not _is_environment(found):
-        raise ConfigError(f"{target}: not an environment: derive the class from Environment")
-    kind: type[Environment] = found
-    return kind
-
-
-def _is_environment(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Environment) and value is not Environment
 
 
 def _checked(name: str, kind: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from turnwise.algorithms.aggregation import token_mean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.errors import ConfigError
@@ -108,4 +109,4 @@ def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[E
 def _term(name: str, coefficient: float, examples: Sequence[Example]) -> list[AuxiliaryTerm]:
     if not coefficient or not any(example.trained.any() for example in examples):
         return []
-    return [AuxiliaryTerm(name, coefficient, weigh(examples, "token_mean"))]
+    return [AuxiliaryTerm(name, coefficient, weigh(examples, token_mean))]

@@ -6,15 +6,15 @@ here and nowhere else. Not here: what is done with the tensors.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from turnwise.algorithms.aggregation import AGGREGATIONS, Totals
+from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
-from turnwise.algorithms.token_filters import TOKEN_FILTERS
 from turnwise.kernels.training import Layout
 from turnwise.learning.credits import Credits
 from turnwise.learning.selection import kept_members
@@ -137,8 +137,7 @@ def policy_examples(
         for group in groups
         for member in kept_members(group, algorithm)
     ]
-    numbers = algorithm.numbers_of("aggregation")
-    return _weigh(examples, algorithm.aggregation, **numbers)
+    return _weigh(examples, partial(algorithm.call, "aggregation"))
 
 
 def supervised_examples(
@@ -150,19 +149,17 @@ def supervised_examples(
     return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
 
-def weigh(examples: Sequence[Example], aggregation: str, **numbers: float) -> list[Example]:
+def weigh(examples: Sequence[Example], aggregation: Aggregation) -> list[Example]:
     """Give each example its weight in the loss of the optimizer batch that they all make up, each
     a sequence by itself."""
-    return _weigh([[example] for example in examples], aggregation, **numbers)
+    return _weigh([[example] for example in examples], aggregation)
 
 
-def _weigh(
-    sequences: Sequence[Sequence[Example]], aggregation: str, **numbers: float
-) -> list[Example]:
+def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> list[Example]:
     """As `weigh`; the examples of a sequence together have the weight of one."""
     counts = np.array([sum(e.trained.sum() for e in sequence) for sequence in sequences], np.int64)
     tasks = [sequence[0].group for sequence in sequences]
-    weights = AGGREGATIONS[aggregation](counts, tasks, Totals.of(counts, tasks), **numbers)
+    weights = aggregation(counts, tasks, Totals.of(counts, tasks))
     return [
         replace(example, weight=float(weight))
         for sequence, weight in zip(sequences, weights, strict=True)
@@ -175,10 +172,10 @@ def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
     examples make up, by advantages and old log-probabilities."""
     if algorithm.token_filter == "none" or not examples:
         return list(examples)
-    treatment = TOKEN_FILTERS[algorithm.token_filter](
+    treatment = algorithm.call(
+        "token_filter",
         np.concatenate([e.advantage[e.trained] for e in examples]).astype(np.float64),
         np.concatenate([e.old_logprob[e.trained] for e in examples]).astype(np.float64),
-        **algorithm.numbers_of("token_filter"),
     )
     ends = np.cumsum([e.trained.sum() for e in examples])[:-1]
     treated = []

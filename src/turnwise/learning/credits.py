@@ -12,8 +12,9 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.advantages import ESTIMATORS, Credit, whiten
+from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.estimator_input import EstimatorInput
+from turnwise.algorithms.estimators import Credit
 from turnwise.algorithms.playouts import mean_reward
 from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.selection import kept_groups, kept_members
@@ -46,7 +47,7 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
     batch = [estimator_inputs(group, signals) for group in groups]
-    credits = ESTIMATORS[algorithm.estimator](batch, **algorithm.numbers_of("estimator"))
+    credits = algorithm.call("estimator", batch)
     if algorithm.whitening:
         credits = _whitened(credits, batch, groups, algorithm)
     estimated = [

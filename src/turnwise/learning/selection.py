@@ -10,12 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from turnwise.algorithms.filters import (
-    GROUP_FILTERS,
-    TRAJECTORY_FILTERS,
-    TrajectoryFacts,
-    TurnFacts,
-)
+from turnwise.algorithms.filters import TrajectoryFacts, TurnFacts
 from turnwise.algorithms.registry import Algorithm
 from turnwise.types import Group, ToolResult, Trajectory, Turn
 
@@ -26,8 +21,7 @@ def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
     """Choose the groups that the algorithm's filter on groups keeps by their rewards, penalties not
     counted, and of which its filter on trajectories leaves something."""
     rewards = [np.array([member.reward for member in group.graded]) for group in groups]
-    numbers = algorithm.numbers_of("group_filter")
-    kept = GROUP_FILTERS[algorithm.group_filter](rewards, **numbers)
+    kept = algorithm.call("group_filter", rewards)
     return [
         group
         for group, keep in zip(groups, kept, strict=True)
@@ -46,9 +40,7 @@ def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
     in the baseline, and a critic learns from them all the same."""
     if algorithm.trajectory_filter == "none":
         return group.graded  # without asking for facts, which take a look at every result
-    keep = TRAJECTORY_FILTERS[algorithm.trajectory_filter]
-    numbers = algorithm.numbers_of("trajectory_filter")
-    return [member for member in group.graded if keep(facts(member), **numbers)]
+    return [member for member in group.graded if algorithm.call("trajectory_filter", facts(member))]
 
 
 def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str, float]:

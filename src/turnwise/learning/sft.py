@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
 from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
@@ -82,7 +83,7 @@ class SupervisedLearner:
         A loss or gradient that is not finite changes nothing and counts in `sft/skipped_updates`.
         """
         prepare_for_training(self.model)
-        examples = weigh(self._batch(self.steps_done), "token_mean")
+        examples = weigh(self._batch(self.steps_done), token_mean)
         self.steps_done += 1
         loss = sum(self._backward(members) for members in self._pack(examples))
         tokens = sum(int(example.trained.sum()) for example in examples)

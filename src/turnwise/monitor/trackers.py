@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from turnwise.config import Recipe
-from turnwise.errors import MissingExtraError, unknown_name
+from turnwise.errors import MissingExtraError
+from turnwise.registry import Registry
 from turnwise.storage.run_folder import RunFolder
 
 CLOSING_SECONDS = 30.0
@@ -60,6 +61,14 @@ class Tracker(Protocol):
         ...
 
 
+TRACKERS: Registry[Callable[[TrackedRun], Tracker]] = Registry(
+    "tracker", callable, "give a class that takes a TrackedRun, with log and close"
+)
+"""The name of each built-in one is also that of the package it needs, and of the extra that
+installs it."""
+
+
+@TRACKERS.built_in("tensorboard")
 class TensorBoard:
     """Event files in `trackers/tensorboard` of the run folder."""
 
@@ -79,6 +88,7 @@ class TensorBoard:
         self._writer.close()
 
 
+@TRACKERS.built_in("wandb")
 class WeightsAndBiases:
     """A run of the project named like the recipe. Offline where WANDB_MODE says so."""
 
@@ -103,6 +113,7 @@ class WeightsAndBiases:
         self._run.finish()
 
 
+@TRACKERS.built_in("mlflow")
 class MLflow:
     """A run of the experiment named like the recipe, where MLFLOW_TRACKING_URI says."""
 
@@ -146,6 +157,7 @@ class MLflow:
         return str(made.info.run_id)
 
 
+@TRACKERS.built_in("trackio")
 class Trackio:
     """A run of the project named like the recipe."""
 
@@ -168,22 +180,12 @@ class Trackio:
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-    "trackio": Trackio,
-}
-"""The name of each is also that of the package it needs, and of the extra that installs it."""
-
-
 def check_trackers(names: Sequence[str]) -> None:
     """Raise ConfigError for a name that is none, MissingExtraError for one that is not installed.
-    Imports nothing."""
+    Imports no package of a tracker."""
     for name in names:
-        if name not in TRACKERS:
-            raise unknown_name("tracker", name, TRACKERS)
-        if find_spec(name) is None:
+        TRACKERS.get(name)
+        if name in TRACKERS.names() and find_spec(name) is None:
             raise MissingExtraError(name, name)
 
 
@@ -263,7 +265,7 @@ class _Sender:
         tracker: Tracker | None = None
         while (given := self._queue.get()) is not None:
             try:
-                tracker = tracker or TRACKERS[self.name](self._run)
+                tracker = tracker or TRACKERS.get(self.name)(self._run)
                 tracker.log(*given)
             except Exception as error:  # noqa: BLE001 - a tracker may raise anything
                 self.undelivered += 1

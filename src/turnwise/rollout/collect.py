@@ -1,16 +1,16 @@
 """How a step's groups are played, by name: what an algorithm needs besides independent episodes.
 
-Each function gives one group for each task; its numbers stand in `algorithms/parts.py`. Not here:
-trees (`trees.py`), and what is made of it all (`algorithms/`).
+Each function gives one group for each task. Not here: trees (`trees.py`), and what is made of it
+all (`algorithms/`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from turnwise.algorithms.parts import Count, Requirement, part
 from turnwise.rollout.branching import play_on_from_every_turn
 from turnwise.rollout.groups import Roller, new_groups, new_member
 from turnwise.rollout.race import first_graded
-from turnwise.rollout.trees import entropy_branches, random_branches
 from turnwise.types import Group, Task
 
 Rollout = Callable[..., Awaitable[list[Group]]]
@@ -21,6 +21,7 @@ RunStoppedError when too many episodes are ungraded.
 """
 
 
+@part("rollout", "independent", "each episode from the beginning, by itself")
 async def independent(
     roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
@@ -28,6 +29,12 @@ async def independent(
     return await roller.collect(tasks, group_size, seed, label)
 
 
+@part(
+    "rollout",
+    "greedy",
+    "and one at temperature 0 beside each group (arXiv 2310.10505)",
+    gives=[Requirement.GREEDY],
+)
 async def greedy(
     roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
@@ -47,14 +54,26 @@ async def greedy(
     return [replace(group, beside=(own,)) for group, own in zip(groups, beside, strict=True)]
 
 
+@part(
+    "rollout",
+    "turn_replays",
+    "so many others beside each episode from before each of its turns",
+    needs=[Requirement.RESTORABLE],
+    gives=[Requirement.TURN_VALUES],
+)
 async def turn_replays(
-    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str, replays: float
+    roller: Roller,
+    tasks: Sequence[Task],
+    group_size: int,
+    seed: int,
+    label: str,
+    replays: Count = 4,
 ) -> list[Group]:
     """Each episode by itself, and beside each graded one `replays` others from before each of its
     turns, whose mean rewards are the values of its turns."""
     groups = await replace(roller, snapshots=True).collect(tasks, group_size, seed, label)
     members = [member for group in groups for member in group.graded]
-    played = await play_on_from_every_turn(roller, members, int(replays), seed, f"{label}/replays")
+    played = await play_on_from_every_turn(roller, members, replays, seed, f"{label}/replays")
     rows = iter(played)
     return [
         replace(
@@ -73,12 +92,3 @@ async def with_spares(
     groups = await first_graded(roller, groups, group_size)
     roller.check_ungraded([member for group in groups for member in group.trajectories])
     return groups
-
-
-ROLLOUTS: dict[str, Rollout] = {
-    "independent": independent,
-    "greedy": greedy,
-    "random_branches": random_branches,
-    "entropy_branches": entropy_branches,
-    "turn_replays": turn_replays,
-}

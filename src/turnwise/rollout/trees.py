@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from turnwise.algorithms.parts import Count, NonNegative, Requirement, Share, part
 from turnwise.errors import ConfigError
 from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.groups import Roller, group_names, new_member
@@ -67,25 +68,32 @@ class Forest:
         return replace(new_member(task, group, episode, self.seed, self.label), parent=episode)
 
 
-def check_tree_size(group_size: int, trees: float, expansions: float, rounds: float) -> None:
+def check_tree_size(group_size: int, trees: int, expansions: int, rounds: int) -> None:
     """Raise ConfigError unless that many trees of 1 + expansions x rounds episodes are a group."""
-    episodes = int(trees * (1 + expansions * rounds))
+    episodes = trees * (1 + expansions * rounds)
     if episodes != group_size:
         raise ConfigError(
             f"train.group_size is {group_size}, but trees x (1 + expansions x rounds) is "
-            f"{trees:g} x (1 + {expansions:g} x {rounds:g}) = {episodes}: make them equal"
+            f"{trees} x (1 + {expansions} x {rounds}) = {episodes}: make them equal"
         )
 
 
+@part(
+    "rollout",
+    "random_branches",
+    "trees that branch at random turns (arXiv 2509.21240)",
+    needs=[Requirement.RESTORABLE],
+    gives=[Requirement.BRANCHES],
+)
 async def random_branches(
     roller: Roller,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
     label: str,
-    trees: float,
-    expansions: float,
-    rounds: float,
+    trees: Count = 2,
+    expansions: Count = 3,
+    rounds: Count = 1,
 ) -> list[Group]:
     """Trees whose turns are branched at by chance: in each round `expansions` new episodes for each
     tree, each from a turn drawn from all of the tree so far, another one while there are some.
@@ -97,31 +105,38 @@ async def random_branches(
     """
     check_tree_size(group_size, trees, expansions, rounds)
     forest = Forest.of(roller, tasks, seed, label)
-    await forest.grow([[None] * int(trees) for _ in tasks])
-    for number in range(int(rounds)):
+    await forest.grow([[None] * trees for _ in tasks])
+    for number in range(rounds):
         places: list[list[Place | None]] = []
         for group in forest.groups:
             roots = roots_of(group)
             chosen: list[Place | None] = []
-            for tree in range(int(trees)):
+            for tree in range(trees):
                 members = [m for m in group.graded if roots[m.episode] == tree]
                 stream = random.Random(derive(seed, "branches", group.id, number, tree))
-                chosen += _draw(members, int(expansions), stream)
+                chosen += _draw(members, expansions, stream)
             places.append(chosen)
         await forest.grow(places)
     return forest.finished()
 
 
+@part(
+    "rollout",
+    "entropy_branches",
+    "branches after tool results that made the policy less certain (arXiv 2507.19849)",
+    needs=[Requirement.RESTORABLE],
+    gives=[Requirement.BRANCHES],
+)
 async def entropy_branches(
     roller: Roller,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
     label: str,
-    initial_share: float,
-    branch_probability: float,
-    entropy_weight: float,
-    entropy_tokens: float,
+    initial_share: Share = 0.5,
+    branch_probability: Share = 0.5,
+    entropy_weight: NonNegative = 0.2,
+    entropy_tokens: Count = 20,
 ) -> list[Group]:
     """Branches where a tool's result made the policy less certain.
 
@@ -138,14 +153,13 @@ async def entropy_branches(
     Source: ARPO (arXiv 2507.19849), with two branches at a turn, p = 0.5, w = 0.2.
     """
     forest = Forest.of(roller, tasks, seed, label)
-    length = int(entropy_tokens)
 
     def chosen(group: Group, grown: Sequence[Trajectory]) -> list[Place]:
         roots = roots_of(group)
         places = []
         for member, turn in _after_tools(grown):
-            first = turn_entropy(group.trajectories[roots[member.episode]], 0, length)
-            rise = turn_entropy(member, turn, length) - first
+            first = turn_entropy(group.trajectories[roots[member.episode]], 0, entropy_tokens)
+            rise = turn_entropy(member, turn, entropy_tokens) - first
             draw = derive(seed, "branches", group.id, member.episode, turn) / 2**63
             if draw < branch_probability + entropy_weight * rise:
                 places.append((member, turn))

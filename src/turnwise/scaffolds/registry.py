@@ -1,44 +1,70 @@
-"""Scaffolds by name."""
+"""Scaffolds by name: built-in ones, and a user's own; each is imported when it is asked for."""
 
 from collections.abc import Callable, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from turnwise.config import ScaffoldConfig
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.registry import Registry, check_options
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.code import CodeScaffold
-from turnwise.scaffolds.native import NativeScaffold
-from turnwise.scaffolds.react import ReActScaffold
-from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.tool import Tool
 
-SCAFFOLDS: dict[str, type[CodeScaffold | NativeScaffold | ReActScaffold | TagsScaffold]] = {
-    "code": CodeScaffold,
-    "native": NativeScaffold,
-    "react": ReActScaffold,
-    "tags": TagsScaffold,
-}
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+METHODS = ("begin", "extend", "parse", "render", "truncate")
+
+
+def _is_scaffold(value: Any) -> bool:
+    return isinstance(value, type) and all(hasattr(value, name) for name in METHODS)
+
+
+SCAFFOLDS: Registry[Callable[..., Scaffold]] = Registry(
+    "scaffold", _is_scaffold, f"give a class with {', '.join(METHODS)}, and stop"
+)
+for _name, _target, _line in (
+    (
+        "code",
+        "code:CodeScaffold",
+        "Code as action: a turn is a thought and a block of Python between <code> and </code>.",
+    ),
+    (
+        "native",
+        "native:NativeScaffold",
+        "A model family's own format for messages, thoughts and tool calls, by `renderers`.",
+    ),
+    (
+        "react",
+        "react:ReActScaffold",
+        "ReAct's text: Thought, Action and Action Input; then Observation; at last Final Answer.",
+    ),
+    (
+        "tags",
+        "tags:TagsScaffold",
+        "Tag syntax, as in Search-R1: <think>…</think>, then <tool>…</tool> or <answer>…</answer>.",
+    ),
+):
+    SCAFFOLDS.register(_name, f"turnwise.scaffolds.{_target}", _line)
 
 
 def make_scaffold(
     config: ScaffoldConfig,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: "PreTrainedTokenizerBase",
     tools: Sequence[Tool],
     encode_picture: Callable[[bytes], Sequence[int]] | None = None,
 ) -> Scaffold:
-    """Build the scaffold a recipe names; `encode_picture` gives the tokens that stand for a PNG,
-    where the model takes pictures. Raises ConfigError for an unknown name or option."""
-    if config.name not in SCAFFOLDS:
-        raise unknown_name("scaffold", config.name, SCAFFOLDS)
-    try:
-        scaffold = SCAFFOLDS[config.name](tokenizer, tools, **config.options)
-    except TypeError as error:
-        raise ConfigError(f"scaffold.options of {config.name!r}: {error}") from None
-    scaffold.encode_picture = encode_picture
-    return scaffold
+    """Build the scaffold a recipe names, `Class(tokenizer, tools, **options)`; `encode_picture`
+    gives the tokens that stand for a PNG, where the model takes pictures. Raises ConfigError for an
+    unknown name or option."""
+    kind = SCAFFOLDS.get(config.name)
+    check_options(f"scaffold.options of {config.name!r}", kind, (tokenizer, tools), config.options)
+    scaffold: Any = kind(tokenizer, tools, **config.options)
+    if shows_pictures(config.name):
+        scaffold.encode_picture = encode_picture
+    made: Scaffold = scaffold
+    return made
 
 
 def shows_pictures(name: str) -> bool:
-    """Whether the scaffold shows observations' images to a model that takes them."""
-    return name in SCAFFOLDS and SCAFFOLDS[name].shows_pictures
+    """Whether the scaffold shows observations' images to a model that takes them: its class says so
+    by `shows_pictures`, and gets the images' tokens by `encode_picture`."""
+    return bool(getattr(SCAFFOLDS.get(name), "shows_pictures", False))

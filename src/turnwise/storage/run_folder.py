@@ -21,7 +21,7 @@ Files that other programs may read while a run writes them are replaced whole, n
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +37,7 @@ from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
+from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
 from turnwise.types import Group, Picture, Trajectory, encodable
 
@@ -250,31 +251,38 @@ class RunFolder:
 
 
 def with_whole_paths(recipe: Recipe) -> Recipe:
-    """The recipe with relative paths of models, of an environment's file and of conversations made
-    absolute, so that it means the same wherever it is read."""
-    model, teacher, environment = recipe.model, recipe.teacher, recipe.environment
-    imitated = str(Path(recipe.sft.file).resolve()) if recipe.sft.file else ""
-    return recipe.model_copy(
-        update={
-            "sft": recipe.sft.model_copy(update={"file": imitated}),
-            "model": model.model_copy(update={"name": _whole(model.name)}),
-            "teacher": teacher.model_copy(update={"model": _whole(teacher.model)}),
-            "environment": environment.model_copy(update={"name": _whole_file(environment.name)}),
-        }
-    )
+    """The recipe with what is named relative to this folder made absolute, so that it means the
+    same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
+    folders in the environment's options, where they are written with a slash or an ending and are
+    there."""
+    values = _mapped(recipe.model_dump(), whole_target)
+    values["model"]["name"] = _whole_model(recipe.model.name)
+    values["teacher"]["model"] = _whole_model(recipe.teacher.model)
+    if recipe.sft.file:
+        values["sft"]["file"] = str(Path(recipe.sft.file).resolve())
+    options = values["environment"]["options"]
+    values["environment"]["options"] = _mapped(options, _whole_path)
+    return Recipe.model_validate(values)
 
 
-def _whole(model: str) -> str:
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """A recipe's value with every text in it changed, names of tables included."""
+    if isinstance(value, dict):
+        return {change(key): _mapped(entry, change) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(entry, change) for entry in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _whole_model(name: str) -> str:
     """Make a model's name absolute where it is a folder, and no name of ours or a hub."""
-    return (
-        str(Path(model).resolve()) if model not in ("", *TINY) and Path(model).is_dir() else model
-    )
+    return str(Path(name).resolve()) if name not in ("", *TINY) and Path(name).is_dir() else name
 
 
-def _whole_file(target: str) -> str:
-    """Do the same for `path/to/file.py:Class`."""
-    file, colon, name = target.rpartition(":")
-    return f"{Path(file).resolve()}:{name}" if colon and Path(file).is_file() else target
+def _whole_path(text: str) -> str:
+    path = Path(text)
+    there = "\n" not in text and ("/" in text or path.suffix) and os.path.exists(path)
+    return str(path.resolve()) if there else text
 
 
 def _holds_nothing(path: Path) -> bool:

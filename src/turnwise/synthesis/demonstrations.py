@@ -12,7 +12,8 @@ from dataclasses import replace
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, RunStoppedError, unknown_name
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.registry import Registry
 from turnwise.rollout.groups import Progress, Roller
 from turnwise.rollout.seats import Seats
 from turnwise.scaffolds.base import Scaffold
@@ -25,26 +26,33 @@ MAX_ORACLE_FAILURES = 0.1
 Script = Sequence[Action]
 Behaviour = Callable[[Script, Script], Script]
 """(the oracle's actions for the task, those for another task) -> the actions to demonstrate."""
+BEHAVIOURS: Registry[Behaviour] = Registry(
+    "behaviour", callable, "give a function of two scripts that returns one"
+)
 
 
+@BEHAVIOURS.built_in("faithful")
 def faithful(script: Script, other: Script) -> Script:
     """What the oracle does."""
     del other
     return script
 
 
+@BEHAVIOURS.built_in("astray")
 def astray(script: Script, other: Script) -> Script:
     """Does what another task needs, the last of it again and again: for games."""
     del script
     return other
 
 
+@BEHAVIOURS.built_in("guessing")
 def guessing(script: Script, other: Script) -> Script:
     """Never uses a tool: answers with some other task's answer; in a game it gives up."""
     del script
     return [Action("", "I know it", answer=other[-1].answer or "nothing")]
 
 
+@BEHAVIOURS.built_in("hasty")
 def hasty(script: Script, other: Script) -> Script:
     """Uses one tool call and answers with what it found, also where more calls are needed."""
     del other
@@ -55,6 +63,7 @@ def hasty(script: Script, other: Script) -> Script:
     return [first, replace(script[-1], answer=found)]
 
 
+@BEHAVIOURS.built_in("premature")
 def premature(script: Script, other: Script) -> Script:
     """Answers as soon as a name is found, with the thought that led to the next tool call."""
     del other
@@ -63,6 +72,7 @@ def premature(script: Script, other: Script) -> Script:
     return [script[0], replace(script[1], calls=(), answer=_argument(script[1]))]
 
 
+@BEHAVIOURS.built_in("mistaken")
 def mistaken(script: Script, other: Script) -> Script:
     """Does all the work and then answers with the name it looked up last, or with another task's
     answer where nothing was looked up last."""
@@ -71,23 +81,17 @@ def mistaken(script: Script, other: Script) -> Script:
     return [*script[:-1], replace(script[-1], answer=answer)]
 
 
+@BEHAVIOURS.built_in("malformed")
 def malformed(script: Script, other: Script) -> Script:
     """Does all the work and then gives the answer without tags, whatever it is told."""
     del other
     return [*script[:-1], Action(text=f" {script[-1].answer}", error="the tags are missing")]
 
 
-BEHAVIOURS: dict[str, Behaviour] = {
-    behaviour.__name__: behaviour
-    for behaviour in (faithful, astray, guessing, hasty, premature, mistaken, malformed)
-}
-
-
 def check_behaviours(shares: Mapping[str, float]) -> None:
     """Raise ConfigError for an unknown behaviour or shares that are not a distribution."""
     for name in shares:
-        if name not in BEHAVIOURS:
-            raise unknown_name("behaviour", name, BEHAVIOURS)
+        BEHAVIOURS.get(name)
     if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
         raise ConfigError("sft.behaviours: give at least one behaviour a positive share")
 
@@ -113,12 +117,12 @@ async def demonstrate(
         limits = limits.model_copy(update={"context": "drop"})
     check_behaviours(shares)
     stream = random.Random(derive(seed, "demonstrations"))
-    names, weights = list(shares), list(shares.values())
+    behaviours, weights = [BEHAVIOURS.get(name) for name in shares], list(shares.values())
     chosen = [tasks[stream.randrange(len(tasks))] for _ in range(count)]
     drawn, scripts = [], []
     for task in chosen:
         other = tasks[stream.randrange(len(tasks))]
-        behaviour = BEHAVIOURS[stream.choices(names, weights)[0]]
+        behaviour = stream.choices(behaviours, weights)[0]
         drawn.append(behaviour)
         scripts.append(list(behaviour(environment.oracle(task), environment.oracle(other))))
     places = [0] * count

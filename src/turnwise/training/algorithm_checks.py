@@ -5,7 +5,7 @@ here: which parts of an algorithm go together (`algorithms/contradictions.py`), 
 work together in a run (`checks`).
 """
 
-from turnwise.algorithms.parts import UNGROUPED
+from turnwise.algorithms.parts import Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ImplicitRewardConfig, Recipe
@@ -24,7 +24,7 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
         raise ConfigError(
             f"algorithm {algorithm.name} adds up the parts of the reward that it is told: give "
-            "their names and weights, as in algorithm.overrides.reward_weights.exact_match=1"
+            "their names and weights, as in algorithm.reward_weights.exact_match=1"
         )
     _check_unused(recipe, algorithm)
     _check_kl(recipe, algorithm)
@@ -34,12 +34,12 @@ def check_algorithm_for_environment(algorithm: Algorithm, environment: Environme
     """Raise ConfigError where an environment lacks what an algorithm needs, or has rewards that it
     is not for."""
     spec = environment.spec
-    if "restorable" in algorithm.needs and not environment.restorable:
+    if Requirement.RESTORABLE in algorithm.needs and not environment.restorable:
         raise ConfigError(
             f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
             f"episodes, and environment {spec.name} has no snapshot() and restore()"
         )
-    if "turn_rewards" in algorithm.needs and not spec.turn_rewards:
+    if Requirement.TURN_REWARDS in algorithm.needs and not spec.turn_rewards:
         raise ConfigError(
             f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
             f"and environment {spec.name} gives none; see `turnwise algorithms`"
@@ -66,7 +66,7 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
         warnings.append(
             f"algorithm {algorithm.name} has correction none, and train.max_staleness is "
             f"{train.max_staleness}: nothing corrects for samples of older weights. Set "
-            'algorithm.overrides.correction to "truncated" or another one'
+            'algorithm.correction to "truncated" or another one'
         )
     return warnings
 
@@ -99,7 +99,7 @@ def _check_groups(recipe: Recipe, algorithm: Algorithm) -> None:
 
 def _check_groups_of_one(recipe: Recipe, algorithm: Algorithm) -> None:
     one, name = "train.group_size is 1", algorithm.name
-    if algorithm.estimator not in UNGROUPED:
+    if not algorithm.has_trait("estimator", Trait.UNGROUPED):
         raise ConfigError(
             f"{one}, and estimator {algorithm.estimator} of algorithm {name} compares trajectories "
             "within their group: give at least 2"
@@ -129,7 +129,7 @@ def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
             f"{algorithm.name} drops none: give it a group_filter"
         )
     unused = recipe.implicit_reward != ImplicitRewardConfig()
-    if unused and "process_rewards" not in algorithm.needs:
+    if unused and Requirement.PROCESS_REWARDS not in algorithm.needs:
         raise ConfigError(
             f"implicit_reward is set, but algorithm {algorithm.name} has no process rewards"
         )

@@ -7,7 +7,7 @@ algorithm asks of a recipe (`algorithm_checks`).
 
 from collections.abc import Sequence
 
-from turnwise.algorithms.parts import BYPASS
+from turnwise.algorithms.parts import BYPASS, Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CurriculumConfig, Recipe, VllmConfig
 from turnwise.engines.base import Sampling
@@ -93,9 +93,9 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     context = getattr(parts.model.config.get_text_config(), "max_position_embeddings", None)
     if algorithm.self_teacher_coefficient:
         check_room(parts.scaffold, recipe.rollout.max_tokens, context)
-    if "hindsight" in algorithm.needs:
+    if Requirement.HINDSIGHT in algorithm.needs:
         check_context(parts.scaffold, recipe.rollout.max_tokens, context)
-    if "information_gain" in algorithm.needs:
+    if Requirement.INFORMATION_GAIN in algorithm.needs:
         oracle, longest = parts.environment.oracle, recipe.rollout.max_tokens
         check_answer(tasks[0], parts.scaffold, oracle, longest, context)
 
@@ -185,7 +185,7 @@ def _check_truncation(recipe: Recipe, algorithm: Algorithm) -> None:
         raise ConfigError(
             "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
             f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
-            'algorithm.overrides.correction to "none" or "truncated"'
+            'algorithm.correction to "none" or "truncated"'
         )
 
 
@@ -294,8 +294,8 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
         "monitor.mutual_information_every": recipe.monitor.mutual_information_every,
         "teacher.model": recipe.teacher.model,
         "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
-        "log-probabilities in hindsight": "hindsight" in algorithm.needs,
-        "an information gain": "information_gain" in algorithm.needs,
+        "log-probabilities in hindsight": Requirement.HINDSIGHT in algorithm.needs,
+        "an information gain": Requirement.INFORMATION_GAIN in algorithm.needs,
     }
     for name, given in used.items():
         if given:

@@ -10,8 +10,8 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.config import Recipe, RolloutConfig
-from turnwise.engines.base import Engine
-from turnwise.engines.registry import make_engine
+from turnwise.engines.base import Engine, EngineSetup
+from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
@@ -92,7 +92,7 @@ def check_pictures(environment: Environment, recipe: Recipe) -> None:
             f"one of the families {', '.join(FAMILIES)}, or have it told in words "
             '(environment.options.observations = "text")'
         )
-    if recipe.engine.name != "embedded":
+    if not ENGINES.get(recipe.engine.name).takes_pictures:
         raise ConfigError(
             f"{there}, and engine {recipe.engine.name} is not given any: set engine.name=embedded"
         )
@@ -128,12 +128,14 @@ def build_components(
     encode = None if reader is None else reader.tokens
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
+    base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
-    engine = make_engine(recipe.engine, sampled, tokenizer, limit, recipe.vllm, folder)
+    setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
+    engine = make_engine(setup)
     seats = Seats(recipe.engine.concurrency or recipe.engine.slots)
     return Components(recipe, environment, model, tokenizer, scaffold, engine, seats)
 
 
 def _copied(recipe: Recipe) -> bool:
     """Whether the engine samples from a copy of the model."""
-    return recipe.train.max_staleness > 0 and recipe.engine.name == "embedded"
+    return recipe.train.max_staleness > 0 and ENGINES.get(recipe.engine.name).shares_weights

@@ -46,7 +46,7 @@ class EchoTrapWatch:
             kept,
             config.learning_rate_factor,
         )
-        context.display.say(REACTIONS[config.echo_trap](situation))
+        context.display.say(REACTIONS.get(config.echo_trap)(situation))
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
         """The step whose checkpoint is kept, to go back to; None where nothing goes back."""

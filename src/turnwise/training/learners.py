@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.algorithms.parts import Requirement
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
@@ -20,6 +21,7 @@ from turnwise.learning.signals.teacher import load_teacher
 from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.mutual_information import mutual_information
+from turnwise.registry import whole_target
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
@@ -81,7 +83,8 @@ class Learners:
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of the learners, for `load_state`."""
-        state = self.policy.state() | {"group_filter": self.policy.algorithm.group_filter}
+        group_filter = whole_target(self.policy.algorithm.group_filter)
+        state = self.policy.state() | {"group_filter": group_filter}
         return state if self.critic is None else state | {"critic": self.critic.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -138,9 +141,9 @@ def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:
     """The critic, the model of process rewards or the self-teacher; None where the algorithm has
     none of them."""
     recipe, model = context.recipe, context.components.model
-    if "critic" in context.algorithm.needs:
+    if Requirement.CRITIC in context.algorithm.needs:
         return make_critic(model, recipe.critic, recipe.learning)
-    if "process_rewards" in context.algorithm.needs:
+    if Requirement.PROCESS_REWARDS in context.algorithm.needs:
         return ImplicitReward(
             model,
             policy.reference_logprobs,

@@ -18,6 +18,7 @@ from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.self_teacher import SelfTeacher
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
+from turnwise.registry import Registry
 from turnwise.storage import checkpoint
 
 STRICT_FILTER = "top_spread"
@@ -41,18 +42,24 @@ class Situation:
 
 Reaction = Callable[[Situation], str]
 """Changes what has to be changed; returns what was done, for people."""
+REACTIONS: Registry[Reaction] = Registry(
+    "reaction", callable, "give a function of the situation that returns what it did"
+)
 
 
+@REACTIONS.built_in("warn")
 def warn(situation: Situation) -> str:
     """Says so."""
     return ADVICE
 
 
+@REACTIONS.built_in("stop")
 def stop(situation: Situation) -> str:
     """Ends the run: always raises RunStoppedError."""
     raise RunStoppedError(f"{situation.trap}. {ADVICE}")
 
 
+@REACTIONS.built_in("lower_learning_rate")
 def lower_learning_rate(situation: Situation) -> str:
     """Multiplies the policy's learning rate by the factor."""
     optimizer = situation.learner.optimizer
@@ -63,6 +70,7 @@ def lower_learning_rate(situation: Situation) -> str:
     )
 
 
+@REACTIONS.built_in("filter")
 def switch_filter(situation: Situation) -> str:
     """Trains from now on only on the groups whose rewards differ most."""
     learner = situation.learner
@@ -76,6 +84,7 @@ def switch_filter(situation: Situation) -> str:
     )
 
 
+@REACTIONS.built_in("roll_back")
 def roll_back(situation: Situation) -> str:
     """Goes back to the best checkpoint's weights and optimizer, with a lower learning rate.
 
@@ -96,18 +105,12 @@ def roll_back(situation: Situation) -> str:
     )
 
 
-REACTIONS: dict[str, Reaction] = {
-    "warn": warn,
-    "stop": stop,
-    "lower_learning_rate": lower_learning_rate,
-    "filter": switch_filter,
-    "roll_back": roll_back,
-}
-
-
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for a reaction that could do nothing."""
+    """Raise ConfigError for a reaction that there is not, or that could do nothing."""
     reaction, every = recipe.monitor.echo_trap, recipe.train.checkpoint_every
+    if reaction == "off":
+        return
+    REACTIONS.get(reaction)
     if reaction == "filter" and algorithm.group_filter == STRICT_FILTER:
         raise ConfigError(
             f"monitor.echo_trap = filter switches to group_filter {STRICT_FILTER}, which algorithm "

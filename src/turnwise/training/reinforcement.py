@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
-from turnwise.rollout.collect import ROLLOUTS, with_spares
+from turnwise.rollout.collect import Rollout, with_spares
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, beside_sampling
@@ -126,14 +126,14 @@ class ReinforcementLoop:
         context, algorithm = self.context, self.context.algorithm
         train, seed = context.recipe.train, context.recipe.seed
         runner = replace(context.components.roller(context.recipe.rollout), occasion=step)
-        rollout, numbers = ROLLOUTS[algorithm.rollout], algorithm.numbers_of("rollout")
+        rollout: Rollout = partial(algorithm.call, "rollout")
         if train.spare_episodes:
-            rollout, numbers = with_spares, {"spares": train.spare_episodes}
+            rollout = partial(with_spares, spares=train.spare_episodes)
         groups: list[Group] = []
         for again in range(1 + train.refills):
             tasks = self._tasks(step, derive(seed, "refill", again) if again else seed)
             label = f"train/{step}/refill/{again}" if again else f"train/{step}"
-            groups += await rollout(runner, tasks, train.group_size, seed, label, **numbers)
+            groups += await rollout(runner, tasks, train.group_size, seed, label)
             if len(kept_groups(groups, self.learners.policy.algorithm)) >= train.tasks_per_step:
                 break
         return groups

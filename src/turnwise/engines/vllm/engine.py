@@ -22,7 +22,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmConfig
-from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
 from turnwise.engines.runner import end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
 from turnwise.engines.vllm.client import (
@@ -68,6 +68,18 @@ class VllmEngine:
 
     Nothing is started before the first `load`. A trajectory has at most `max_tokens` tokens.
     """
+
+    takes_pictures = False
+    shares_weights = False
+
+    @classmethod
+    def build(cls, setup: EngineSetup) -> "VllmEngine":
+        """The engine of a recipe; see `make_vllm`."""
+        from turnwise.engines.vllm.make import make_vllm
+
+        return make_vllm(
+            setup.config, setup.vllm, setup.model, setup.tokenizer, setup.max_tokens, setup.folder
+        )
 
     def __init__(
         self,

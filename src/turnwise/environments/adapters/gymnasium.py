@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from turnwise.environments.adapters.replayed import Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.modules import load_function, load_module
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
+from turnwise.registry import load_function, load_module
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Task

@@ -20,9 +20,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.modules import load_module
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
+from turnwise.registry import load_module
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
 

@@ -16,8 +16,8 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from turnwise.environments.desk.tables import Data
-from turnwise.environments.modules import load_module
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.registry import load_module
 from turnwise.tools.isolated import Workers
 from turnwise.tools.tool import Tool
 

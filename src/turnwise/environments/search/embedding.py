@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from turnwise.environments.modules import load_module
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.folders import cache_folder
+from turnwise.registry import load_module
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.dense import DenseIndex, Embed, FusedIndex, Index
 

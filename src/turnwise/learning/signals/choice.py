@@ -5,6 +5,7 @@ Not here: the models behind some of them, which are loaded or learn (`load_teach
 
 from collections.abc import Callable, Sequence
 
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.learning.credits import Credits
@@ -33,14 +34,14 @@ def signals_of(
     the algorithm asks of the policy itself, as the learner has it now."""
     asked = learner.model, scaffold
     numbers = learner.temperature, recipe.learning
-    makers: dict[str, Callable[[], Signal]] = {
-        "hindsight": lambda: Hindsight(*asked, *numbers),
-        "information_gain": lambda: InformationGain(*asked, oracle, *numbers),
-        "score_norms": lambda: ScoreNorms(learner.model, *numbers),
+    makers: dict[Requirement, Callable[[], Signal]] = {
+        Requirement.HINDSIGHT: lambda: Hindsight(*asked, *numbers),
+        Requirement.INFORMATION_GAIN: lambda: InformationGain(*asked, oracle, *numbers),
+        Requirement.SCORE_NORMS: lambda: ScoreNorms(learner.model, *numbers),
     }
     signals: list[Signal] = [Penalty(algorithm, recipe.rollout.max_tokens)]
     signals += [model for model in models if model is not None]
-    signals += [make() for name, make in makers.items() if name in algorithm.needs]
+    signals += [make() for need, make in makers.items() if need in algorithm.needs]
     if algorithm.kl_reward_coefficient:
         signals.append(KLReward(learner.reference_logprobs, learner.kl_coefficient))
     return signals

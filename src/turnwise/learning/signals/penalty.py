@@ -10,7 +10,6 @@ from statistics import fmean
 import numpy as np
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.algorithms.shaping import REWARD_SHAPINGS
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group, Source, Trajectory
 
@@ -33,11 +32,9 @@ class Penalty:
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """The metric is the mean penalty, absent where the algorithm shapes no reward."""
-        shaping = REWARD_SHAPINGS[self.algorithm.reward_shaping]
-        numbers = self.algorithm.numbers_of("reward_shaping")
         members = graded(groups)
         lengths = np.array([_length(member) for member in members], np.int64)
-        penalties = shaping(lengths, self.max_tokens, **numbers).tolist()
+        penalties = self.algorithm.call("reward_shaping", lengths, self.max_tokens).tolist()
         shaped = self.algorithm.reward_shaping != "none" and members
         return Signals(
             by_trajectory(members, [SignalArrays(penalty=penalty) for penalty in penalties]),

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.divergences import jensen_shannon
 from turnwise.algorithms.kl import MAX_LOG_RATIO
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
@@ -216,7 +217,7 @@ def check_self_teacher(recipe: Recipe, algorithm: Algorithm) -> None:
             "self_teacher_coefficient: the teacher reads trajectories with one context each, set "
             "rollout.context to 'fail'"
         )
-    judged = sorted(algorithm.needs & {"critic", "process_rewards"})
+    judged = sorted(algorithm.needs & {Requirement.CRITIC, Requirement.PROCESS_REWARDS})
     if coefficient and judged:
         raise ConfigError(
             f"algorithm {algorithm.name}: self_teacher_coefficient does not go with an "

@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
@@ -65,7 +66,7 @@ def load_teacher(recipe: Recipe) -> Teacher:
 
 def check_teacher(algorithm: Algorithm, recipe: Recipe) -> None:
     """Raise ConfigError for a teacher that is missing, or that nothing asks."""
-    needed = "teacher" in algorithm.needs
+    needed = Requirement.TEACHER in algorithm.needs
     if needed and not recipe.teacher.model:
         raise ConfigError(f"algorithm {algorithm.name} needs a teacher: set teacher.model")
     if recipe.teacher.model and not needed:

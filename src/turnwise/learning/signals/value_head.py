@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
@@ -92,7 +93,7 @@ def check_critic(recipe: Recipe, algorithm: Algorithm) -> None:
         for key in ("kind", "pretraining_steps", "body_coefficient")
         if getattr(config, key) != getattr(CriticConfig(), key)
     ]
-    if given and "critic" not in algorithm.needs:
+    if given and Requirement.CRITIC not in algorithm.needs:
         raise ConfigError(f"critic.{given[0]} is set, but algorithm {algorithm.name} has no critic")
     if "body_coefficient" in given and config.kind != "head":
         raise ConfigError(
