@@ -100,6 +100,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "file", ["metrics.jsonl", "timing.jsonl", "cold_start.jsonl", "preferences.jsonl"]
 )

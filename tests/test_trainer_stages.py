@@ -5,7 +5,6 @@ A killed run is a copy of a whole one without what was written after some checkp
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from tests.small_runs import write_recipe
+from tests.small_runs import interrupted, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.checks import check_recipe_and_algorithm
 from turnwise.config import load_recipe
@@ -58,22 +57,12 @@ def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
     return small_runs.train(recipe, RunFolder.new(run), *overrides, display=terminal()).folder
 
 
-def resume(run: Path) -> RunFolder:
-    return small_runs.resume(RunFolder.open(run), terminal()).folder
+def resume(run: RunFolder) -> RunFolder:
+    return small_runs.resume(run, terminal()).folder
 
 
 def terminal() -> TerminalDisplay:
     return TerminalDisplay(Console(stderr=True))
-
-
-def killed(whole: RunFolder, run: Path, *lost: str) -> Path:
-    """A copy without some of the checkpoints, and without what comes after training."""
-    shutil.copytree(whole.path, run)
-    for name in lost:
-        shutil.rmtree(run / "checkpoints" / name)
-    (run / "report.json").unlink()
-    (run / "evaluations" / "trained.json").unlink()
-    return run
 
 
 def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
@@ -94,11 +83,11 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert evaluation is not None
     assert evaluation["step"] == 1 + 3
     steps = [f"preferences/step-00000{step}" for step in range(4)]
-    after = killed(whole, tmp_path / "late", *steps[2:])
+    after = interrupted(whole, tmp_path / "late", *steps[2:])
     assert_same(whole, resume(after), steps[3])
-    before = killed(whole, tmp_path / "early", "preferences")
+    before = interrupted(whole, tmp_path / "early", "preferences")
     assert_same(whole, resume(before), steps[3])
-    finished = killed(whole, tmp_path / "finished")
+    finished = interrupted(whole, tmp_path / "finished")
     assert_same(whole, resume(finished), steps[3])
 
 
@@ -111,7 +100,7 @@ def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_pa
     rows = read_rows(whole.path / "trajectories" / "step-000003.parquet")
     assert {len(row["contexts"]) for row in rows} > {1}
     assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
-    late = killed(whole, tmp_path / "late", "step-000002", "step-000003")
+    late = interrupted(whole, tmp_path / "late", "step-000002", "step-000003")
     assert_same(whole, resume(late), "step-000003")
 
 
@@ -158,7 +147,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
     whole = train(recipe, tmp_path / "whole", *COMPARED)
-    other = resume(killed_while_imitating(recipe, tmp_path / "killed").path)
+    other = resume(killed_while_imitating(recipe, tmp_path / "killed"))
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert other.evaluation("sft") == whole.evaluation("sft")
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
@@ -206,7 +195,7 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
         assert line["auxiliary/demonstration_tokens"] > 0
         assert line["teacher/reverse_kl"] != 0
     lost = [f"step-00000{step}" for step in (2, 3)]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
 def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
@@ -223,7 +212,7 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
     ]
     assert same == [True, False]
     lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
@@ -235,4 +224,4 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
     assert lines[-1]["self_teacher/taught"] > 0
     assert lines[-1]["self_teacher/divergence"] > 0
     lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])

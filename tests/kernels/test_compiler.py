@@ -171,6 +171,7 @@ def test_a_file_of_somebody_else_is_not_loaded(
     assert kept(cache).stat().st_uid == os.geteuid()
 
 
+@pytest.mark.long
 @needs_kernels
 def test_two_processes_at_once(cache: Path) -> None:
     running = [

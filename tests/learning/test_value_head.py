@@ -18,6 +18,8 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.value_head import ValueHead, check_critic, make_critic
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 PPO = make_algorithm("ppo", {})

@@ -8,9 +8,6 @@ import pytest
 from turnwise.environments.games.long_walk import LongWalk
 from turnwise.environments.measurement import (
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
     success,
@@ -89,14 +86,6 @@ def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
     doors = first.observation.content.rpartition("Doors: ")[2].rstrip(".").split(", ")
     wrong = asyncio.run(walk.step(go(next(door for door in doors if door != right[1]))))
     assert (wrong.reward, wrong.done) == (0.0, True)
-
-
-def test_another_process_a_snapshot_and_many_at_once() -> None:
-    options = {"length": 20, "herald_every": 6, "count": 8}
-    walk = LongWalk(**options)
-    assert is_deterministic("long_walk", options, walk)
-    assert asyncio.run(is_restorable(walk, all_tasks(walk)))
-    assert asyncio.run(is_concurrent(walk, all_tasks(walk)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import calling, judged
 from turnwise.cli import main
 from turnwise.environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.environments.repair.environment import Repair
@@ -19,7 +19,6 @@ from turnwise.environments.repair.sabotage import sabotaged
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
-from turnwise.types import Action, ToolCall
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
 BUGGY = 'def double(n):\n    """Twice n."""\n    return n * 3\n'
@@ -115,7 +114,7 @@ def write(path: Path, *records: Any) -> str:
     return str(path)
 
 
-@pytest.fixture(params=["plain", "pytest"])
+@pytest.fixture(params=["plain", pytest.param("pytest", marks=pytest.mark.long)])
 def loaded(
     request: pytest.FixtureRequest, clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> Repair:
@@ -123,10 +122,6 @@ def loaded(
     made = Repair(instances=path, repositories=str(clones), runner=request.param, heldout_share=0.0)
     made.sandbox = sandbox
     return made
-
-
-def calling(tool: str, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(tool, arguments),))
 
 
 def test_a_record_of_swe_bench(loaded: Repair) -> None:
@@ -383,7 +378,9 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
     assert made.warnings == ["1 instances were left out: the file of a test is not in its name"]
 
 
-@pytest.mark.parametrize(("runner", "count"), [("plain", 3), ("pytest", 1)])
+@pytest.mark.parametrize(
+    ("runner", "count"), [("plain", 3), pytest.param("pytest", 1, marks=pytest.mark.long)]
+)
 def test_bugs_are_put_into_a_repository(
     clones: Path, tmp_path: Path, sandbox: Sandbox, runner: str, count: int
 ) -> None:
@@ -401,6 +398,7 @@ def test_bugs_are_put_into_a_repository(
     assert success(played_all(made, tasks, [[NOTHING]] * count)) == 0.0
 
 
+@pytest.mark.long
 def test_the_command(clones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "bugs.jsonl"
     words = ["inject", str(clones / "owner__sums"), str(output), "--count", "2"]

@@ -35,7 +35,7 @@ def running() -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["small", "full"])
+@pytest.fixture(scope="module", params=[pytest.param("small", marks=pytest.mark.long), "full"])
 def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironment]:
     """The environment in SQLite, and on the server."""
     options: dict[str, Any] = {"count": COUNT, "grammar": request.param}
@@ -47,6 +47,7 @@ def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironmen
     return found
 
 
+@pytest.mark.long
 def test_verdicts_are_those_of_sqlite(both: list[SqlEnvironment]) -> None:
     sqlite, postgres = both
     assert postgres.spec == sqlite.spec
