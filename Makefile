@@ -35,7 +35,7 @@ test-plain: .venv/developing
 test-bounds: .venv/developing
 	.ci/bounds
 
-# What takes many minutes: every architecture of transformers.
+# What takes many minutes or much memory: every architecture of transformers, 1,000 sandboxes.
 test-slow: .venv/developing
 	$(PYTEST) -m slow
 

@@ -10,7 +10,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -40,18 +40,18 @@ TELLING = 6
 
 
 def keeps_its_word(
-    environment: Environment, *, most: int, compared: int = COMPARED, counted: bool = False
+    environment: Environment, *, most: int, compared: int = COMPARED, hidden: Sequence[str] = ()
 ) -> None:
     """All but determinism, which is another process's; `most` tasks are played for the floors,
-    `compared` restored and played at once. `counted`: its random floor is that of these tasks, and
-    no estimate."""
+    `compared` restored and played at once. `hidden`: entries of a task's secret that its prompt
+    has nothing of."""
     tasks = all_tasks(environment)
     few = spread(tasks, compared)
     before = _content(few)
     splits_are_disjoint(environment)
-    floors_are_as_declared(environment, spread(tasks, most), counted)
-    secrets_are_kept(environment, spread(tasks, min(most, 200)))
-    assert asyncio.run(is_restorable(environment, few)) in (environment.restorable, None)
+    floors_are_as_declared(environment, spread(tasks, most))
+    secrets_are_kept(environment, spread(tasks, most), hidden)
+    assert asyncio.run(is_restorable(environment, few)) is (environment.restorable or None)
     assert asyncio.run(is_concurrent(environment, few))
     asyncio.run(is_closed_twice(environment, few[0]))
     assert _content(few) == before, "an episode changes no task"
@@ -71,9 +71,11 @@ def _content(tasks: Sequence[Task]) -> list[str]:
     return [json.dumps([one.prompt, dict(one.data)], sort_keys=True, default=str) for one in tasks]
 
 
-def floors_are_as_declared(environment: Environment, tasks: Sequence[Task], counted: bool) -> None:
+def floors_are_as_declared(
+    environment: Environment, tasks: Sequence[Task], exactly: bool = False
+) -> None:
     """The oracle always succeeds, doing nothing as often as declared, and so do random actions:
-    exactly where they were counted, else within four standard errors."""
+    within four standard errors, or exactly."""
     floors = environment.spec.floors
     if has_oracle(environment, tasks):
         plays = played_all(environment, tasks, [environment.oracle(task) for task in tasks])
@@ -84,27 +86,30 @@ def floors_are_as_declared(environment: Environment, tasks: Sequence[Task], coun
         plays = played_all(environment, tasks, [random_script(environment, task) for task in tasks])
         chance = floors["random"]
         error = 4 * math.sqrt(chance * (1 - chance) / len(tasks)) + 1 / len(tasks)
-        assert success(plays) == pytest.approx(chance, abs=EXACT if counted else error)
+        assert success(plays) == pytest.approx(chance, abs=EXACT if exactly else error)
 
 
-def secrets_are_kept(environment: Environment, tasks: Sequence[Task]) -> None:
-    """No value of a secret is in the prompt, in what is shown first or in what the environment
-    gets, and no part of an answer is shown; it may be in a table that can be asked."""
+def secrets_are_kept(
+    environment: Environment, tasks: Sequence[Task], hidden: Sequence[str]
+) -> None:
+    """No text in these entries of a secret is in the prompt, or in what is shown first."""
     plays = played_all(environment, tasks, [[NOTHING]] * len(tasks))
     for task, play in zip(tasks, plays, strict=True):
         assert not task.public().secret
-        shown = _written([task.prompt, play.seen[0]])
-        for key, value in task.secret.items():
-            parts = value if key in ("answer", "answers") and isinstance(value, list) else []
-            for text, places in [
-                (_written(value), shown + _written(dict(task.data))),
-                *((_written(part), shown) for part in parts),
-            ]:
-                assert len(text) < TELLING or text not in places, (task.id, key, text)
+        shown = f"{task.prompt}\n{play.seen[0]}"
+        for text in _texts([task.secret[name] for name in hidden]):
+            assert len(text) < TELLING or text not in shown, (task.id, text)
 
 
-def _written(value: Any) -> str:
-    return json.dumps(value, default=str).strip('"')
+def _texts(value: Any) -> Iterator[str]:
+    """All that is at the ends of its lists and tables."""
+    if isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    else:
+        yield str(value)
 
 
 async def is_closed_twice(environment: Environment, task: Task) -> None:

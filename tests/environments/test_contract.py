@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.environments.contract import another_process_has_the_same, keeps_its_word
+from tests.environments.contract import (
+    another_process_has_the_same,
+    floors_are_as_declared,
+    keeps_its_word,
+)
 from tests.environments.desk.library import written
 from tests.environments.playing import opened
+from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import ENVIRONMENTS
 
 SANDBOXED = 3
@@ -24,38 +29,59 @@ class Case(NamedTuple):
     options: dict[str, Any] = {}
     few: dict[str, Any] = {}
     """Options for another process, in their place: it makes and plays all of it again."""
-    most: int = 2000
+    most: int = 300
     compared: int = 16
     counted: bool = False
     """Whether the declared success of random actions is that of all its tasks."""
+    hidden: tuple[str, ...] = ()
+    """Entries of a task's secret that its prompt has nothing of."""
     package: str = ""
     """The optional package that it needs."""
 
 
 CASES = {  # by name, and a word for its options where it is there twice
     "bandit": Case(),
-    "code": Case(few={"count": SANDBOXED}, most=24, compared=4),
-    "deep_research": Case(compared=8, counted=True),
+    "code": Case(few={"count": SANDBOXED}, most=24, compared=4, hidden=("solution",)),
+    "deep_research": Case(compared=8, counted=True, hidden=("answers", "open")),
     "desk": Case(few={"count": 16}, counted=True),
     "desk short": Case({"short": True, "count": 16}),
     "frozen_lake": Case({"maps": 60}, package="gymnasium"),
-    "function_calling": Case(few={"count": 100}),
+    "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),
     "gymnasium": Case({"id": "FrozenLake-v1", "success": 1}, package="gymnasium"),
     "long_walk": Case({"length": 20, "herald_every": 6, "count": 40}),
-    "mathematics": Case(few={"count": 100}),
-    "multi_tool": Case(few={"count": 20}, counted=True),
+    "mathematics": Case(few={"count": 100}, hidden=("answer", "solution")),
+    "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),
     "own_desk": Case(),
-    "reasoning_gym": Case({"datasets": "word_ladder", "count": 4}, package="reasoning_gym"),
-    "repair": Case({"seconds": 120.0}, few={"count": SANDBOXED}, most=24, compared=4),
-    "search": Case(most=300),
-    "shell": Case(few={"count": SANDBOXED}, most=24, compared=4),
-    "shop": Case(few={"count": 20}, counted=True),
-    "shop_web": Case(few={"count": 20}, most=200),
+    "reasoning_gym": Case(
+        {"datasets": "word_ladder", "count": 4},
+        package="reasoning_gym",
+        hidden=("answer", "settings"),
+    ),
+    "repair": Case(
+        {"count": 40, "seconds": 120.0},
+        few={"count": SANDBOXED},
+        most=24,
+        compared=4,
+        hidden=("solution",),
+    ),
+    "search": Case(hidden=("answers", "wanted")),
+    "shell": Case(
+        few={"count": SANDBOXED}, most=24, compared=4, hidden=("state", "answer", "commands")
+    ),
+    "shop": Case(few={"count": 20}, counted=True, hidden=("product",)),
+    "shop_web": Case(few={"count": 20}, most=100, counted=True, hidden=("product",)),
     "sokoban": Case({"boards": 20}),
-    "sql": Case(few={"count": 40}, counted=True),
-    "sql small": Case({"grammar": "small"}, few={"grammar": "small", "count": 40}, counted=True),
-    "textworld": Case({"count": 3, "max_steps": 6}, package="textworld"),
-    "web_forms": Case(few={"count": 26}, most=300),
+    "sql": Case(
+        {"grammar": "full"}, few={"count": 40}, counted=True, hidden=("statement", "answer")
+    ),
+    "sql small": Case(
+        {"grammar": "small"},
+        few={"grammar": "small", "count": 40},
+        counted=True,
+        hidden=("statement", "answer"),
+    ),
+    "textworld": Case({"count": 3, "max_steps": 6}, package="textworld", hidden=("walkthrough",)),
+    "web_forms": Case(few={"count": 26}, counted=True),
 }
 ELSEWHERE = {
     "harbor": "adapters/test_harbor.py",
@@ -81,7 +107,14 @@ def test_the_contract(name: str, desk: dict[str, Any]) -> None:
     if not has_package(case):
         pytest.skip(f"{case.package} is not installed")
     for environment in opened(name.split()[0], desk if name == "own_desk" else case.options):
-        keeps_its_word(environment, most=case.most, compared=case.compared, counted=case.counted)
+        keeps_its_word(environment, most=case.most, compared=case.compared, hidden=case.hidden)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.counted])
+def test_the_declared_floors_are_those_of_all_tasks(name: str) -> None:
+    for environment in opened(name.split()[0], CASES[name].options):
+        floors_are_as_declared(environment, all_tasks(environment), exactly=True)
 
 
 def test_another_process_has_the_same_tasks_and_observations(desk: dict[str, Any]) -> None:

@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, reward
+from tests.environments.playing import answered, calling, opened, reward
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
@@ -45,10 +45,8 @@ CHANGE = {
 
 
 @pytest.fixture(scope="module", params=["small", "full"])
-def made(request: pytest.FixtureRequest) -> SqlEnvironment:
-    environment = make_environment("sql", {"grammar": request.param})
-    assert isinstance(environment, SqlEnvironment)
-    return environment
+def made(request: pytest.FixtureRequest) -> Iterator[SqlEnvironment]:
+    yield from opened("sql", {"grammar": request.param})
 
 
 def running(*statements: str) -> list[Action]:
