@@ -165,6 +165,7 @@ def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> No
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
+@pytest.mark.long
 def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From between checkpoints, when some tasks have been measured and some have not."""
     options = (
@@ -188,6 +189,7 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "metric"),
     [

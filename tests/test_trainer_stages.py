@@ -91,6 +91,7 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert_same(whole, resume(finished), steps[3])
 
 
+@pytest.mark.long
 def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     sizes = ("rollout.max_turns=5", "rollout.max_tokens=480", "rollout.context=summarise")
     whole = train(recipe, tmp_path / "whole", *sizes)
@@ -154,6 +155,7 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     assert reports[0]["base"] == reports[1]["base"]
 
 
+@pytest.mark.long
 def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = killed_while_imitating(recipe, tmp_path / "killed")
     before = folder.lines("imitation.jsonl")
@@ -186,6 +188,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
     assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
 
 
+@pytest.mark.long
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
     options = ("algorithm.name=distillation", f"teacher.model={other}")
@@ -198,6 +201,7 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.long
 def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From the step in which it was trained alone, too, and with value gradients in the body."""
     options = ("algorithm.name=ppo", "critic.kind=head", "critic.pretraining_steps=1")
@@ -215,6 +219,7 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.long
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """The teacher's average is neither the policy nor what the run began with."""
     levels = f"environment.name={small_runs.FAKES}:Levels"

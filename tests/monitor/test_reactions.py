@@ -86,14 +86,8 @@ def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
     return listener.said
 
 
-@pytest.mark.parametrize(
-    "reaction",
-    [
-        pytest.param("lower_learning_rate", marks=pytest.mark.long),
-        pytest.param("filter", marks=pytest.mark.long),
-        "roll_back",
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("reaction", ["lower_learning_rate", "filter", "roll_back"])
 def test_a_run_that_was_killed_ends_like_one_that_was_not(
     model: Path, tmp_path: Path, reaction: str
 ) -> None:

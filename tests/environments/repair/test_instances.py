@@ -227,6 +227,7 @@ raise SystemError("closed")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [REPLACED, DAEMON, HANDED], ids=["replaced", "daemon", "handed"])
 def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
     (task,) = loaded.tasks("train")
@@ -289,6 +290,7 @@ class A(unittest.TestCase):
         }
 
 
+@pytest.mark.long
 def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
     clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> None:
@@ -378,9 +380,7 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
     assert made.warnings == ["1 instances were left out: the file of a test is not in its name"]
 
 
-@pytest.mark.parametrize(
-    ("runner", "count"), [("plain", 3), pytest.param("pytest", 1, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("runner", "count"), [("plain", 3), ("pytest", 1)])
 def test_bugs_are_put_into_a_repository(
     clones: Path, tmp_path: Path, sandbox: Sandbox, runner: str, count: int
 ) -> None:
