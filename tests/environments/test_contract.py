@@ -69,7 +69,7 @@ CASES = {  # by name, and a word for its options where it is there twice
         few={"count": SANDBOXED}, most=24, compared=4, hidden=("state", "answer", "commands")
     ),
     "shop": Case(few={"count": 20}, counted=True, hidden=("product",)),
-    "shop_web": Case(few={"count": 20}, most=100, counted=True, hidden=("product",)),
+    "shop_web": Case(few={"count": 20}, most=100, hidden=("product",)),
     "sokoban": Case({"boards": 20}),
     "sql": Case(
         {"grammar": "full"}, few={"count": 40}, counted=True, hidden=("statement", "answer")

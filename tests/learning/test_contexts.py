@@ -21,6 +21,8 @@ from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.types import Group, Segment, Source, Trajectory
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 LEARNING = LearningConfig()

@@ -14,6 +14,8 @@ from turnwise.learning.batch import assign_advantages
 from turnwise.learning.critic import Critic
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 PPO = make_algorithm("ppo", {})
 MakeGroups = Callable[..., list[Group]]
 LoadModel = Callable[..., Any]

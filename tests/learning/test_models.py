@@ -16,6 +16,8 @@ from turnwise.learning.batch import assign_advantages
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
