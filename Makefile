@@ -6,26 +6,38 @@ INSTALL := $(BIN)/pip install --quiet --editable
 EXTRAS := games,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
+# Each of two workers begins with half of the files, so that what a file's tests share is made once.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-plain test-bounds test-slow test-vllm chromium check format setup
+.PHONY: demo test test-all coverage test-plain test-bounds test-slow test-vllm chromium check format setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
 
+# Every module, within minutes; what is marked `long` is left to test-all.
 test: .venv/developing
-	$(BIN)/pytest -n 2
+	$(PYTEST) -m $(QUICK)
 
-# What has compiled kernels, without them.
+# All of it but what is marked `slow` or `vllm`.
+test-all: .venv/developing
+	$(PYTEST)
+
+# Which lines `make test` runs, in this process; what tests start in others is not counted.
+coverage: .venv/developing
+	$(PYTEST) -m $(QUICK) --cov=turnwise --cov-report=term:skip-covered
+
+# What compiled kernels compute, without them: engine and learner against the model's own passes.
 test-plain: .venv/developing
-	TURNWISE_KERNELS=off $(BIN)/pytest -n 2 tests/engines tests/kernels tests/learning tests/models
+	TURNWISE_KERNELS=off $(PYTEST) -m "numbers and not slow" tests/engines tests/learning tests/models
 
-# With the lowest and the highest torch that pyproject.toml allows.
+# The same with the lowest and the highest torch that pyproject.toml allows.
 test-bounds: .venv/developing
 	.ci/bounds
 
-# What takes many minutes: every architecture of transformers.
+# What takes many minutes or much memory: every architecture of transformers, 1,000 sandboxes.
 test-slow: .venv/developing
-	$(BIN)/pytest -m slow -n 2
+	$(PYTEST) -m slow
 
 # Installs vLLM for CPUs in an environment of its own, in the user's cache.
 test-vllm: .venv/developing

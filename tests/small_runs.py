@@ -4,6 +4,7 @@ Not here: environments (`fakes.py`), and the tables of a recipe that a test is a
 """
 
 import asyncio
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,17 @@ def train(
 def resume(folder: RunFolder, display: Display | None = None) -> RunContext:
     """Go on with a run to its end, by its own recipe."""
     return train(folder.path / "config.toml", folder, display=display)
+
+
+def interrupted(whole: RunFolder, run: Path, *lost: str) -> RunFolder:
+    """A copy of a run without some of its checkpoints, and without what comes after training: as
+    a kill leaves it, without a process that is killed."""
+    shutil.copytree(whole.path, run)
+    for name in lost:
+        shutil.rmtree(run / "checkpoints" / name)
+    (run / "report.json").unlink()
+    (run / "evaluations" / "trained.json").unlink()
+    return RunFolder.open(run)
 
 
 def start(*arguments: str | Path) -> "subprocess.Popen[str]":

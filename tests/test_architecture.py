@@ -1,18 +1,28 @@
 """Promise 12 and the shape of the code: what importing does, how long functions are."""
 
 import ast
-import os
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 import turnwise
 
 PACKAGE = Path(turnwise.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FUNCTION = 80
+LONGEST_FILE = 400
+STILL_LONGER = {
+    "cli.py": 495,
+    "config.py": 488,
+    "engines/embedded.py": 444,
+    "engines/vllm/engine.py": 456,
+    "environments/repair/blocks.py": 438,
+    "synthesis/tiny.py": 439,
+    "tools/postgres.py": 490,
+    "types.py": 557,
+}
+"""Files over the limit, and how many lines each may have."""
 
 
 LIGHT = {
@@ -41,19 +51,6 @@ def test_importing_is_light_and_silent() -> None:
     assert new & set(metadata.packages_distributions()) <= LIGHT
 
 
-def test_importing_writes_no_file(tmp_path: Path) -> None:
-    """Not in the working folder, nor in a home that is empty."""
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-    code = (
-        "import turnwise, turnwise.cli, turnwise.training.run, turnwise.environments.search.corpus"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=work, env=environment, check=True)
-    assert not [*home.rglob("*"), *work.rglob("*")]
-
-
 def test_help_does_not_load_torch() -> None:
     code = (
         "import sys; sys.argv = ['turnwise', '--help']\n"
@@ -69,11 +66,24 @@ def test_exported_names() -> None:
     assert all(hasattr(turnwise, name) for name in turnwise.__all__)
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
-def test_functions_are_short_and_modules_say_what_they_are(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    if path.name != "__init__.py" or path.stat().st_size:
-        assert ast.get_docstring(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
+def test_modules_say_what_they_are_and_functions_are_short() -> None:
+    wrong = []
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        if not ast.get_docstring(tree) and (path.name != "__init__.py" or path.stat().st_size):
+            wrong.append(f"{path}: no docstring")
+        wrong += [
+            f"{path}:{node.lineno}: {node.name} has {LONGEST_FUNCTION} lines or more"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+        ]
+    assert not wrong
+
+
+def test_files_are_short() -> None:
+    """The list of those that are not only gets shorter, and so do they."""
+    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
+    found = {str(path.relative_to(PACKAGE)): n for path, n in lines.items() if n > LONGEST_FILE}
+    assert found.keys() == STILL_LONGER.keys(), "shorten the file, or take it off STILL_LONGER"
+    assert all(number <= STILL_LONGER[name] for name, number in found.items()), found

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it refuses, and with which exit code."""
 
+import io
 import json
 import os
 import shutil
@@ -158,14 +159,16 @@ def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output()
 def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> None:
     program = (
         "import sys; from turnwise.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: assert 'torch' not in sys.modules"
+        "for change in sys.argv[2:]:\n"
+        "    try: main(['train', sys.argv[1], change])\n"
+        "    except SystemExit as ended: assert ended.code == 2, ended.code\n"
+        "assert 'torch' not in sys.modules"
     )
-    for change in ("environment.name=serch", "scaffold.name=tag", "engine.name=x"):
-        command = [sys.executable, "-c", program, "train", str(recipe), change]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2, done.stderr
-        assert done.stderr.startswith("turnwise: unknown"), done.stderr
+    changes = ["environment.name=serch", "scaffold.name=tag", "engine.name=x"]
+    command = [sys.executable, "-c", program, str(recipe), *changes]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = done.stderr.splitlines()
+    assert [line.startswith("turnwise: unknown") for line in told] == [True] * 3, told
 
 
 FIRST_LOOK = """
@@ -330,17 +333,17 @@ def test_the_mask_can_be_seen_without_colour() -> None:
     assert parted == "Who?«ask»\n[context 2, begins with 0 tokens copied]\ntold"
 
 
-def test_play_puts_a_person_in_the_models_place(recipe: Path) -> None:
-    command = [sys.executable, "-m", "turnwise", "play", str(recipe)]
-    options = ["rollout.max_turn_tokens=80"]
+def test_play_puts_a_person_in_the_models_place(
+    shell: Shell, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     typed = "<lookup> Japan</lookup>\n<answer> Tokyo</answer>\n"
-    played = subprocess.run([*command, *options], input=typed, capture_output=True, text=True)
-    assert "The capital is Tokyo." in played.stdout
-    assert "success, reward 1.0" in played.stdout
-    ended = subprocess.run(command, input="", capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert "the input ended" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    shell("play", recipe, "rollout.max_turn_tokens=80")
+    assert "The capital is Tokyo." in shell.out
+    assert "success, reward 1.0" in shell.out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert "the input ended" in shell("play", recipe, code=2).err
+    assert "Traceback" not in shell.err
 
 
 def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path: Path) -> None:

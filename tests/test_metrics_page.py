@@ -102,6 +102,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "file",
     [

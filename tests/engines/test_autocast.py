@@ -17,6 +17,8 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.runner import Runner
 from turnwise.errors import ConfigError
 
+pytestmark = pytest.mark.numbers
+
 STEPS = 32
 
 

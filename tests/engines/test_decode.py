@@ -19,7 +19,7 @@ from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.runner import Runner
 from turnwise.kernels.decode import decode_kernels
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.numbers]
 STEPS = 32
 """Histories of up to 38 tokens: more than the kernels take at once, and no multiple of it."""
 

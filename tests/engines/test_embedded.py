@@ -14,6 +14,8 @@ from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError
 
+pytestmark = pytest.mark.numbers
+
 
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)

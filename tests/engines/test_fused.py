@@ -8,6 +8,8 @@ from tests.engines.models_for_tests import tiny_model
 from tests.engines.shapes import SHAPES, follow, off, shaped
 from turnwise.engines.runner import Runner
 
+pytestmark = pytest.mark.numbers
+
 UNKNOWN = {
     "bias": {"attention_bias": True},
     "another activation": {"hidden_act": "gelu"},

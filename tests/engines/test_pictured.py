@@ -27,6 +27,8 @@ from tests.vision_models import (
     vision_model,
 )
 
+pytestmark = pytest.mark.numbers
+
 BEFORE, AFTER = list(range(5, 30)), list(range(40, 49))
 
 

@@ -10,6 +10,8 @@ from tests.engines.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 
+pytestmark = pytest.mark.numbers
+
 COMMON = [(7 * place + 3) % 250 for place in range(40)]
 """The prompt of a group."""
 

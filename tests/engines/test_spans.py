@@ -17,6 +17,8 @@ from turnwise.engines.runner import Runner
 from turnwise.engines.runners import make_runner
 from turnwise.engines.spans import attention_in_spans
 
+pytestmark = pytest.mark.numbers
+
 
 class KeepsToItself(MistralForCausalLM):  # type: ignore[misc]
     """A model that passes nothing on to its attention."""

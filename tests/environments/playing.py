@@ -1,8 +1,27 @@
-"""One episode of given actions, for the tests of environments."""
+"""Episodes of given actions, and the actions: for the tests of environments."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
 
 from turnwise.environments.base import Environment
 from turnwise.environments.measurement import Play, played_all
-from turnwise.types import Action, Task, Verdict
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+
+def calling(name: str, /, **arguments: Any) -> Action:
+    """An action that calls one tool."""
+    return Action("", calls=(ToolCall(name, arguments),))
+
+
+def answered(text: str) -> Action:
+    """An action that answers."""
+    return Action("", answer=text)
 
 
 def played(environment: Environment, task: Task, *actions: Action) -> Play:
@@ -16,3 +35,39 @@ def judged(environment: Environment, task: Task, *actions: Action) -> Verdict:
     verdict = played(environment, task, *actions).trajectory.verdict
     assert verdict is not None
     return verdict
+
+
+def reward(environment: Environment, task: Task, *actions: Action) -> float:
+    """What the episode is worth."""
+    return judged(environment, task, *actions).reward
+
+
+@cache
+def _made(name: str, options: str) -> Environment:
+    return make_environment(name, json.loads(options))
+
+
+def opened(name: str, options: dict[str, Any]) -> Iterator[Any]:
+    """A built-in environment while it is used, made once in this process: a prototype that no test
+    may change. A skip where its sandbox does not work."""
+    environment: Any = _made(name, json.dumps(options))
+    sandbox = getattr(environment, "sandbox", None)
+    if sandbox is None:
+        yield environment
+        return
+    try:
+        sandbox.tier  # noqa: B018
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with sandbox:
+        yield environment
+
+
+def prototype(name: str, **options: Any) -> Callable[[], Iterator[Any]]:
+    """A fixture: the environment, made once for the tests of a file."""
+
+    @pytest.fixture(scope="module")
+    def made() -> Iterator[Any]:
+        yield from opened(name, options)
+
+    return made

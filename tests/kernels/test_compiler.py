@@ -74,7 +74,16 @@ def test_a_kept_file_is_loaded_and_not_built_again(cache: Path) -> None:
 
 
 @needs_kernels
-@pytest.mark.parametrize("damage", ["truncated", "empty", "another library", "one byte"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "one byte",
+        *(
+            pytest.param(n, marks=pytest.mark.long)
+            for n in ("truncated", "empty", "another library")
+        ),
+    ],
+)
 def test_a_file_that_is_not_what_was_kept_is_built_again(
     cache: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,6 +180,7 @@ def test_a_file_of_somebody_else_is_not_loaded(
     assert kept(cache).stat().st_uid == os.geteuid()
 
 
+@pytest.mark.long
 @needs_kernels
 def test_two_processes_at_once(cache: Path) -> None:
     running = [

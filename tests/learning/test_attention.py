@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.learning.conftest import LoadModel
 from turnwise.learning.logprobs import token_logprobs
 
+pytestmark = pytest.mark.numbers
+
 
 class Attended(TorchDispatchMode):  # type: ignore[misc]
     """Notes the type of numbers in which attention is computed, forward and backward."""

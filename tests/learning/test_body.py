@@ -18,7 +18,7 @@ from turnwise.learning.body import Rows, asked_hidden
 from turnwise.learning.hidden import last_hidden
 from turnwise.learning.prefix_tree import grow, lay_out
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.numbers]
 FULL = [name for name in SHAPES if "window" not in name]
 
 

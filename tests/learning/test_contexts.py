@@ -25,6 +25,8 @@ from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.types import Group, Segment, Source, Tokens, Trajectory
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 LEARNING = LearningConfig()

@@ -13,7 +13,7 @@ from tests.engines.shapes import SHAPES, shaped
 from turnwise.kernels.training import training_kernels
 from turnwise.learning.hidden import fitting_kernels, hidden_states
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.numbers]
 
 
 def model_of(shape: str = "qwen3", **changes: Any) -> Any:

@@ -14,6 +14,8 @@ from tests.rounding import assert_rounding, gradients
 from turnwise.errors import NotSupportedError
 from turnwise.learning.logprobs import check_supported, score_tokens, token_logprobs
 
+pytestmark = pytest.mark.numbers
+
 LENGTHS = (12, 7, 3)
 LoadModel = Callable[..., Any]
 PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")

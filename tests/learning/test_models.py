@@ -17,6 +17,8 @@ from turnwise.learning.signals.base import Signals
 from turnwise.storage import checkpoint
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 PEFT_WARNS = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")

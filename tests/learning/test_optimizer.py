@@ -31,6 +31,8 @@ from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.models.load import load_model as load_from_recipe
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 GRPO = make_algorithm("grpo", {})
 PPO = make_algorithm("ppo", {})
 REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]

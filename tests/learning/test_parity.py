@@ -18,6 +18,8 @@ from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedEr
 from turnwise.learning.parity import check_gap, check_parity, measure_parity
 from turnwise.models.rotations import fix_rotations
 
+pytestmark = pytest.mark.numbers
+
 LIMIT = 100
 
 

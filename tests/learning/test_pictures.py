@@ -14,6 +14,8 @@ from turnwise.learning.hidden import hidden_states
 from turnwise.learning.preferences import _pictures, _tensors, saved_pairs
 from turnwise.types import Picture, Segment, Source, Tokens
 
+pytestmark = pytest.mark.numbers
+
 
 def record() -> Tokens:
     """A prompt with a picture of three tokens, a turn, a result with two pictures, a turn."""

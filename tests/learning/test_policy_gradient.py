@@ -18,6 +18,8 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Segment, Source
 
+pytestmark = pytest.mark.numbers
+
 GRPO = make_algorithm("grpo", {})
 EVERYTHING = make_algorithm("dapo", {"kl_coefficient": 0.1, "entropy_coefficient": 0.01})
 GSPO = make_algorithm("gspo", {"clip_low": 0.5, "clip_high": 0.5})

@@ -37,6 +37,8 @@ from turnwise.learning.prefix_tree import (
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
 
+pytestmark = pytest.mark.numbers
+
 CPU = torch.device("cpu")
 EVERYTHING = {"kl_coefficient": 0.1, "entropy_coefficient": 0.01}
 LoadModel = Callable[..., Any]

@@ -14,6 +14,8 @@ from turnwise.learning.optimizer import warm_up, warm_up_then_cosine
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.types import Segment, Source, Tokens
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 SFT = SftConfig(steps=6, batch_size=4, learning_rate=3e-3, warmup_steps=2)
 

@@ -11,6 +11,8 @@ from tests.rounding import assert_rounding, excess
 from turnwise.engines.runner import Runner
 from turnwise.models.rounding import allowed, sensitivities
 
+pytestmark = pytest.mark.numbers
+
 
 def wrong_weight(model: Any) -> None:
     model.model.layers[1].mlp.down_proj.weight[3, 5] += 0.01

@@ -250,6 +250,7 @@ def test_a_work_folder_without_rights(sandbox: Sandbox) -> None:
     assert result.status is Status.OK
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", [NESTED, MANY_FILES], ids=["nested", "many"])
 def test_folders_without_end(sandbox: Sandbox, limits: Limits, source: str) -> None:
     """The launcher removes them, and goes on meanwhile; the collection passes over them."""

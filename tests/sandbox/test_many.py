@@ -34,10 +34,6 @@ MIXED = (
     ("import socket; socket.create_connection(('1.1.1.1', 53), 1)", Status.NONZERO),
 )
 
-slow = pytest.mark.skipif(
-    "TURNWISE_SLOW" not in os.environ, reason="half a minute, 4 GB of memory: set TURNWISE_SLOW=1"
-)
-
 
 @contextmanager
 def small_stacks() -> Iterator[None]:
@@ -58,7 +54,8 @@ def all_at_once(sandbox: Sandbox, count: int, run: Callable[[int], Result]) -> l
         return list(pool.map(one, range(count)))
 
 
-@pytest.mark.parametrize("tier", [pytest.param("bubblewrap", marks=slow), "namespaces"])
+@pytest.mark.long
+@pytest.mark.parametrize("tier", [pytest.param("bubblewrap", marks=pytest.mark.slow), "namespaces"])
 def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
     """More than there are places: they queue, and none is late or gets what is another's."""
     with maker(tier, concurrency=16) as sandbox:
@@ -76,7 +73,7 @@ def test_a_thousand_at_once(maker: Maker, nothing_left: Check, tier: str) -> Non
         assert (after.status, after.stdout.text) == (Status.OK, "[]\n")
 
 
-@slow
+@pytest.mark.slow  # 4 GB of memory
 @pytest.mark.parametrize("tier", ["bubblewrap", "namespaces"])
 def test_a_thousand_that_live_at_once(maker: Maker, nothing_left: Check, tier: str) -> None:
     with maker(tier, concurrency=1000) as sandbox:

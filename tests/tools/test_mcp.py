@@ -241,6 +241,7 @@ def test_a_program_that_is_no_server(tmp_path: Path) -> None:
             server.schemas  # noqa: B018
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "source",
     [
@@ -279,6 +280,7 @@ class Mine(McpTools, Environment):
         return Verdict(float(right), right)
 
 
+@pytest.mark.long
 def test_in_an_environment(stdio: McpServer) -> None:
     environment = Mine(stdio)
     assert [one.name for one in environment.tools()][:3] == ["shout", "add", "die"]

@@ -344,6 +344,7 @@ def test_tables_that_are_none(server: PostgresServer, table: Table) -> None:
     database.close()
 
 
+@pytest.mark.long
 def test_what_a_killed_program_left_is_dropped_by_the_next(running: Running) -> None:
     before = left(running)
     alive = PostgresServer(running.url())
@@ -368,6 +369,7 @@ def test_what_a_killed_program_left_is_dropped_by_the_next(running: Running) -> 
     assert left(running) == before
 
 
+@pytest.mark.long
 def test_a_program_whose_keeper_was_lost_goes_on(running: Running) -> None:
     keepers = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
     server = PostgresServer(running.url())
@@ -435,6 +437,7 @@ def test_a_server_that_hangs_is_infrastructure(
         connection.close()
 
 
+@pytest.mark.long
 def test_a_server_that_crashes_and_one_that_is_killed() -> None:
     with running_server() as running:
         server = PostgresServer(running.url())

@@ -89,6 +89,7 @@ def run(recipe: Recipe, folder: RunFolder, killed_at: int = 0) -> list[str]:
     return listener.said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reaction", ["lower_learning_rate", "filter", "roll_back"])
 def test_a_run_that_was_killed_ends_like_one_that_was_not(
     model: Path, tmp_path: Path, reaction: str

@@ -16,11 +16,13 @@ from rich.console import Console
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
+from tests import small_runs
 from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
-from turnwise.errors import RunStoppedError
+from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
 from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.threads import configure_threads
 from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
@@ -56,9 +58,25 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(*arguments: str | Path) -> None:
+    """In a process of its own."""
     process = start("train", *arguments)
     _, errors = process.communicate()
     assert process.returncode == 0, errors
+
+
+def run_here(recipe: Path, run: Path, *overrides: str) -> Path:
+    """In this process, with all checkpoints kept."""
+    configure_threads(1)
+    folder = RunFolder.new(run)
+    small_runs.train(recipe, folder, *overrides, "train.keep_checkpoints=9")
+    return run
+
+
+def gone_on(whole: Path, run: Path, last: int = 5) -> Path:
+    """A copy that goes on from the checkpoint of its second step, as after a kill later on."""
+    lost = [f"step-{step:06d}" for step in (4, last)]
+    small_runs.resume(small_runs.interrupted(RunFolder(whole), run, *dict.fromkeys(lost)))
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +105,18 @@ def assert_same(first: Path, second: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
-    again = recipe.parent / "again"
-    train(recipe, "--run", again)
-    assert_same(whole_run, again)
+    """In another process, too."""
+    assert_same(whole_run, run_here(recipe, recipe.parent / "again"))
 
 
 @pytest.mark.parametrize(
     ("awaited", "delay"),
     [
-        ("checkpoints/cold_start/step-000003", 0.0),  # in the cold start
-        ("evaluations/cold_start.json", 0.0),  # in the first rollout
         ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
-        ("metrics.jsonl", 0.15),  # somewhere in the middle
+        # in the cold start, in the first rollout, and somewhere in the middle
+        pytest.param("checkpoints/cold_start/step-000003", 0.0, marks=pytest.mark.long),
+        pytest.param("evaluations/cold_start.json", 0.0, marks=pytest.mark.long),
+        pytest.param("metrics.jsonl", 0.15, marks=pytest.mark.long),
     ],
 )
 def test_a_killed_run_ends_like_one_that_never_stopped(
@@ -117,6 +135,7 @@ def test_a_killed_run_ends_like_one_that_never_stopped(
     assert_same(whole_run, run)
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
     recipe: Path, whole_run: Path, tmp_path: Path
 ) -> None:
@@ -141,25 +160,16 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
 
 
 def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    ppo = (recipe, "algorithm.name=ppo", "critic.pretraining_steps=1", "--run")
-    train(*ppo, whole)
-    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    whole = run_here(recipe, tmp_path / "whole", "algorithm.name=ppo", "critic.pretraining_steps=1")
+    lines = RunFolder(whole).lines("metrics.jsonl")
     assert ["policy/loss" in line for line in lines] == [False, True, True, True, True]
     assert all(line["critic/loss"] > 0 for line in lines)
-    process = start("train", *ppo, killed)
-    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    train("--resume", killed)
-    assert_same(whole, killed)
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
+@pytest.mark.long
 def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    """Killed between checkpoints, when some tasks have been measured and some have not."""
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    """From between checkpoints, when some tasks have been measured and some have not."""
     options = (
         f"environment.name={FAKES}:Levels",
         "curriculum.tasks=by_success",
@@ -171,23 +181,17 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
         "sft.steps=0",
         "train.tasks_per_step=3",
     )
-    train(recipe, *options, "--run", whole)
+    whole = run_here(recipe, tmp_path / "whole", *options)
     lines = RunFolder(whole).lines("metrics.jsonl")
     measured = [line["curriculum/measured"] for line in lines]
     assert 3 / 8 == measured[0] < measured[1] < measured[-1]
     assert sum(line["policy/updates"] for line in lines) > 0
     assert all(line["reward/penalty"] > 0 for line in lines)
     assert all(0 <= line["batch/left_out"] < 1 for line in lines)
-    process = start("train", recipe, *options, "--run", killed)
-    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    train("--resume", killed)
-    assert_same(whole, killed)
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "metric"),
     [
@@ -209,34 +213,23 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
 def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
     recipe: Path, tmp_path: Path, overrides: list[str], metric: str
 ) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    train(recipe, *overrides, "--run", whole)
+    whole = run_here(recipe, tmp_path / "whole", *overrides)
     found = [line[metric] for line in RunFolder(whole).lines("metrics.jsonl")]
     assert len(set(found)) == 5
-    process = start("train", recipe, *overrides, "--run", killed)
-    while process.poll() is None and not (killed / "trajectories/step-000003.parquet").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    train("--resume", killed)
-    assert_same(whole, killed)
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
 
 
 def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
-    run = tmp_path / "refilled"
     overrides = ("algorithm.group_filter=top_spread", "train.steps=1", "sft.steps=0")
-    train(recipe, *overrides, "train.refills=9", "--run", run)
+    run = run_here(recipe, tmp_path / "refilled", *overrides, "train.refills=9")
     (line,) = RunFolder(run).lines("metrics.jsonl")
     assert line["rollout/episodes"] == 3 * 2 * 4
     rows = read_rows(run / "trajectories" / "step-000001.parquet")
     assert len({row["group"] for row in rows}) == 6
-    refused = start("train", recipe, "train.refills=1", "--run", tmp_path / "refused")
-    _, errors = refused.communicate()
-    assert refused.returncode == 2
-    assert "drops none" in errors
+    with pytest.raises(ConfigError, match="drops none"):
+        run_here(recipe, tmp_path / "refused", "train.refills=1")
 
 
 def test_an_echo_trap_stops_a_run_that_asks_for_it(
@@ -260,6 +253,7 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
 
 
+@pytest.mark.long
 def test_an_interrupted_run_saves_and_says_how_to_go_on(
     recipe: Path, whole_run: Path, tmp_path: Path
 ) -> None:
@@ -299,10 +293,10 @@ def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
     AutoModelForCausalLM.from_pretrained(whole_run / "checkpoints" / "step-000005")
 
 
+@pytest.mark.long
 def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path) -> None:
     """A limit on file size stands for the full disk: it comes back as the same kind of error."""
-    run = tmp_path / "full"
-    train(recipe, "train.steps=2", "--run", run)
+    run = run_here(recipe, tmp_path / "full", "train.steps=2")
     config = run / "config.toml"
     config.write_text(config.read_text().replace("steps = 2\n", "steps = 5\n"))
     (run / "report.json").unlink()
@@ -319,9 +313,10 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
     assert "the last good checkpoint is" in done.stderr
     assert "Traceback" not in done.stderr
     assert os.listdir(run / "checkpoints").count("step-000002") == 1
-    train("--resume", run)
+    small_runs.resume(RunFolder.open(run))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "file"),
     [
@@ -333,16 +328,8 @@ def test_adapters_and_rounded_weights_are_trained_resumed_and_evaluated_exactly(
     recipe: Path, tmp_path: Path, option: str, file: str
 ) -> None:
     pytest.importorskip("peft")
-    runs = [tmp_path / "whole", tmp_path / "killed"]
-    options = [option, "train.steps=4"]
-    train(recipe, *options, "--run", runs[0])
-    process = start("train", recipe, *options, "--run", runs[1])
-    while process.poll() is None and not (runs[1] / "trajectories/step-000003.parquet").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    train("--resume", runs[1])
+    whole = run_here(recipe, tmp_path / "whole", option, "train.steps=4")
+    runs = [whole, gone_on(whole, tmp_path / "killed", last=4)]
     files = [run / "checkpoints/step-000004" / file for run in runs]
     assert files[0].read_bytes() == files[1].read_bytes()
     process = start("evaluate", runs[0], "--json")

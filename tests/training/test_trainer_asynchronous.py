@@ -143,6 +143,7 @@ def test_adapters_are_sampled_with_and_frozen_weights_are_shared(
     assert adapters
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_after_a_stop_no_task_is_lost_and_none_counts_twice(
     recipe: Path, tmp_path: Path, how: signal.Signals

@@ -5,7 +5,6 @@ One small run is made; each test damages a copy of it without what came after it
 
 import asyncio
 import os
-import shutil
 import signal
 import threading
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.small_runs import Listening, resume, train, write_recipe
+from tests.small_runs import Listening, interrupted, resume, train, write_recipe
 from turnwise.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
@@ -77,12 +76,7 @@ def whole(recipe: Path) -> Path:
 @pytest.fixture
 def run(whole: Path, tmp_path: Path) -> Path:
     """A copy, killed after the checkpoint of its second step: steps 1 and 2 are there."""
-    copy = tmp_path / "run"
-    shutil.copytree(whole, copy)
-    shutil.rmtree(copy / "checkpoints/step-000003")
-    (copy / "report.json").unlink()
-    (copy / "evaluations/trained.json").unlink()
-    return copy
+    return interrupted(RunFolder(whole), tmp_path / "run", "step-000003").path
 
 
 def assert_same(whole: Path, other: Path) -> None:

@@ -162,6 +162,7 @@ def test_a_run_from_cold_start_to_report(
     assert "<image>" not in told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
 def test_a_run_that_was_stopped_ends_with_the_same_weights(
     tmp_path: Path, models: dict[str, Path], family: str

@@ -37,7 +37,16 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
 
 
-@pytest.mark.parametrize("algorithm", ["remax", "tree_grpo", "counterfactual", "hca", "igpo"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "tree_grpo",
+        *(
+            pytest.param(n, marks=pytest.mark.long)
+            for n in ("remax", "counterfactual", "hca", "igpo")
+        ),
+    ],
+)
 def test_a_run_that_was_stopped_goes_on_exactly(
     recipe: Path, tmp_path: Path, algorithm: str
 ) -> None:

@@ -5,7 +5,6 @@ A killed run is a copy of a whole one without what was written after some checkp
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from rich.console import Console
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from tests.small_runs import write_recipe
+from tests.small_runs import interrupted, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
@@ -58,22 +57,12 @@ def train(recipe: Path, run: Path, *overrides: str) -> RunFolder:
     return small_runs.train(recipe, RunFolder.new(run), *overrides, display=terminal()).folder
 
 
-def resume(run: Path) -> RunFolder:
-    return small_runs.resume(RunFolder.open(run), terminal()).folder
+def resume(run: RunFolder) -> RunFolder:
+    return small_runs.resume(run, terminal()).folder
 
 
 def terminal() -> TerminalDisplay:
     return TerminalDisplay(Console(stderr=True))
-
-
-def killed(whole: RunFolder, run: Path, *lost: str) -> Path:
-    """A copy without some of the checkpoints, and without what comes after training."""
-    shutil.copytree(whole.path, run)
-    for name in lost:
-        shutil.rmtree(run / "checkpoints" / name)
-    (run / "report.json").unlink()
-    (run / "evaluations" / "trained.json").unlink()
-    return run
 
 
 def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
@@ -94,14 +83,15 @@ def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) ->
     assert evaluation is not None
     assert evaluation["step"] == 1 + 3
     steps = [f"preferences/step-00000{step}" for step in range(4)]
-    after = killed(whole, tmp_path / "late", *steps[2:])
+    after = interrupted(whole, tmp_path / "late", *steps[2:])
     assert_same(whole, resume(after), steps[3])
-    before = killed(whole, tmp_path / "early", "preferences")
+    before = interrupted(whole, tmp_path / "early", "preferences")
     assert_same(whole, resume(before), steps[3])
-    finished = killed(whole, tmp_path / "finished")
+    finished = interrupted(whole, tmp_path / "finished")
     assert_same(whole, resume(finished), steps[3])
 
 
+@pytest.mark.long
 def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     sizes = ("rollout.max_turns=5", "rollout.max_tokens=480", "rollout.context=summarise")
     whole = train(recipe, tmp_path / "whole", *sizes)
@@ -111,7 +101,7 @@ def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_pa
     rows = read_rows(whole.path / "trajectories" / "step-000003.parquet")
     assert {len(row["contexts"]) for row in rows} > {1}
     assert any(action["summary"] for row in rows for action in json.loads(row["actions"]))
-    late = killed(whole, tmp_path / "late", "step-000002", "step-000003")
+    late = interrupted(whole, tmp_path / "late", "step-000002", "step-000003")
     assert_same(whole, resume(late), "step-000003")
 
 
@@ -161,13 +151,14 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:
     whole = train(recipe, tmp_path / "whole", *COMPARED)
-    other = resume(killed_while_imitating(recipe, tmp_path / "killed").path)
+    other = resume(killed_while_imitating(recipe, tmp_path / "killed"))
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
     assert other.evaluation("sft") == whole.evaluation("sft")
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
     assert reports[0]["base"] == reports[1]["base"]
 
 
+@pytest.mark.long
 def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = killed_while_imitating(recipe, tmp_path / "killed")
     before = folder.lines("imitation.jsonl")
@@ -200,6 +191,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
     assert json.loads((run.path / "report.json").read_text())["trained"]["n"] == 2
 
 
+@pytest.mark.long
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
     options = ("algorithm.name=distillation", f"teacher.model={other}")
@@ -209,9 +201,10 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
         assert line["auxiliary/demonstration_tokens"] > 0
         assert line["teacher/reverse_kl"] != 0
     lost = [f"step-00000{step}" for step in (2, 3)]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.long
 def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From the step in which it was trained alone, too, and with value gradients in the body."""
     options = ("algorithm.name=ppo", "critic.kind=head", "critic.pretraining_steps=1")
@@ -226,9 +219,10 @@ def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path
     ]
     assert same == [True, False]
     lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
 
 
+@pytest.mark.long
 def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """The teacher's average is neither the policy nor what the run began with."""
     levels = f"environment.name={small_runs.FAKES}:Levels"
@@ -238,4 +232,4 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
     assert lines[-1]["self_teacher/taught"] > 0
     assert lines[-1]["self_teacher/divergence"] > 0
     lost = ["step-000002", "step-000003"]
-    assert_same(whole, resume(killed(whole, tmp_path / "killed", *lost)), lost[1])
+    assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])

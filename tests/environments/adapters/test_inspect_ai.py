@@ -8,9 +8,10 @@ pytest.importorskip(
     "inspect_ai", reason="inspect-ai is not installed: pip install 'turnwise[inspect]'"
 )
 
+from tests.environments.contract import another_process_has_the_same, keeps_its_word
 from tests.environments.playing import judged, played
 from turnwise.environments.adapters.inspect_ai import Inspect
-from turnwise.environments.measurement import all_tasks, measure
+from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.types import Action, ToolCall
@@ -139,12 +140,13 @@ def test_tools_are_the_episodes_own(own: Path) -> None:
         environment.snapshot()
 
 
-def test_measured_like_any_other(own: Path) -> None:
-    row = measure("inspect", {"task": f"{own}:sums"}, 8)
-    assert (row.tasks, row.oracle, row.noop, row.random) == (20, 1.0, 0.0, 0.0)
-    assert row.deterministic
-    assert row.snapshot
-    assert row.concurrent
+def test_the_contract(own: Path) -> None:
+    options = {"task": f"{own}:sums"}
+    environment = make_environment("inspect", options)
+    assert len(all_tasks(environment)) == 20
+    assert environment.restorable
+    keeps_its_word(environment, most=8, compared=8)
+    another_process_has_the_same(("inspect", options))
 
 
 def test_a_score_that_is_no_number_is_not_a_zero(own: Path) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.environments.contract import keeps_its_word
 from turnwise.environments.adapters.openenv import OpenEnv, Session, shown
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import all_tasks, is_concurrent, played_all, success
+from turnwise.environments.measurement import all_tasks, played_all, success
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, ToolCall
@@ -126,10 +127,8 @@ def test_episodes(url: str) -> None:
     assert plays[0].seen[0] == "Guess.\nbetween 0 and 9"
     assert plays[0].trajectory.reward == 1.0
     assert plays[0].trajectory.turns[-1].step.reward == 1.0  # type: ignore[union-attr]
-    idle = played_all(environment, tasks, [[Action("", answer="7")]] * 20)
-    assert success(idle) == 0.0
-    assert asyncio.run(is_concurrent(environment, tasks[:8]))
     assert not environment.restorable
+    keeps_its_word(environment, most=20, compared=8)
     (tool,) = environment.tools()
     assert set(tool.schema["parameters"]["properties"]) == {"number", "word"}
     assert tool.schema["parameters"]["required"] == ["number"]

@@ -7,7 +7,7 @@ import pytest
 from tests.environments.playing import judged
 from turnwise.environments.adapters import reasoning_gym as adapter
 from turnwise.environments.adapters.reasoning_gym_program import is_tame
-from turnwise.environments.measurement import all_tasks, measure
+from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError
 from turnwise.types import Action, Task
@@ -68,16 +68,6 @@ def test_an_answer_is_not_run(several: adapter.ReasoningGym) -> None:
     code = "[globals().update(eval=1) or __import__('os')._exit(0)]"
     for name in ("n_queens", "countdown"):
         assert not succeeds(several, name, code)
-
-
-@needed
-def test_the_same_in_another_process() -> None:
-    """word_ladder goes through sets: other hash seeds would make other questions."""
-    row = measure("reasoning_gym", {"datasets": "word_ladder", "count": 4}, 4)
-    assert (row.tasks, row.oracle, row.noop) == (4, 1.0, 0.0)
-    assert row.deterministic
-    assert row.snapshot
-    assert row.concurrent
 
 
 @needed

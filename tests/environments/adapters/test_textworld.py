@@ -12,7 +12,7 @@ pytest.importorskip(
 
 from tests.environments.playing import played
 from turnwise.environments.adapters.textworld import TextWorld, _is_won
-from turnwise.environments.measurement import all_tasks, is_concurrent, is_restorable, measure
+from turnwise.environments.measurement import all_tasks, is_concurrent, is_restorable
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, ToolCall
@@ -52,14 +52,6 @@ def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
     assert first.observation is not None
     assert "\nYou can: " in first.observation.content
     assert "____" not in play.seen[0]  # the title in large letters
-
-
-def test_the_same_in_another_process() -> None:
-    row = measure("textworld", {"count": 3, "max_steps": 6}, 3)
-    assert (row.tasks, row.oracle, row.noop) == (3, 1.0, 0.0)
-    assert row.deterministic
-    assert row.snapshot
-    assert row.concurrent
 
 
 def test_sixteen_at_once_and_a_step_limit() -> None:

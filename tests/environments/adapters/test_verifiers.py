@@ -8,9 +8,13 @@ vf = pytest.importorskip(
     "verifiers.v1", reason="verifiers is not installed: pip install 'turnwise[verifiers]'"
 )
 
+from tests.environments.contract import (  # noqa: E402
+    another_process_has_the_same,
+    keeps_its_word,
+)
 from tests.environments.playing import judged  # noqa: E402
 from turnwise.environments.adapters.verifiers import Verifiers  # noqa: E402
-from turnwise.environments.measurement import all_tasks, measure  # noqa: E402
+from turnwise.environments.measurement import all_tasks  # noqa: E402
 from turnwise.environments.registry import make_environment  # noqa: E402
 from turnwise.errors import ConfigError, NotSupportedError  # noqa: E402
 from turnwise.types import Action  # noqa: E402
@@ -100,12 +104,13 @@ def test_rewards_and_metrics_are_the_tasks_own(own: Path) -> None:
     assert judged(environment, task, Action("", answer="no" * 10)).reward == 0.0
 
 
-def test_measured_like_any_other(own: Path) -> None:
-    row = measure("verifiers", {"taskset": f"{own}:Sums"}, 8)
-    assert (row.tasks, row.oracle, row.noop) == (30, 1.0, 0.0)
-    assert row.deterministic
-    assert row.snapshot
-    assert row.concurrent
+def test_the_contract(own: Path) -> None:
+    options = {"taskset": f"{own}:Sums"}
+    environment = make_environment("verifiers", options)
+    assert len(all_tasks(environment)) == 30
+    assert environment.restorable
+    keeps_its_word(environment, most=8, compared=8)
+    another_process_has_the_same(("verifiers", options))
 
 
 def test_an_endless_taskset_is_bounded_and_the_same_task_is_one(own: Path) -> None:

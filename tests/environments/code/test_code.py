@@ -1,25 +1,18 @@
 """The code environment: oracle and floors, what tests must not be fooled by, QuixBugs' format."""
 
-import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import answered, judged, prototype
 from turnwise.environments.code.environment import Code, program_of
 from turnwise.environments.code.pipelines import inputs
 from turnwise.environments.measurement import (
-    NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
-    spread,
     success,
 )
 from turnwise.environments.registry import make_environment
@@ -35,20 +28,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Code]:
-    environment = make_environment("code", {})
-    assert isinstance(environment, Code)
-    try:
-        environment.sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
-    yield environment
-    environment.sandbox.close()
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
+made = prototype("code")
 
 
 def results(source: str, task: Task) -> list[Any]:
@@ -69,13 +49,6 @@ def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code
     assert lucky / 2000 == made.spec.floors["random"]
 
 
-def test_the_oracle_and_who_does_nothing(made: Code) -> None:
-    few = spread(all_tasks(made), 24)
-    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
-    more = spread(all_tasks(made), 300)
-    assert success(played_all(made, more, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
-
-
 def test_no_function_of_one_split_is_in_the_other(made: Code) -> None:
     def behaviour(task: Task) -> str:
         return json.dumps([expected for _, expected, _ in task.secret["cases"]])
@@ -85,13 +58,6 @@ def test_no_function_of_one_split_is_in_the_other(made: Code) -> None:
     assert not train & heldout
     shown = [task.prompt for task in made.tasks("train")]
     assert not any(str(values) in text for values in inputs() if len(values) > 1 for text in shown)
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: Code) -> None:
-    assert is_deterministic("code", {"count": 3}, Code(count=3))
-    few = made.tasks("heldout")[:6]
-    assert asyncio.run(is_concurrent(made, few))
-    assert asyncio.run(is_restorable(made, few[:2]))
 
 
 TRICKS = {
@@ -184,11 +150,13 @@ def test_without_its_sandbox_there_is_no_verdict() -> None:
         judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_more_functions_than_there_are() -> None:
     with pytest.raises(ConfigError, match="lower count"):
         Code(count=400, max_steps=1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Code) -> None:
     environment = Code(programs=str(QUIXBUGS))

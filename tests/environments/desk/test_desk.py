@@ -7,49 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.desk.environment import ServiceDesk
 from turnwise.environments.desk.policy import Policy, Wish, WishKind, forbidden_by
 from turnwise.environments.desk.user import User
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
-    spread,
     success,
 )
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Action, Source, ToolCall
+from turnwise.types import Source
 
-
-@pytest.fixture(scope="module")
-def made() -> ServiceDesk:
-    environment = make_environment("desk", {})
-    assert isinstance(environment, ServiceDesk)
-    return environment
-
-
-def calling(name: str, /, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(name, arguments),))
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
-
-
-def test_the_oracle_and_the_floors(made: ServiceDesk) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
-    few = spread(tasks, 300)
-    assert success(played_all(made, few, [[NOTHING] * 10] * 300)) == made.spec.floors["noop"] == 0.0
-    lucky = success(played_all(made, tasks, [random_script(made, task) for task in tasks]))
-    assert lucky == pytest.approx(made.spec.floors["random"], abs=1e-9)
+made = prototype("desk")
 
 
 def test_every_task_changes_the_database_and_refusals_are_spread(made: ServiceDesk) -> None:
@@ -157,16 +130,6 @@ def test_bad_calls_are_told_and_change_nothing(made: ServiceDesk) -> None:
         assert environment.snapshot() == before
     marks = {tool.name for tool in made.tools() if tool.consequence == "write"}
     assert marks == {"cancel", "change_street", "refuse", "take_back"}
-
-
-@pytest.mark.parametrize("short", [False, True])
-def test_another_process_a_snapshot_and_many_at_once(short: bool) -> None:
-    few = ServiceDesk(count=16, short=short)
-    assert is_deterministic("desk", {"count": 16, "short": short}, few)
-    tasks = all_tasks(few)[:16]
-    assert asyncio.run(is_restorable(few, tasks))
-    assert asyncio.run(is_concurrent(few, tasks))
-    assert success(played_all(few, tasks, [few.oracle(task) for task in tasks])) == 1.0
 
 
 def test_splits_share_no_conversation(made: ServiceDesk) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.environments.desk.library import LEND, TASKS, written
+from tests.environments.playing import answered
 from tests.fakes import byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
@@ -85,10 +86,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def desk(folder: Path, server: Server, **settings: Any) -> Environment:
     user = {"url": server.url, "model": "m", **settings}
     return make_environment("own_desk", written(folder, TASKS[:1]) | {"user": user})
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
 
 
 SCRIPT = [answered("Who are you?"), Action("", calls=(ToolCall("lend", LEND["kwargs"]),))]

@@ -1,6 +1,5 @@
 """A desk of one's own: both formats, what is left out, tools that fail, differences, snapshots."""
 
-import asyncio
 import copy
 import json
 from pathlib import Path
@@ -9,17 +8,13 @@ from typing import Any
 import pytest
 
 from tests.environments.desk.library import DATABASE, LEND, TASKS, TAU2, TOOLS, written
-from tests.environments.playing import judged, played
+from tests.environments.playing import answered, calling, judged, played
 from turnwise.environments.base import Environment
 from turnwise.environments.desk.own import was_told
 from turnwise.environments.desk.tables import differences, write
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
-    measure,
     played_all,
     success,
 )
@@ -36,22 +31,6 @@ def options(tmp_path: Path) -> dict[str, Any]:
 def wanting(environment: Environment, words: str) -> Task:
     (found,) = [one for one in all_tasks(environment) if words in one.prompt]
     return found
-
-
-def calling(name: str, /, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(name, arguments),))
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
-
-
-def test_the_oracle_and_the_floors(options: dict[str, Any]) -> None:
-    measured = measure("own_desk", options, 100)
-    assert (measured.tasks, measured.oracle, measured.noop) == (5, 1.0, 0.0)
-    assert measured.deterministic
-    assert measured.snapshot
-    assert measured.concurrent
 
 
 def test_what_doing_nothing_solves_is_left_out_with_a_line(options: dict[str, Any]) -> None:
@@ -259,14 +238,6 @@ def test_modules_that_are_no_tools(tmp_path: Path, tools: str, message: str) -> 
 def test_records_that_are_broken(tmp_path: Path, record: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         make_environment("own_desk", written(tmp_path, [record]))
-
-
-def test_another_process_a_snapshot_and_many_at_once(options: dict[str, Any]) -> None:
-    environment = make_environment("own_desk", options)
-    tasks = all_tasks(environment)
-    assert is_deterministic("own_desk", options, environment)
-    assert asyncio.run(is_restorable(environment, tasks))
-    assert asyncio.run(is_concurrent(environment, tasks))
 
 
 CALCULATOR = (

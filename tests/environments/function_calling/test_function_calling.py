@@ -1,52 +1,22 @@
 """Function calling: the oracle, trivial and broken policies, state, and what the agent is told."""
 
 import asyncio
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from turnwise.environments.base import Environment
+from tests.environments.playing import answered, played, prototype, reward
 from turnwise.environments.function_calling.applications import application_tools, signature
 from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
-from turnwise.environments.measurement import random_script
+from turnwise.environments.measurement import all_tasks, played_all, random_script, spread
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.rewards.tool_calls import read_calls, write_calls
-from turnwise.types import Action, Source, Task, ToolCall, Trajectory, Turn
+from turnwise.types import Action, Source, Task, ToolCall
 
-
-@pytest.fixture(scope="module")
-def made() -> FunctionCalling:
-    environment = make_environment("function_calling", {})
-    assert isinstance(environment, FunctionCalling)
-    return environment
-
-
-def all_tasks(environment: Environment) -> list[Task]:
-    return [*environment.tasks("train"), *environment.tasks("heldout")]
-
-
-async def played(prototype: Environment, task: Task, actions: Sequence[Action]) -> Trajectory:
-    environment = prototype.fresh()
-    prompt = await environment.reset(task.public(), seed=0)
-    assert prompt.content == task.prompt
-    turns = [Turn(action, await environment.step(action)) for action in actions]
-    trajectory = Trajectory(task, "g", 0, 0, turns=tuple(turns))
-    verdict = await environment.verify(trajectory)
-    await environment.close()
-    return replace(trajectory, verdict=verdict)
-
-
-def reward(prototype: Environment, task: Task, actions: Sequence[Action]) -> float:
-    verdict = asyncio.run(played(prototype, task, actions)).verdict
-    assert verdict is not None
-    return verdict.reward
+made = prototype("function_calling")
 
 
 def calling(text: str | ToolCall) -> Action:
@@ -54,25 +24,13 @@ def calling(text: str | ToolCall) -> Action:
     return Action("", calls=(ToolCall("tool_call", {"calls": calls}),))
 
 
-def answered(text: str) -> Action:
-    return Action("", answer=text)
-
-
-def test_the_oracle_succeeds_on_every_task(made: FunctionCalling) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-
-    async def all_played() -> list[Trajectory]:
-        return [await played(made, task, made.oracle(task)) for task in tasks]
-
-    for trajectory in asyncio.run(all_played()):
-        verdict = trajectory.verdict
+def test_what_the_oracle_calls_is_what_was_expected(made: FunctionCalling) -> None:
+    tasks = spread(all_tasks(made), 300)
+    for play in played_all(made, tasks, [made.oracle(task) for task in tasks]):
+        verdict = play.trajectory.verdict
         assert verdict is not None
-        assert (verdict.reward, verdict.success) == (1.0, True)
         assert verdict.parts["toolrl_correct"] == 3.0
-        assert not any("Error" in seen for seen in trajectory.observed)
-        steps = [turn.step for turn in trajectory.turns if turn.step]
-        assert [step.done for step in steps] == [False] * (len(steps) - 1) + [True]
+        assert not any("Error" in seen for seen in play.trajectory.observed)
 
 
 def test_trivial_policies(made: FunctionCalling) -> None:
@@ -85,9 +43,9 @@ def test_trivial_policies(made: FunctionCalling) -> None:
     for words in ("done", "", "yes " * 1000):
         said = [answered(words)] * 3
         for task in tasks[:20]:
-            assert reward(made, task, said[: task.info["requests"]]) == 0.0
-    assert reward(made, tasks[0], []) == 0.0
-    lucky = sum(reward(made, task, random_script(made, task)) for task in made.tasks("heldout"))
+            assert reward(made, task, *said[: task.info["requests"]]) == 0.0
+    assert reward(made, tasks[0]) == 0.0
+    lucky = sum(reward(made, task, *random_script(made, task)) for task in made.tasks("heldout"))
     assert lucky / 1000 == pytest.approx(made.spec.floors["random"], abs=1e-9)
 
 
@@ -102,19 +60,19 @@ def test_no_change_can_be_left_out_altered_or_added_and_looking_is_free(
             if action.answer is None:
                 calls = read_calls(str(action.calls[0].arguments["calls"]))
                 changes = any(not re.match("find|list|read", call.name) for call in calls)
-                assert reward(made, task, without) == float(not changes)
+                assert reward(made, task, *without) == float(not changes)
                 altered = [*script[:place], calling(off_by_one(calls)), *script[place + 1 :]]
-                assert (reward(made, task, altered) == 1.0) == (
+                assert (reward(made, task, *altered) == 1.0) == (
                     off_by_one(calls) == write_calls(calls)
                 )
             else:
-                assert reward(made, task, without) == 0.0
+                assert reward(made, task, *without) == 0.0
         undone = ToolCall("add_event", {"title": "a trap", "day": "mon", "hour": 9})
         if "add_event" in task.data["tools"]:
-            assert reward(made, task, [calling(undone), *script]) == 0.0
+            assert reward(made, task, calling(undone), *script) == 0.0
         reads = [name for name in task.data["tools"] if name == "list_day"]
         extra = [calling(ToolCall(name, {"day": "mon"})) for name in reads]
-        assert reward(made, task, [*extra, *script]) == 1.0
+        assert reward(made, task, *extra, *script) == 1.0
 
 
 def off_by_one(calls: Sequence[ToolCall]) -> str:
@@ -138,13 +96,13 @@ def test_what_is_asked_for_must_be_told(made: FunctionCalling) -> None:
     *before, last = made.oracle(task)
     wrong = ["done", "", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22", task.prompt]
     for answer in wrong:
-        assert reward(made, task, [*before, answered(answer)]) == 0.0
-    assert reward(made, task, [*before, last]) == 1.0
+        assert reward(made, task, *before, answered(answer)) == 0.0
+    assert reward(made, task, *before, last) == 1.0
 
 
 def test_the_user_goes_on_when_a_request_is_answered(made: FunctionCalling) -> None:
     task = next(task for task in made.tasks("train") if task.info["requests"] == 3)
-    trajectory = asyncio.run(played(made, task, [answered("a"), answered("b"), answered("c")]))
+    trajectory = played(made, task, answered("a"), answered("b"), answered("c")).trajectory
     assert list(trajectory.observed) == task.data["requests"][1:]
     first = trajectory.turns[0].step
     assert first is not None
@@ -166,60 +124,6 @@ def test_splits_share_no_request_and_prompts_name_the_tools(made: FunctionCallin
             call.name for turns in task.secret["calls"] for t in turns for call in read_calls(t)
         }
         assert needed <= set(task.data["tools"]) <= application_tools().keys()
-
-
-def test_the_same_tasks_in_every_process() -> None:
-    script = (
-        "from turnwise.environments.function_calling.environment import FunctionCalling as F;"
-        "print(F(count=100).spec.data_hash)"
-    )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert found == {FunctionCalling(count=100).spec.data_hash}
-
-
-def test_a_restored_episode_goes_on_bit_for_bit(made: FunctionCalling) -> None:
-    async def compare(task: Task) -> None:
-        script = [*made.oracle(task), calling('{"name": "nothing", "parameters": {}}')]
-        whole, other = made.fresh(), made.fresh()
-        await whole.reset(task.public(), seed=1)
-        await other.reset(made.tasks("heldout")[0].public(), seed=2)
-        for action in script:
-            state = whole.snapshot()
-            other.restore(state)
-            assert other.snapshot() == state
-            steps = [await whole.step(action), await other.step(action)]
-            assert steps[0].observation == steps[1].observation
-            assert steps[0].done == steps[1].done
-            assert whole.snapshot() == other.snapshot()
-            other.restore(state)
-            assert other.snapshot() == state
-
-    for task in made.tasks("train")[:10]:
-        asyncio.run(compare(task))
-
-
-def test_sixteen_at_once(made: FunctionCalling) -> None:
-    tasks = made.tasks("heldout")[:8] * 2
-
-    async def together() -> list[Trajectory]:
-        return await asyncio.gather(*(played(made, task, made.oracle(task)) for task in tasks))
-
-    before = json.dumps([task.data for task in tasks])
-    alone = [asyncio.run(played(made, task, made.oracle(task))) for task in tasks]
-    for one, other in zip(asyncio.run(together()), alone, strict=True):
-        assert (one.observed, one.verdict) == (other.observed, other.verdict)
-        assert one.verdict is not None
-        assert one.verdict.reward == 1.0
-    assert json.dumps([task.data for task in tasks]) == before
 
 
 BAD = {
@@ -286,10 +190,10 @@ def test_toolrls_reward(made: FunctionCalling) -> None:
         else Action(f"<think>x</think><answer>{a.answer}</answer>", answer=a.answer)
         for a in shaped.oracle(task)
     ]
-    assert reward(shaped, task, formed) == 4.0
-    assert reward(shaped, task, shaped.oracle(task)) == 3.0
-    assert reward(shaped, task, formed[-1:]) == -2.0
-    assert reward(shaped, task, [calling("nonsense")]) == -3.0
+    assert reward(shaped, task, *formed) == 4.0
+    assert reward(shaped, task, *shaped.oracle(task)) == 3.0
+    assert reward(shaped, task, *formed[-1:]) == -2.0
+    assert reward(shaped, task, calling("nonsense")) == -3.0
 
 
 @pytest.mark.parametrize(

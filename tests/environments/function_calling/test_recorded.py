@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments.contract import keeps_its_word
 from turnwise.environments.function_calling.recorded import RecordedCalls
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
@@ -54,6 +55,7 @@ def test_a_record_becomes_a_task(tmp_path: Path) -> None:
     assert task.prompt == "Tools:\n1. Name: weather\n\n<user> Weather in Rome? </user>"
     assert task.secret == {"calls": CALL, "response": ""}
     assert environment.spec.floors == {"noop": 0.0, "answer": 0.0, "oracle": 1.0}
+    keeps_its_word(environment, most=1)
 
 
 def test_calls_are_compared(tmp_path: Path) -> None:

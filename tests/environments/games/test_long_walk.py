@@ -8,9 +8,6 @@ import pytest
 from turnwise.environments.games.long_walk import LongWalk
 from turnwise.environments.measurement import (
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
     success,
@@ -33,6 +30,7 @@ def test_the_oracle_makes_300_calls_in_each_walk() -> None:
     assert all(play.trajectory.reward == pytest.approx(1.0) for play in plays)
 
 
+@pytest.mark.long
 def test_the_standard_walks_on_a_shorter_way() -> None:
     """All 1,000, 12 rooms each; a random walker's success is what the environment says."""
     walk = LongWalk(length=12, herald_every=4)
@@ -89,14 +87,6 @@ def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
     doors = first.observation.content.rpartition("Doors: ")[2].rstrip(".").split(", ")
     wrong = asyncio.run(walk.step(go(next(door for door in doors if door != right[1]))))
     assert (wrong.reward, wrong.done) == (0.0, True)
-
-
-def test_another_process_a_snapshot_and_many_at_once() -> None:
-    options = {"length": 20, "herald_every": 6, "count": 8}
-    walk = LongWalk(**options)
-    assert is_deterministic("long_walk", options, walk)
-    assert asyncio.run(is_restorable(walk, all_tasks(walk)))
-    assert asyncio.run(is_concurrent(walk, all_tasks(walk)))
 
 
 @pytest.mark.parametrize(

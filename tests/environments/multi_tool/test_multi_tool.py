@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import judged, prototype
 from turnwise.environments.measurement import (
-    NOTHING,
-    all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
-    random_script,
-    spread,
-    success,
 )
 from turnwise.environments.multi_tool.environment import MultiTool
 from turnwise.environments.multi_tool.tasks import KINDS
@@ -26,26 +18,11 @@ from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.types import Action, Task, ToolCall
 
-
-@pytest.fixture(scope="module")
-def made() -> MultiTool:
-    environment = make_environment("multi_tool", {})
-    assert isinstance(environment, MultiTool)
-    return environment
+made = prototype("multi_tool")
 
 
 def of_kind(environment: MultiTool, kind: str) -> Task:
     return next(task for task in environment.tasks("heldout") if task.info["needs"] == kind)
-
-
-def test_the_oracle_and_the_floors(made: MultiTool) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
-    few = spread(tasks, 300)
-    assert success(played_all(made, few, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
-    lucky = success(played_all(made, tasks, [random_script(made, task) for task in tasks]))
-    assert lucky == pytest.approx(made.spec.floors["random"], abs=1e-9)
 
 
 def test_each_kind_needs_what_it_says(made: MultiTool) -> None:
@@ -87,13 +64,6 @@ def test_without_a_tool_what_needs_it_is_lost(made: MultiTool) -> None:
             seen = " ".join(play.trajectory.observed)
             broken = "No results" in seen or "does not work now" in seen
             assert broken == bool(task.secret[needs])
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: MultiTool) -> None:
-    assert is_deterministic("multi_tool", {"count": 20}, MultiTool(count=20))
-    tasks = all_tasks(made)[:16]
-    assert asyncio.run(is_restorable(made, tasks))
-    assert asyncio.run(is_concurrent(made, tasks))
 
 
 def test_tool_stars_reward() -> None:

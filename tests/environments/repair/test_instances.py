@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import calling, judged
 from turnwise.cli import main
 from turnwise.environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.environments.repair.environment import Repair
@@ -19,7 +19,6 @@ from turnwise.environments.repair.sabotage import sabotaged
 from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
-from turnwise.types import Action, ToolCall
 
 PACKAGES = (sysconfig.get_paths()["purelib"],)
 BUGGY = 'def double(n):\n    """Twice n."""\n    return n * 3\n'
@@ -115,7 +114,7 @@ def write(path: Path, *records: Any) -> str:
     return str(path)
 
 
-@pytest.fixture(params=["plain", "pytest"])
+@pytest.fixture(params=["plain", pytest.param("pytest", marks=pytest.mark.long)])
 def loaded(
     request: pytest.FixtureRequest, clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> Repair:
@@ -123,10 +122,6 @@ def loaded(
     made = Repair(instances=path, repositories=str(clones), runner=request.param, heldout_share=0.0)
     made.sandbox = sandbox
     return made
-
-
-def calling(tool: str, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(tool, arguments),))
 
 
 def test_a_record_of_swe_bench(loaded: Repair) -> None:
@@ -232,6 +227,7 @@ raise SystemError("closed")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [REPLACED, DAEMON, HANDED], ids=["replaced", "daemon", "handed"])
 def test_what_judges_cannot_be_replaced(loaded: Repair, text: str) -> None:
     (task,) = loaded.tasks("train")
@@ -294,6 +290,7 @@ class A(unittest.TestCase):
         }
 
 
+@pytest.mark.long
 def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
     clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> None:
@@ -401,6 +398,7 @@ def test_bugs_are_put_into_a_repository(
     assert success(played_all(made, tasks, [[NOTHING]] * count)) == 0.0
 
 
+@pytest.mark.long
 def test_the_command(clones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "bugs.jsonl"
     words = ["inject", str(clones / "owner__sums"), str(output), "--count", "2"]

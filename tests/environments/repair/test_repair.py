@@ -1,21 +1,16 @@
 """The repair environment: oracle and floors, what must not pass, and what the repository hides."""
 
-import asyncio
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged, played
+from tests.environments.playing import calling, judged, played, prototype
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
     spread,
@@ -29,7 +24,7 @@ from turnwise.errors import ConfigError
 from turnwise.sandbox.calls import decode
 from turnwise.sandbox.grading import same
 from turnwise.tools.workspace import Entry
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Task
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
 ORDER = ("lines", "rows", "totals", "rules", "text", "report")
@@ -38,20 +33,7 @@ A_HANG = 120.0
 which takes 2 s alone, takes many times as long."""
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Repair]:
-    environment = make_environment("repair", {"seconds": A_HANG})
-    assert isinstance(environment, Repair)
-    try:
-        environment.sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
-    yield environment
-    environment.sandbox.close()
-
-
-def calling(tool: str, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(tool, arguments),))
+made = prototype("repair", seconds=A_HANG)
 
 
 def space(files: dict[str, str]) -> dict[str, Any]:
@@ -76,6 +58,7 @@ def passed(functions: dict[str, Any], calls: list[Any]) -> list[bool]:
     return results
 
 
+@pytest.mark.long
 def test_every_solution_repairs_and_random_changes_do_not(made: Repair) -> None:
     """Judged in this process, so that there are enough of them."""
     tasks = all_tasks(made)
@@ -102,16 +85,6 @@ def is_lucky(environment: Repair, task: Task) -> bool:
     return all(passed(functions, [call])[0] for call in calls)
 
 
-def test_the_oracle_and_who_does_nothing(made: Repair) -> None:
-    few = spread(all_tasks(made), 40)
-    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
-    plays = played_all(made, few, [[NOTHING]] * 40)
-    assert success(plays) == made.spec.floors["noop"] == 0.0
-    verdict = plays[0].trajectory.verdict
-    assert verdict is not None
-    assert verdict.parts == {"fail_to_pass": 0.0, "pass_to_pass": 1.0}
-
-
 def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     def repaired(task: Task) -> set[str]:
         """Functions, as they should be, whose text the solution changes."""
@@ -127,13 +100,6 @@ def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     assert len(made.tasks("train")) == len(made.tasks("heldout")) == 1000
     assert not train & heldout
     assert min(len(train), len(heldout)) > 150
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: Repair) -> None:
-    assert is_deterministic("repair", {"count": 3}, Repair(count=3))
-    few = made.tasks("heldout")[:6]
-    assert asyncio.run(is_concurrent(made, few))
-    assert asyncio.run(is_restorable(made, few[:2]))
 
 
 def test_the_repository_has_one_commit_and_tests_that_pass(made: Repair) -> None:
@@ -220,6 +186,7 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
         make_environment("repair", options)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Repair) -> None:
     environment = Repair(programs=str(QUIXBUGS))

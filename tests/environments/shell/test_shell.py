@@ -4,22 +4,17 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged
+from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
     is_restorable,
     played_all,
-    spread,
-    success,
 )
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shell.environment import Shell
@@ -31,7 +26,7 @@ from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.rewards.cells import cells_match
 from turnwise.seeds import derive
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Task
 
 INTEGERS = "from sys import argv\nif int(argv[1]) == int(argv[2]): exit(0)\nexit(1)"
 HIDDEN: dict[str, Any] = {
@@ -66,24 +61,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Shell]:
-    environment = make_environment("shell", {})
-    assert isinstance(environment, Shell)
-    try:
-        environment.sandbox.tier  # noqa: B018
-    except ConfigError as error:
-        pytest.skip(str(error))
-    yield environment
-    environment.sandbox.close()
+made = prototype("shell")
 
 
 def running(*commands: str) -> list[Action]:
-    return [Action("", calls=(ToolCall("shell", {"command": one}),)) for one in commands]
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
+    return [calling("shell", command=one) for one in commands]
 
 
 @pytest.mark.parametrize("maker", [*CHANGES, *QUESTIONS], ids=lambda maker: maker.__name__)
@@ -105,13 +87,8 @@ def test_each_command_does_what_is_worked_out_here(made: Shell, maker: Any) -> N
     assert tried == 3
 
 
-def test_the_oracle_and_the_floors(made: Shell) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-    few = spread(tasks, 40)
-    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
-    assert success(played_all(made, tasks, [[NOTHING]] * 2000)) == made.spec.floors["noop"] == 0.0
-    assert sum(map(is_lucky, tasks)) / 2000 == made.spec.floors["random"]
+def test_random_actions_succeed_as_often_as_is_declared(made: Shell) -> None:
+    assert sum(map(is_lucky, all_tasks(made))) / 2000 == made.spec.floors["random"]
 
 
 def is_lucky(task: Task) -> bool:
@@ -131,13 +108,6 @@ def test_splits_share_no_wording_and_have_every_kind(made: Shell) -> None:
     kinds = Counter((task.info["requests"], task.info["asks"]) for task in made.tasks("heldout"))
     assert len(kinds) == 6
     assert min(kinds.values()) > 50
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: Shell) -> None:
-    assert is_deterministic("shell", {"count": 3}, Shell(count=3))
-    few = made.tasks("heldout")[:6]
-    assert asyncio.run(is_concurrent(made, few))
-    assert asyncio.run(is_restorable(made, few[:2]))
 
 
 def test_what_else_is_changed_or_told_fails(made: Shell) -> None:

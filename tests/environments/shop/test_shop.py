@@ -1,18 +1,14 @@
 """The shop: oracle and floors, pages, what is bought wrongly, and the state of an episode."""
 
-import asyncio
 import random
 from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged, played
+from tests.environments.playing import calling, judged, played, prototype
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
     random_script,
     spread,
@@ -21,34 +17,24 @@ from turnwise.environments.measurement import (
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
 from turnwise.errors import ConfigError
-from turnwise.types import Action, ToolCall
+from turnwise.types import Action
 
-
-@pytest.fixture(scope="module")
-def made() -> Shop:
-    environment = make_environment("shop", {})
-    assert isinstance(environment, Shop)
-    return environment
+made = prototype("shop")
 
 
 def clicking(*targets: str) -> list[Action]:
-    return [Action("", calls=(ToolCall("click", {"target": one}),)) for one in targets]
+    return [calling("click", target=one) for one in targets]
 
 
 def searching(keywords: str) -> Action:
-    return Action("", calls=(ToolCall("search", {"keywords": keywords}),))
+    return calling("search", keywords=keywords)
 
 
-def test_the_oracle_and_the_floors(made: Shop) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-    few = spread(tasks, 300)
-    assert success(played_all(made, few, [made.oracle(task) for task in few])) == 1.0
-    assert success(played_all(made, few, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
+def test_buying_something_earns_a_part_of_the_shaped_reward(made: Shop) -> None:
+    tasks = spread(all_tasks(made), 300)
     plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
-    assert success(plays) == made.spec.floors["random"]
     shaped = [play.trajectory.verdict.parts["webshop"] for play in plays if play.trajectory.verdict]
-    assert 0.3 < sum(shaped) / 2000 < 0.8, "buying something earns a part of the shaped reward"
+    assert 0.3 < sum(shaped) / 300 < 0.8
 
 
 def test_splits_share_no_product_and_no_request(made: Shop) -> None:
@@ -57,13 +43,6 @@ def test_splits_share_no_product_and_no_request(made: Shop) -> None:
         assert not train & heldout
     assert len(made.tasks("train")) == len(made.tasks("heldout")) == 1000
     assert not any(task.secret["product"] in task.prompt for task in all_tasks(made))
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: Shop) -> None:
-    assert is_deterministic("shop", {"count": 20}, Shop(count=20))
-    few = made.tasks("heldout")[:16]
-    assert asyncio.run(is_restorable(made, few))
-    assert asyncio.run(is_concurrent(made, few))
 
 
 def test_wrong_purchases(made: Shop) -> None:

@@ -1,24 +1,18 @@
 """The SQL environment: the oracle, trivial and broken policies, and dbbench's format."""
 
-import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.environments.playing import answered, calling, opened, reward
 from turnwise.environments.measurement import (
     NOTHING,
     all_tasks,
-    fingerprint,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
     played_all,
-    random_script,
-    spread,
     success,
 )
 from turnwise.environments.registry import make_environment
@@ -26,7 +20,7 @@ from turnwise.environments.sql.dbbench import for_sqlite
 from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.errors import ConfigError, DataError
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action
 
 DBBENCH = Path(__file__).parents[4] / "shared" / "data" / "dbbench"
 RECORD: dict[str, Any] = {
@@ -51,34 +45,12 @@ CHANGE = {
 
 
 @pytest.fixture(scope="module", params=["small", "full"])
-def made(request: pytest.FixtureRequest) -> SqlEnvironment:
-    environment = make_environment("sql", {"grammar": request.param})
-    assert isinstance(environment, SqlEnvironment)
-    return environment
-
-
-def reward(environment: SqlEnvironment, task: Task, *actions: Action) -> float:
-    (play,) = played_all(environment, [task], [actions])
-    assert play.trajectory.verdict is not None
-    return play.trajectory.verdict.reward
+def made(request: pytest.FixtureRequest) -> Iterator[SqlEnvironment]:
+    yield from opened("sql", {"grammar": request.param})
 
 
 def running(*statements: str) -> list[Action]:
-    return [Action("", calls=(ToolCall("sql", {"statement": one}),)) for one in statements]
-
-
-def answered(text: str) -> Action:
-    return Action("", answer=text)
-
-
-def test_the_oracle_and_the_floors(made: SqlEnvironment) -> None:
-    tasks = all_tasks(made)
-    assert len(tasks) == 2000
-    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
-    few = spread(tasks, 300)
-    assert success(played_all(made, few, [[NOTHING]] * 300)) == made.spec.floors["noop"] == 0.0
-    lucky = success(played_all(made, tasks, [random_script(made, task) for task in tasks]))
-    assert lucky == pytest.approx(made.spec.floors["random"], abs=1e-9)
+    return [calling("sql", statement=one) for one in statements]
 
 
 def test_splits_share_no_request_and_have_every_kind(made: SqlEnvironment) -> None:
@@ -90,16 +62,6 @@ def test_splits_share_no_request_and_have_every_kind(made: SqlEnvironment) -> No
     kinds = Counter(task.info["kind"] for task in made.tasks("heldout"))
     assert len(kinds) == len(GRAMMARS[made.tasks("train")[0].info["grammar"]][1])
     assert min(kinds.values()) >= 40
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: SqlEnvironment) -> None:
-    grammar = made.tasks("train")[0].info["grammar"]
-    few = SqlEnvironment(count=40, grammar=grammar)
-    assert is_deterministic("sql", {"count": 40, "grammar": grammar}, few)
-    assert fingerprint(few) != fingerprint(SqlEnvironment(count=41, grammar=grammar))
-    tasks = all_tasks(few)[:16]
-    assert asyncio.run(is_restorable(few, tasks))
-    assert asyncio.run(is_concurrent(few, tasks))
 
 
 def test_what_else_is_changed_or_told_fails(made: SqlEnvironment) -> None:

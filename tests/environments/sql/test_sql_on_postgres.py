@@ -35,7 +35,7 @@ def running() -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["small", "full"])
+@pytest.fixture(scope="module", params=[pytest.param("small", marks=pytest.mark.long), "full"])
 def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironment]:
     """The environment in SQLite, and on the server."""
     options: dict[str, Any] = {"count": COUNT, "grammar": request.param}
@@ -47,6 +47,7 @@ def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironmen
     return found
 
 
+@pytest.mark.long
 def test_verdicts_are_those_of_sqlite(both: list[SqlEnvironment]) -> None:
     sqlite, postgres = both
     assert postgres.spec == sqlite.spec
@@ -70,6 +71,7 @@ def call(statement: str) -> Action:
     return Action("", calls=(ToolCall("sql", {"statement": statement}),))
 
 
+@pytest.mark.long
 def test_snapshots_and_many_at_once(both: list[SqlEnvironment]) -> None:
     tasks = both[1].tasks("train")
     assert asyncio.run(is_restorable(both[1], tasks[:2]))

@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import judged, played
+from tests.environments.playing import calling, judged, played, prototype
 from turnwise.config import load_recipe
 from turnwise.environments.measurement import (
-    NOTHING,
     all_tasks,
-    is_concurrent,
-    is_deterministic,
-    is_restorable,
-    played_all,
-    random_script,
-    spread,
     success,
 )
 from turnwise.environments.registry import make_environment
@@ -26,30 +19,11 @@ from turnwise.errors import ConfigError
 from turnwise.training.components import check_pictures
 from turnwise.types import Action, Step, Task, ToolCall
 
-
-@pytest.fixture(scope="module")
-def made() -> WebForms:
-    environment = make_environment("web_forms", {})
-    assert isinstance(environment, WebForms)
-    return environment
+made = prototype("web_forms")
 
 
 def task_of(made: WebForms, kind: str) -> Task:
     return next(task for task in made.tasks("train") if task.info["kind"] == kind)
-
-
-def calling(name: str, **arguments: Any) -> Action:
-    return Action("", calls=(ToolCall(name, arguments),))
-
-
-def test_the_oracle_and_the_floors(made: WebForms) -> None:
-    tasks = spread(all_tasks(made), 1001)
-    assert len(all_tasks(made)) == 2000
-    assert {task.info["kind"] for task in tasks} == set(KINDS)
-    assert success(played_all(made, tasks, [made.oracle(task) for task in tasks])) == 1.0
-    assert success(played_all(made, tasks, [[NOTHING]] * len(tasks))) == 0.0
-    plays = played_all(made, tasks, [random_script(made, task) for task in tasks])
-    assert success(plays) == pytest.approx(made.spec.floors["random"], abs=0.01)
 
 
 def test_splits_share_no_name(made: WebForms) -> None:
@@ -60,13 +34,6 @@ def test_splits_share_no_name(made: WebForms) -> None:
     assert not {task.prompt for task in train} & {task.prompt for task in heldout}
     assert min(len(names(train)), len(names(heldout))) > 20
     assert not names(train) & names(heldout)
-
-
-def test_another_process_a_snapshot_and_many_at_once(made: WebForms) -> None:
-    assert is_deterministic("web_forms", {"count": 26}, WebForms(count=26))
-    few = made.tasks("heldout")[:13]
-    assert asyncio.run(is_restorable(made, few))
-    assert asyncio.run(is_concurrent(made, few))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,8 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 PPO = make_algorithm("ppo", {})
 MakeGroups = Callable[..., list[Group]]
 LoadModel = Callable[..., Any]

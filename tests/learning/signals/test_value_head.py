@@ -19,6 +19,8 @@ from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.value_head import ValueHead, ValueLoss, check_critic, make_critic
 from turnwise.types import Group
 
+pytestmark = pytest.mark.numbers
+
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]
 PPO = make_algorithm("ppo", {})

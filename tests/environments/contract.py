@@ -1,0 +1,146 @@
+"""What every environment keeps, whatever it is about.
+
+Not here: whether its verifier is right (each environment's own tests), and defects that
+measuring has to find (`test_measurement.py`).
+"""
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from turnwise.environments.base import Environment
+from turnwise.environments.measurement import (
+    COMPARED,
+    MODULE,
+    NOTHING,
+    all_tasks,
+    fingerprint,
+    has_oracle,
+    is_concurrent,
+    is_restorable,
+    played_all,
+    random_script,
+    spread,
+    success,
+)
+from turnwise.environments.registry import make_environment
+from turnwise.types import Task
+
+EXACT = 5e-5
+"""What a declared floor is rounded to, at most."""
+TELLING = 6
+"""Characters from which on a text is no other's by chance."""
+
+
+def keeps_its_word(
+    environment: Environment, *, most: int, compared: int = COMPARED, hidden: Sequence[str] = ()
+) -> None:
+    """All but determinism, which is another process's; `most` tasks are played for the floors,
+    `compared` restored and played at once. `hidden`: entries of a task's secret that its prompt
+    has nothing of."""
+    tasks = all_tasks(environment)
+    few = spread(tasks, compared)
+    before = _content(few)
+    splits_are_disjoint(environment)
+    floors_are_as_declared(environment, spread(tasks, most))
+    secrets_are_kept(environment, spread(tasks, most), hidden)
+    assert asyncio.run(is_restorable(environment, few)) is (environment.restorable or None)
+    assert asyncio.run(is_concurrent(environment, few))
+    asyncio.run(is_closed_twice(environment, few[0]))
+    assert _content(few) == before, "an episode changes no task"
+
+
+def splits_are_disjoint(environment: Environment) -> None:
+    """By identity, and by what tasks show and hold where luck does not make the difference."""
+    train, heldout = environment.tasks("train"), environment.tasks("heldout")
+    assert train == environment.tasks("train")
+    if not environment.same_splits:
+        assert not {task.id for task in train} & {task.id for task in heldout}
+        assert not set(_content(train)) & set(_content(heldout))
+
+
+def _content(tasks: Sequence[Task]) -> list[str]:
+    """What each shows and holds."""
+    return [json.dumps([one.prompt, dict(one.data)], sort_keys=True, default=str) for one in tasks]
+
+
+def floors_are_as_declared(
+    environment: Environment, tasks: Sequence[Task], exactly: bool = False
+) -> None:
+    """The oracle always succeeds, doing nothing as often as declared, and so do random actions:
+    within four standard errors, or exactly."""
+    floors = environment.spec.floors
+    if has_oracle(environment, tasks):
+        plays = played_all(environment, tasks, [environment.oracle(task) for task in tasks])
+        assert success(plays) == floors.get("oracle", 1.0) == 1.0
+    idle = played_all(environment, tasks, [[NOTHING] * 10] * len(tasks))
+    assert success(idle) == floors.get("noop", 0.0)
+    if "random" in floors:
+        plays = played_all(environment, tasks, [random_script(environment, task) for task in tasks])
+        chance = floors["random"]
+        error = 4 * math.sqrt(chance * (1 - chance) / len(tasks)) + 1 / len(tasks)
+        assert success(plays) == pytest.approx(chance, abs=EXACT if exactly else error)
+
+
+def secrets_are_kept(
+    environment: Environment, tasks: Sequence[Task], hidden: Sequence[str]
+) -> None:
+    """No text in these entries of a secret is in the prompt, or in what is shown first."""
+    plays = played_all(environment, tasks, [[NOTHING]] * len(tasks))
+    for task, play in zip(tasks, plays, strict=True):
+        assert not task.public().secret
+        shown = f"{task.prompt}\n{play.seen[0]}"
+        for text in _texts([task.secret[name] for name in hidden]):
+            assert len(text) < TELLING or text not in shown, (task.id, text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All that is at the ends of its lists and tables."""
+    if isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+    else:
+        yield str(value)
+
+
+async def is_closed_twice(environment: Environment, task: Task) -> None:
+    """An episode is closed again without harm, begun or not, and another one can be played."""
+    for begun in (False, True):
+        episode = environment.fresh()
+        if begun:
+            await episode.reset(task.public(), 0)
+        await episode.close()
+        await episode.close()
+    again = environment.fresh()
+    await again.reset(task.public(), 0)
+    await again.close()
+
+
+def another_process_has_the_same(*cases: tuple[str, Mapping[str, Any]]) -> None:
+    """Tasks, observations and rewards of environments, each a name and its options, with other
+    hash seeds."""
+    code = (
+        f"import json, sys; from {MODULE} import fingerprint, make_environment;"
+        "print(json.dumps([fingerprint(make_environment(*one)) for one in json.load(sys.stdin)]))"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        input=json.dumps(cases),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    for one, there in zip(cases, found, strict=True):
+        assert fingerprint(make_environment(*one)) == there, one
