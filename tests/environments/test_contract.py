@@ -17,7 +17,7 @@ from tests.environments.contract import (
 from tests.environments.desk.library import written
 from tests.environments.playing import opened
 from turnwise.environments.measurement import all_tasks
-from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.environments.registry import environment_names
 
 SANDBOXED = 3
 """Tasks with which an environment is made anew whose verdicts are a sandbox's."""
@@ -128,6 +128,6 @@ def test_another_process_has_the_same_tasks_and_observations(desk: dict[str, Any
 
 
 def test_no_environment_is_left_out() -> None:
-    assert {name.split()[0] for name in CASES} | ELSEWHERE.keys() == ENVIRONMENTS.keys()
+    assert {name.split()[0] for name in CASES} | ELSEWHERE.keys() == environment_names().keys()
     for path in ELSEWHERE.values():
         assert "keeps_its_word(" in (Path(__file__).parent / path).read_text(), path
