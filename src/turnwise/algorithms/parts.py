@@ -233,20 +233,16 @@ def declared_part(name: str) -> Part:
     return declared
 
 
+_ESTIMATORS = (
+    *("algorithms.advantages", "algorithms.outcomes", "algorithms.turns", "algorithms.trees"),
+    *("algorithms.token_baselines", "algorithms.playouts", "algorithms.hindsight"),
+    *("algorithms.process", "algorithms.values", "algorithms.distillation"),
+)
+
 PARTS: dict[str, PartRegistry] = {
     registry.kind: registry
     for registry in (
-        PartRegistry(
-            "estimator",
-            1,
-            *(
-                f"algorithms.{module}"
-                for module in (
-                    *("advantages", "outcomes", "turns", "trees", "token_baselines", "playouts"),
-                    *("hindsight", "process", "values", "distillation"),
-                )
-            ),
-        ),
+        PartRegistry("estimator", 1, *_ESTIMATORS),
         PartRegistry("objective", 1, "algorithms.objectives"),
         PartRegistry("ratio_level", 1, "algorithms.losses"),
         PartRegistry("aggregation", 3, "algorithms.aggregation"),
