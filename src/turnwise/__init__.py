@@ -1,36 +1,106 @@
 """turnwise: reinforcement learning for language-model agents, over whole trajectories.
 
-Importing this package loads no model library and does nothing else. What a user's own environment
-needs is here; everything else is imported from where it lives.
+What is listed here is the public API (docs/api.md). Importing this package does nothing: each name
+is imported when it is first asked for, and no model library before a function needs one.
 """
 
-from turnwise.environments.base import Environment
-from turnwise.errors import ToolError
-from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Outcome,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turnwise.api import (
+        build,
+        close,
+        estimate,
+        evaluate,
+        load_recipe,
+        load_weights,
+        make_environment,
+        make_learner,
+        open_run,
+        resume,
+        sample_groups,
+        train,
+    )
+    from turnwise.config import Recipe
+    from turnwise.environments.base import Environment
+    from turnwise.errors import ToolError
+    from turnwise.learning.policy import PolicyLearner
+    from turnwise.storage.run import Run
+    from turnwise.tools.tool import tool
+    from turnwise.training.components import Components
+    from turnwise.types import (
+        Action,
+        Group,
+        Observation,
+        Outcome,
+        Source,
+        Step,
+        Task,
+        Tokens,
+        ToolCall,
+        Trajectory,
+        Verdict,
+    )
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "api": "build close estimate evaluate load_recipe load_weights make_environment make_learner "
+    "open_run resume sample_groups train",
+    "config": "Recipe",
+    "environments.base": "Environment",
+    "errors": "ToolError",
+    "learning.policy": "PolicyLearner",
+    "storage.run": "Run",
+    "tools.tool": "tool",
+    "training.components": "Components",
+    "types": "Action Group Observation Outcome Source Step Task Tokens ToolCall Trajectory Verdict",
+}
+"""Module -> the public names that are there."""
+_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
+
 __all__ = [
     "Action",
+    "Components",
     "Environment",
+    "Group",
     "Observation",
     "Outcome",
+    "PolicyLearner",
+    "Recipe",
+    "Run",
     "Source",
     "Step",
     "Task",
+    "Tokens",
     "ToolCall",
     "ToolError",
     "Trajectory",
     "Verdict",
+    "build",
+    "close",
+    "estimate",
+    "evaluate",
+    "load_recipe",
+    "load_weights",
+    "make_environment",
+    "make_learner",
+    "open_run",
+    "resume",
+    "sample_groups",
     "tool",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'turnwise' has no attribute {name!r}")
+    found = getattr(import_module(f"turnwise.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
 """What a recipe can name, by kind, each with a line that says what it is."""
 
-from turnwise.algorithms.registry import make_algorithm, table
-from turnwise.config import Recipe, shipped_recipes
+from turnwise.algorithms.registry import table
+from turnwise.config import shipped_recipes
 from turnwise.engines.registry import ENGINES
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.scaffolds.registry import SCAFFOLDS
@@ -18,15 +18,6 @@ def catalogue() -> dict[str, dict[str, str]]:
         "scaffolds": SCAFFOLDS.descriptions(),
         "behaviours": BEHAVIOURS.descriptions(),
     }
-
-
-def check_names(recipe: Recipe) -> None:
-    """Raise ConfigError for a name in a recipe that stands for nothing. Of a user's
-    own code it loads the parts of the algorithm alone."""
-    make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    ENGINES.check(recipe.engine.name)
-    SCAFFOLDS.check(recipe.scaffold.name)
-    ENVIRONMENTS.check(recipe.environment.name)
 
 
 def _comment(text: str) -> str:

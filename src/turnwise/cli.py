@@ -20,9 +20,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from turnwise.config import Recipe, load_recipe
-from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
-from turnwise.stopping import Stopped, stoppable
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError, TurnwiseError, UserError, located, own_place
+from turnwise.stopping import Stopped
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -83,6 +83,7 @@ def train(
 ) -> None:
     """Train an agent: cold start, reinforcement learning, evaluation, report."""
     from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.start import run_in
 
     if (recipe is None) == (resume is None):
         raise ConfigError("give either a recipe to start or --resume RUN to go on")
@@ -94,12 +95,8 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    with _resumable(folder), stoppable(), folder.locked():
-        _configure(loaded)
-        from turnwise.training.context import prepare
-        from turnwise.training.run import run as run_stages
-
-        report = asyncio.run(run_stages(prepare(loaded, folder, _display())))
+    with _resumable(folder):
+        report = run_in(folder, loaded, _display())
     if as_json:
         _print_json(report)
     else:
@@ -118,10 +115,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate an agent on held-out tasks, with a 95% interval."""
-    folder = Path(run) if (Path(run) / "config.toml").is_file() else None
-    recipe = load_recipe(str(folder / "config.toml") if folder else run, overrides or [])
-    _configure(recipe)
-    summary = _evaluate(recipe, _newest_weights(folder) if folder else None)
+    from turnwise import api
+
+    summary = api.evaluate(run, *(overrides or []))
     if as_json:
         _print_json(summary)
     else:
@@ -195,7 +191,9 @@ def play(
 ) -> None:
     """Be the policy yourself: the same loop, with your keyboard in the model's place."""
     loaded = load_recipe(recipe, overrides or [])
-    _configure(loaded)
+    from turnwise.training.start import configure
+
+    configure(loaded)
     from turnwise.play import play_episode
 
     asyncio.run(play_episode(loaded, task, console))
@@ -385,56 +383,6 @@ def _resumable(folder: "RunFolder") -> Iterator[None]:
         if not (folder.path / "config.toml").is_file():
             how = "the run had not begun"
         _fail(f"{str(ended) or 'interrupted'}; {how}", _exit_code(ended))
-
-
-def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
-    from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
-    from turnwise.training.components import build_components
-
-    parts = build_components(recipe, weights)
-    config = recipe.evaluation
-    tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
-    if not tasks:
-        raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
-    limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
-    display = _display()
-    display.phase("evaluation", len(tasks))
-
-    async def work() -> dict[str, Any]:
-        roller = parts.roller(limits)
-        try:
-            await parts.check()
-            _, summary = await evaluate_policy(
-                roller, tasks, config.seed, "evaluate", lambda _: display.advance()
-            )
-        finally:
-            await parts.engine.stop()
-        return summary
-
-    summary = asyncio.run(work())
-    display.close()
-    return summary
-
-
-def _newest_weights(run: Path) -> Path:
-    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
-    from turnwise.storage import checkpoint
-
-    found, damaged = checkpoint.newest(run / "checkpoints")
-    if found is None:
-        raise DataError(f"{run} has no checkpoint yet")
-    for problem in damaged.values():
-        _display().say(f"warning: {problem}; evaluated is {found.folder}")
-    return found.folder
-
-
-def _configure(recipe: Recipe) -> None:
-    """Refuse unknown names, before anything heavy is imported; then set the threads."""
-    from turnwise.catalogue import check_names
-    from turnwise.threads import configure_threads
-
-    check_names(recipe)
-    configure_threads(recipe.threads)
 
 
 def _display() -> Any:

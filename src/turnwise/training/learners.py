@@ -5,9 +5,14 @@ Not here: when they learn (`reinforcement.py`), and how (`learning`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import Recipe
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
@@ -47,9 +52,12 @@ class Learners:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self.policy = _policy_learner(context)
-        self.critic = _critic(context, self.policy)
         recipe = context.recipe
+        cold = checkpoint.latest(
+            checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
+        )
+        self.policy = policy_learner(recipe, context.algorithm, context.components.model, cold)
+        self.critic = _critic(context, self.policy)
         self._teacher = load_teacher(recipe) if recipe.teacher.model else None
         self._demonstrations: list[Tokens] = []
 
@@ -118,23 +126,18 @@ class Learners:
         )
 
 
-def _policy_learner(context: RunContext) -> PolicyLearner:
-    """The reference of a KL term is the model after the cold start; with LoRA, without adapters."""
-    recipe, algorithm = context.recipe, context.algorithm
+def policy_learner(
+    recipe: Recipe, algorithm: Algorithm, model: PreTrainedModel, cold_start: Path | None
+) -> PolicyLearner:
+    """The learner of a recipe's model. The reference of a KL term is the model of the checkpoint
+    after the cold start, or the one that the recipe names; with LoRA, without adapters."""
     reference = None
     if algorithm.has_reference and not recipe.model.lora_rank:
-        root = checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
-        cold = checkpoint.latest(root)
-        if cold is not None:
-            checkpoint.check(cold)
-        reference, _ = load_model(recipe.model, cold, longest=recipe.rollout.max_tokens)
-    return PolicyLearner(
-        context.components.model,
-        reference,
-        recipe.learning,
-        algorithm,
-        recipe.rollout.temperature,
-    )
+        if cold_start is not None:
+            checkpoint.check(cold_start)
+        reference, _ = load_model(recipe.model, cold_start, longest=recipe.rollout.max_tokens)
+    temperature = recipe.rollout.temperature
+    return PolicyLearner(model, reference, recipe.learning, algorithm, temperature)
 
 
 def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:

@@ -1,0 +1,69 @@
+"""A run's folder for analysis: its numbers and trajectories as tables of pyarrow.
+
+Not here: how they are written (`run_folder.py`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from turnwise.config import Recipe
+from turnwise.errors import unknown_name
+from turnwise.storage.run_folder import SCHEMA, RunFolder, read_rows
+
+LOGS = ("metrics", "timing", "validation", "cold_start", "preferences", "imitation")
+
+
+class Run:
+    """What a run has written so far, for reading alone; `open_run` gives one.
+
+    Tables are pyarrow's: `table.to_pandas()`, `polars.from_arrow(table)` and
+    `datasets.Dataset.from_list(table.to_pylist())` are what other libraries make of them.
+
+    Example:
+        >>> turnwise.open_run(path).metrics().column_names[0]
+        'step'
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._folder = RunFolder.open(Path(path))
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._folder.path
+
+    def recipe(self) -> Recipe:
+        """The recipe, with every value spelled out."""
+        return self._folder.recipe()
+
+    def report(self) -> dict[str, Any]:
+        """What `train` returned. Raises DataError before the run is finished."""
+        return self._folder.report()
+
+    def metrics(self, log: str = "metrics") -> pa.Table:
+        """One row for each step, null for what a step did not measure; docs/metrics.md has the
+        columns. Other logs: timing, validation, cold_start, preferences, imitation. Raises
+        ConfigError for none of them."""
+        if log not in LOGS:
+            raise unknown_name("log", log, LOGS)
+        lines = self._folder.lines(f"{log}.jsonl")
+        names = {name: None for line in lines for name in line}
+        return pa.table({name: [line.get(name) for line in lines] for name in names})
+
+    def trajectories(self, step: int | str) -> pa.Table:
+        """One row for each trajectory of an RL step, counted from 1, or of one of `recorded`, with
+        ids, source, turn, version, log-probability and advantage of each token. Raises ConfigError
+        for one that there is not."""
+        name = f"step-{step:06d}" if isinstance(step, int) else step
+        if name not in self.recorded:
+            raise unknown_name("step", name, self.recorded)
+        file = self.path / "trajectories" / f"{name}.parquet"
+        return pa.Table.from_pylist(read_rows(file), schema=SCHEMA)
+
+    @property
+    def recorded(self) -> list[str]:
+        """What there are trajectories of, oldest first, as in `demonstrations`, `step-000001` and
+        `evaluation-trained`."""
+        return [file.stem for file in self._folder.trajectory_files()]

@@ -1,0 +1,52 @@
+"""Learning without a run: the policy's learner and its credits, from components alone.
+
+Not here: algorithms with a second model, which have to be saved and gone on with (`learners.py`).
+"""
+
+from collections.abc import Sequence
+
+from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.config import Recipe
+from turnwise.errors import ConfigError
+from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import measure
+from turnwise.learning.signals.choice import signals_of
+from turnwise.training.checks import check_parts, check_recipe_and_algorithm
+from turnwise.training.components import Components
+from turnwise.training.learners import policy_learner
+from turnwise.types import Group
+
+OTHER_MODELS = (Requirement.CRITIC, Requirement.PROCESS_REWARDS, Requirement.TEACHER)
+
+
+def learner_of(components: Components) -> PolicyLearner:
+    """See `turnwise.make_learner`."""
+    recipe = components.recipe
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    check_recipe_and_algorithm(recipe, algorithm)
+    _check_alone(recipe, algorithm)
+    check_parts(components, algorithm, components.environment.tasks("train"))
+    return policy_learner(recipe, algorithm, components.model, None)
+
+
+def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[Group]) -> Credits:
+    """See `turnwise.estimate`."""
+    recipe, oracle = components.recipe, components.environment.oracle
+    asked = signals_of(recipe, learner.algorithm, learner, components.scaffold, oracle, ())
+    return estimate(groups, measure(asked, groups), learner.algorithm)
+
+
+def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
+    beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
+    if algorithm.self_teacher_coefficient:
+        beside.append("self-teacher")
+    if algorithm.demonstration_coefficient:
+        beside.append("demonstrations")
+    if beside or recipe.teacher.model:
+        has = ", ".join(beside) or "teacher"
+        raise ConfigError(
+            f"algorithm {recipe.algorithm.name} learns with more than its groups ({has}): use "
+            "turnwise.train"
+        )

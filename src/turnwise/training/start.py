@@ -1,0 +1,102 @@
+"""How runs and evaluations begin, for the command line and for programs alike.
+
+Nothing heavy is imported before names are checked and threads are set. Not here: what a run does
+(`run.py`).
+"""
+
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnwise import event_loop
+from turnwise.algorithms.registry import make_algorithm
+from turnwise.config import Recipe
+from turnwise.engines.registry import ENGINES
+from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.errors import ConfigError, DataError
+from turnwise.monitor.display import Display
+from turnwise.scaffolds.registry import SCAFFOLDS
+from turnwise.stopping import stoppable
+from turnwise.threads import configure_threads
+
+if TYPE_CHECKING:
+    from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.components import Components
+
+
+def configure(recipe: Recipe) -> None:
+    """Refuse unknown names, before anything heavy is imported; then set the threads."""
+    check_names(recipe)
+    configure_threads(recipe.threads)
+
+
+def check_names(recipe: Recipe) -> None:
+    """Raise ConfigError for a name in a recipe that stands for nothing. Of a user's own code it
+    loads the parts of the algorithm alone."""
+    make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    ENGINES.check(recipe.engine.name)
+    SCAFFOLDS.check(recipe.scaffold.name)
+    ENVIRONMENTS.check(recipe.environment.name)
+
+
+def run_in(folder: "RunFolder", recipe: Recipe, display: Display) -> dict[str, Any]:
+    """Do what is left of a run; returns the report. In the main thread, signals end it in good
+    order (`stopping.py`)."""
+    main = threading.current_thread() is threading.main_thread()
+    with stoppable() if main else nullcontext(), folder.locked():
+        configure(recipe)
+        from turnwise.training.context import prepare
+        from turnwise.training.run import run
+
+        return event_loop.run(run(prepare(recipe, folder, display)))
+
+
+def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[str, Any]:
+    """The summary of a recipe's policy on its held-out tasks; with the folder of a run, of the
+    run's newest weights."""
+    configure(recipe)
+    from turnwise.training.components import build_components
+
+    parts = build_components(recipe, None if run is None else _newest_weights(run, display))
+
+    async def work() -> dict[str, Any]:
+        try:
+            return await evaluate_parts(parts, display, check=True)
+        finally:
+            await parts.engine.stop()
+
+    return event_loop.run(work())
+
+
+async def evaluate_parts(
+    parts: "Components", display: Display, check: bool = False
+) -> dict[str, Any]:
+    """The summary of the policy as the engine has it now; with `check` see `Components.check`."""
+    from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
+
+    config = parts.recipe.evaluation
+    tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
+    if not tasks:
+        raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
+    if check:
+        await parts.check()
+    display.phase("evaluation", len(tasks))
+    limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
+    _, summary = await evaluate_policy(
+        parts.roller(limits), tasks, config.seed, "evaluate", lambda _: display.advance()
+    )
+    display.close()
+    return summary
+
+
+def _newest_weights(run: Path, display: Display) -> Path:
+    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
+    from turnwise.storage import checkpoint
+
+    found, damaged = checkpoint.newest(run / "checkpoints")
+    if found is None:
+        raise DataError(f"{run} has no checkpoint yet")
+    for problem in damaged.values():
+        display.say(f"warning: {problem}; evaluated is {found.folder}")
+    return found.folder
