@@ -13,26 +13,27 @@ from statistics import fmean
 import turnwise
 from turnwise import Environment, Source, Task, Verdict, tool
 
-MODULES = {"TarFile": "tarfile", "Path": "pathlib", "Thread": "threading", "Queue": "queue"}
+TRAIN = {"TarFile": "tarfile", "Path": "pathlib", "Thread": "threading", "Fraction": "fractions"}
+HELDOUT = {"Queue": "queue", "Random": "random", "ZipFile": "zipfile", "Decimal": "decimal"}
 
 
 # 1. An environment: tasks, tools, and a verdict on what the agent did. An instance is one episode.
 class Shelf(Environment):
     def tasks(self, split):
-        names = ["TarFile", "Path", "Thread"] if split == "train" else ["Queue"]
+        names = TRAIN if split == "train" else HELDOUT
         return [Task(name, f"Which module defines the class {name}?") for name in names]
 
     @tool
     def search(self, query: str) -> str:
         """Look a class up."""
-        found = [name for name in MODULES if name in query]
-        return "\n".join(f"Class {name}. Module: {MODULES[name]}." for name in found) or "Nothing."
+        cards = {name: f"Class {name}. Module: {home}." for name, home in (TRAIN | HELDOUT).items()}
+        return "\n".join(card for name, card in cards.items() if name in query) or "Nothing."
 
     async def verify(self, trajectory):
-        # Half of the reward for a search, the other half for an answer after it: a policy that
-        # can do a part of the task by chance finds the rest.
+        # An answer ends the episode, so who has done both has searched first. Each part has a
+        # reward of its own: the model does one of them by chance, now and then, but never both.
         searched, answered = trajectory.tool_calls > 0, trajectory.answer is not None
-        reward = 0.5 * searched + 0.5 * (searched and answered)
+        reward = 0.5 * searched + 0.5 * answered
         return Verdict(reward, success=searched and answered)
 
 
@@ -47,11 +48,11 @@ RECIPE = {
     "rollout": {"max_turns": 3, "max_turn_tokens": 16, "max_tokens": 160},
     "learning": {"learning_rate": 1e-3},
     "train": {"tasks_per_step": 4, "group_size": 8},
-    "evaluation": {"tasks": 1},
+    "evaluation": {"tasks": 4},
 }
 
 
-def main(steps: int = 40) -> list[float]:
+def main(steps: int = 25) -> list[float]:
     """Train for some steps; returns each step's mean reward."""
     # 3. The parts: environment, model, tokenizer, scaffold, engine; and what updates the model.
     parts = turnwise.build(RECIPE)

@@ -13,7 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 STILL_LONGER = {
-    "cli.py": 495,
+    "cli.py": 443,
     "config.py": 488,
     "engines/embedded.py": 444,
     "engines/vllm/engine.py": 456,

@@ -37,9 +37,8 @@ def load_recipe(
     as a value takes the place of the whole table. Raises ConfigError, in one line, for what is
     wrong with any of them.
 
-    Example:
-        >>> turnwise.load_recipe("demo", "train.steps=5", {"algorithm.name": "rloo"}).train.steps
-        5
+    >>> turnwise.load_recipe("demo", "train.steps=5", {"algorithm.name": "rloo"}).train.steps
+    5
     """
     texts = [override for override in overrides if isinstance(override, str)]
     tables = [override for override in overrides if not isinstance(override, str)]
@@ -72,10 +71,9 @@ def train(
     work, DataError for a folder that holds a run which is not to be overwritten. Ctrl-C saves, and
     `resume` goes on.
 
-    Example:
-        >>> report = turnwise.train(recipe, "train.steps=1", run=path, overwrite=True)
-        >>> report["evaluations"]["trained"]["n"]
-        2
+    >>> report = turnwise.train(recipe, "train.steps=1", run=path, overwrite=True)
+    >>> report["trained"]["n"]
+    2
     """
     from turnwise.storage.run_folder import RunFolder
 
@@ -89,9 +87,8 @@ def resume(run: str | Path, *, progress: bool = True) -> dict[str, Any]:
 
     Raises DataError where the folder holds no run.
 
-    Example:
-        >>> turnwise.resume(path) == turnwise.open_run(path).report()
-        True
+    >>> turnwise.resume(path) == turnwise.open_run(path).report()
+    True
     """
     from turnwise.storage.run_folder import RunFolder
 
@@ -109,10 +106,9 @@ def evaluate(
     The policy is that of a run's folder (its newest weights), of a recipe, or of components, with
     the weights that their engine has; overrides are of the recipe, so components take none.
 
-    Example:
-        >>> summary = turnwise.evaluate(recipe, "evaluation.tasks=2")
-        >>> summary["low"] <= summary["success"] <= summary["high"]
-        True
+    >>> summary = turnwise.evaluate(recipe, "evaluation.tasks=2")
+    >>> summary["low"] <= summary["success"] <= summary["high"]
+    True
     """
     display = _display(progress)
     if not isinstance(policy, str | Path | Mapping | Recipe):
@@ -131,10 +127,9 @@ def make_environment(name: str, /, **options: Any) -> Environment:
     Options are arguments of its constructor. Raises ConfigError for a name or an option that there
     is not.
 
-    Example:
-        >>> bandit = turnwise.make_environment("bandit")
-        >>> len(bandit.tasks("train")) > 0
-        True
+    >>> bandit = turnwise.make_environment("bandit")
+    >>> len(bandit.tasks("train")) > 0
+    True
     """
     return registry.make_environment(name, options)
 
@@ -148,10 +143,9 @@ def build(
     with `close`. The recipe's `threads` are set for the whole process. Raises ConfigError or
     DataError for what cannot work, NotSupportedError for a model that would be computed wrongly.
 
-    Example:
-        >>> components = turnwise.build(recipe)
-        >>> components.engine.version
-        0
+    >>> components = turnwise.build(recipe)
+    >>> components.engine.version
+    0
     """
     loaded = load_recipe(recipe, *overrides)
     configure(loaded)
@@ -165,8 +159,7 @@ def build(
 def close(components: Components) -> None:
     """End what the engine does in the background: threads, servers. May be called again.
 
-    Example:
-        >>> turnwise.close(components)
+    >>> turnwise.close(components)
     """
     event_loop.finish(components.engine.stop())
 
@@ -184,10 +177,9 @@ def sample_groups(
     step and task determine every random number. Raises RunStoppedError where more than
     `rollout.max_ungraded_share` of the episodes have no grade.
 
-    Example:
-        >>> groups = turnwise.sample_groups(components, group_size=4, step=3)
-        >>> [len(group.trajectories) for group in groups]
-        [4, 4]
+    >>> groups = turnwise.sample_groups(components, group_size=4, step=3)
+    >>> [len(group.trajectories) for group in groups]
+    [4, 4]
     """
     from turnwise.algorithms.registry import make_algorithm
     from turnwise.rollout.order import tasks_of_step
@@ -211,9 +203,7 @@ def make_learner(components: Components) -> PolicyLearner:
     and algorithm do not go together, and for an algorithm with a second model that learns or
     teaches (a critic, for example), which `train` alone can do.
 
-    Example:
-        >>> turnwise.make_learner(components).algorithm.name
-        'grpo'
+    >>> learner = turnwise.make_learner(components)
     """
     from turnwise.training.single import learner_of
 
@@ -226,10 +216,9 @@ def estimate(components: Components, learner: PolicyLearner, groups: Sequence[Gr
     `advantages` of what is returned has float32[tokens] by `trajectory.id`, 0 where nothing was
     sampled. What the algorithm asks of the policy itself is measured before.
 
-    Example:
-        >>> credits = turnwise.estimate(components, learner, groups)
-        >>> credits.advantages[groups[0].trajectories[0].id].dtype
-        dtype('float32')
+    >>> credits = turnwise.estimate(components, learner, groups)
+    >>> credits.advantages[groups[0].trajectories[0].id].dtype
+    dtype('float32')
     """
     from turnwise.training.single import credits_of
 
@@ -239,9 +228,8 @@ def estimate(components: Components, learner: PolicyLearner, groups: Sequence[Gr
 def load_weights(components: Components, version: int) -> None:
     """Let the engine sample with the model's present weights, and call them `version` from now on.
 
-    Example:
-        >>> report = learner.update(groups, turnwise.estimate(components, learner, groups))
-        >>> turnwise.load_weights(components, version=1)
+    >>> report = learner.update(groups, turnwise.estimate(components, learner, groups))
+    >>> turnwise.load_weights(components, version=1)
     """
     event_loop.finish(components.load(version))
 
@@ -252,10 +240,9 @@ def open_run(path: str | Path) -> Run:
     Its `metrics()` and `trajectories(step)` are tables of pyarrow, which pandas (`to_pandas()`),
     Polars (`polars.from_arrow`) and datasets load. Raises DataError where the folder holds no run.
 
-    Example:
-        >>> run = turnwise.open_run(path)
-        >>> run.metrics().num_rows, run.trajectories(step=1)["reward"].null_count
-        (1, 0)
+    >>> run = turnwise.open_run(path)
+    >>> run.metrics().num_rows, run.trajectories(step=1)["reward"].null_count
+    (1, 0)
     """
     from turnwise.storage.run import Run
 

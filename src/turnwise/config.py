@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from turnwise.errors import ConfigError, unknown_name, wrong_value
 
 EXACT_PARITY = 0.001
-"""The default of `engine.parity_bound` where all is computed in float32: 2^13 units of its
-rounding..."""
+"""The default of `engine.parity_bound` where all is float32: 2^13 units of its rounding..."""
 ROUNDED_PARITY = 0.05
 """...and its default where something is in bfloat16, which has made up to 0.03, or on servers."""
 
@@ -341,7 +340,10 @@ class EvaluationConfig(Section):
 
 
 class Recipe(Section):
-    """A whole run. `turnwise train RECIPE key=value` changes any leaf: `train.steps=10`."""
+    """A whole run. `turnwise train RECIPE key=value` changes any leaf: `train.steps=10`.
+
+    >>> demo = turnwise.load_recipe("demo", "train.steps=10")
+    """
 
     name: str
     seed: int = 0
@@ -387,7 +389,6 @@ FREE_TABLES = (
 )
 """Tables whose keys belong to somebody else, who checks them."""
 
-
 NAMED = ("engine",)
 """Tables that may be given as their name alone: `engine = "vllm"` is `engine.name = "vllm"`."""
 
@@ -413,8 +414,7 @@ def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
     for key in _flatten(values):
         inside = any(key == table or key.startswith(f"{table}.") for table in FREE_TABLES)
         if key not in known and not inside:
-            error = unknown_name("key", key, known)
-            raise ConfigError(f"{source}: {error}")
+            raise ConfigError(f"{source}: {unknown_name('key', key, known)}")
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:

@@ -54,7 +54,12 @@ class NotSupportedError(UserError):
 
 
 class ToolError(TurnwiseError):
-    """Raised by a tool for the agent to read: bad arguments, nothing found, budget spent."""
+    """Raised by a tool for the agent to read: bad arguments, nothing found, budget spent.
+
+    >>> raise ToolError("there is no door 7")
+    Traceback (most recent call last):
+    turnwise.errors.ToolError: there is no door 7
+    """
 
 
 class DeadlineError(TurnwiseError):

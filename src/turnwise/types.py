@@ -7,6 +7,7 @@ each token knows where it came from, and the loss mask is derived from that and 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,9 @@ class Source(IntEnum):
 
     A token that the engine or the scaffold forced (a closing tag, an end-of-turn marker) is
     TEMPLATE, even in the middle of the model's turn.
+
+    >>> Source(2)
+    <Source.MODEL: 2>
     """
 
     TEMPLATE = 0
@@ -43,7 +47,11 @@ class Source(IntEnum):
 
 
 class Outcome(StrEnum):
-    """How an episode ended: exactly one, decided from evidence that the agent cannot forge."""
+    """How an episode ended: exactly one, decided from evidence that the agent cannot forge.
+
+    >>> Outcome.TRUNCATED_TURNS.graded, Outcome.GRADER_ERROR.graded
+    (True, False)
+    """
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -82,9 +90,8 @@ class Outcome(StrEnum):
 class Task:
     """One problem. `secret` is for the verifier alone: `public()` is what the environment gets.
 
-    Example:
-        Task(id="hop1/tarfile", prompt="Which module defines the class TarFile?",
-             secret={"answers": ["tarfile"]}, info={"hops": 1})
+    >>> Task("hop1", "Which module defines TarFile?", {"answers": ["tarfile"]}).public().secret
+    {}
     """
 
     id: str
@@ -106,7 +113,10 @@ class Task:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A request to run one tool. Example: ToolCall("search", {"query": "TarFile"}, id="1.0")."""
+    """A request to run one tool.
+
+    >>> call = ToolCall("search", {"query": "TarFile"}, id="1.0")
+    """
 
     name: str
     arguments: Mapping[str, Any]
@@ -122,9 +132,7 @@ class Action:
     is malformed (then the environment is not asked; the agent is told what is wrong), or it is the
     summary that the rollout asked for (nor is the environment asked then).
 
-    Example:
-        Action(text="<think>find it</think><search>TarFile</search>", thought="find it",
-               calls=(ToolCall("search", {"query": "TarFile"}),))
+    >>> action = Action("<search>TarFile</search>", calls=(ToolCall("search", {}),))
     """
 
     text: str
@@ -149,7 +157,10 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent is shown next. Example: Observation("[1] Class TarFile. Module: tarfile.")."""
+    """What the agent is shown next.
+
+    >>> shown = Observation("[1] Class TarFile. Module: tarfile.", Source.TOOL)
+    """
 
     content: str
     source: Source = Source.TOOL
@@ -165,7 +176,7 @@ class Observation:
 class Step:
     """The environment's reply to one action.
 
-    Example: Step(Observation("[1] ..."), results=(result,), done=False)
+    >>> step = Step(Observation("The door is open."), reward=0.1, done=False)
     """
 
     observation: Observation | None = None
@@ -185,7 +196,7 @@ class Step:
 class Verdict:
     """What the verifier said of a finished episode.
 
-    Example: Verdict(reward=1.0, success=True, parts={"exact_match": 1.0}, detail="'tarfile'")
+    >>> verdict = Verdict(reward=1.0, success=True, parts={"exact_match": 1.0}, detail="tarfile")
     """
 
     reward: float
@@ -237,10 +248,6 @@ class Picture:
         return self.start + self.length
 
 
-def _one_context() -> np.ndarray:
-    return np.zeros((1, 2), np.int64)
-
-
 @dataclass(frozen=True, repr=False)
 class Tokens:
     """The flat token record of one trajectory: five arrays of one length n, and where its contexts
@@ -251,13 +258,15 @@ class Tokens:
     one context in which it was sampled, and nowhere else.
 
     Example (prompt P0 P1, the model samples A0 A1, a tool returns T0, the model samples A2):
-
         tokens   P0   P1   A0    A1    T0   A2
         source   USER USER MODEL MODEL TOOL MODEL
         turn     0    0    0     0     0    1
         version  -1   -1   7     7     -1   8
         logprob  nan  nan  -0.1  -2.0  nan  -0.3
         mask     0    0    1     1     0    1        (derived)
+
+    >>> Tokens.empty().with_segments([Segment([17, 4], Source.USER)], turn=0).mask.tolist()
+    [False, False]
     """
 
     ids: np.ndarray
@@ -270,7 +279,7 @@ class Tokens:
     """int32, version of the policy that sampled the token; NO_VERSION for all others."""
     logprob: np.ndarray
     """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
-    contexts: np.ndarray = field(default_factory=_one_context)
+    contexts: np.ndarray = field(default_factory=lambda: np.zeros((1, 2), np.int64))
     """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
     are not copied from the one before."""
     pictures: tuple[Picture, ...] = ()
@@ -283,13 +292,9 @@ class Tokens:
     @classmethod
     def empty(cls) -> "Tokens":
         """A record of no tokens, to be extended."""
-        return cls(
-            np.empty(0, np.int64),
-            np.empty(0, np.uint8),
-            np.empty(0, np.int32),
-            np.empty(0, np.int32),
-            np.empty(0, np.float32),
-        )
+        kinds = (np.int64, np.uint8, np.int32, np.int32, np.float32)
+        ids, source, turn, version, logprob = (np.empty(0, kind) for kind in kinds)
+        return cls(ids, source, turn, version, logprob)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -308,10 +313,8 @@ class Tokens:
     def spans(self) -> list[slice]:
         """Where each context stands: what the model read before a token is what stands between the
         beginning of the token's context and it."""
-        starts = self.contexts[:, 0].tolist()
-        return [
-            slice(start, end) for start, end in zip(starts, [*starts[1:], len(self)], strict=True)
-        ]
+        bounds = [*self.contexts[:, 0].tolist(), len(self)]
+        return [slice(start, end) for start, end in pairwise(bounds)]
 
     @property
     def copied(self) -> np.ndarray:
@@ -439,8 +442,7 @@ class Trajectory:
     """One episode: what was said, every token of it, and how it was judged. It does not change:
     what is measured of it later stands in records of its own, by its `id`.
 
-    Example: Trajectory(task, group="step-3/hop1/tarfile", episode=2, seed=..., tokens=...,
-        turns=(...), outcome=Outcome.SUCCESS, verdict=Verdict(1.0, True)).reward == 1.0
+    >>> trajectory = Trajectory(Task("a", "?"), "step-3/a", episode=2, seed=0)
     """
 
     task: Task
@@ -510,10 +512,8 @@ class Trajectory:
     @property
     def answer(self) -> str | None:
         """The model's own last answer; None if it gave none. Tool output is never looked at."""
-        for turn in reversed(self.turns):
-            if turn.action.answer is not None:
-                return turn.action.answer
-        return None
+        answers = [turn.action.answer for turn in self.turns if turn.action.answer is not None]
+        return answers[-1] if answers else None
 
     @property
     def written(self) -> str:
@@ -536,7 +536,7 @@ class Trajectory:
 class Group:
     """The trajectories of one task at one step, compared with each other by the estimator.
 
-    Example: Group("step-3/hop1/tarfile", (trajectory_0, ..., trajectory_7))
+    >>> group = Group("step-3/a", (Trajectory(Task("a", "?"), "step-3/a", episode=0, seed=1),))
     """
 
     id: str

@@ -54,7 +54,16 @@ class EnvironmentSpec:
 
 
 class Environment:
-    """Base of all environments; every part but `tasks` and `verify` has a default."""
+    """Base of all environments; every part but `tasks` and `verify` has a default.
+
+    >>> class Door(Environment):
+    ...     def tasks(self, split):
+    ...         return [Task("one", "Say the word."), Task("two", "Say it again.")]
+    ...
+    ...     async def verify(self, trajectory):
+    ...         said = trajectory.answer == "sesame"
+    ...         return Verdict(reward=float(said), success=said)
+    """
 
     tool_deadline: ClassVar[float] = 30.0
     """Seconds that one tool call may take."""

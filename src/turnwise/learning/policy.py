@@ -82,6 +82,8 @@ class PolicyLearner:
 
     Raises ConfigError when reference and KL coefficient do not go together, NotSupportedError for a
     model whose logits it cannot reproduce.
+
+    >>> report = turnwise.make_learner(components).update(groups, credits)
     """
 
     def __init__(

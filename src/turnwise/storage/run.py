@@ -21,9 +21,8 @@ class Run:
     Tables are pyarrow's: `table.to_pandas()`, `polars.from_arrow(table)` and
     `datasets.Dataset.from_list(table.to_pylist())` are what other libraries make of them.
 
-    Example:
-        >>> turnwise.open_run(path).metrics().column_names[0]
-        'step'
+    >>> turnwise.open_run(path).metrics().column_names[0]
+    'step'
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -43,6 +43,14 @@ def tool(function: Any = None, /, *, isolated: bool = False) -> Any:
     as arithmetic of the agent's. Then a late call has failed, and the episode goes on.
 
     Raises ConfigError for a method without a docstring, or with a parameter without a type.
+
+    >>> class House(Environment):
+    ...     @tool
+    ...     def open(self, door: int) -> str:
+    ...         \"\"\"Open a door.\"\"\"
+    ...         return f"Door {door} is open."
+    >>> [each.name for each in House().tools()]
+    ['open']
     """
     if function is None:
         return _isolated_tool if isolated else tool

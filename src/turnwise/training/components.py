@@ -28,7 +28,11 @@ from turnwise.scaffolds.registry import make_scaffold, shows_pictures
 
 @dataclass(frozen=True)
 class Components:
-    """The parts of a run. Example: `build_components(recipe).roller(recipe.rollout)`."""
+    """The parts of a run. `turnwise.build` makes them.
+
+    >>> ids = components.tokenizer("Which module defines TarFile?")["input_ids"]
+    >>> tasks = components.environment.tasks("heldout")
+    """
 
     recipe: Recipe
     environment: Environment

@@ -1,0 +1,205 @@
+"""The public API: which names there are, how they are called, that their examples run, and that
+docs/api.md says the same. Also from where an event loop runs already, as in a notebook."""
+
+import asyncio
+import doctest
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnwise
+from tests.fakes import Letters
+from tests.small_runs import write_recipe
+from turnwise.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parents[1]
+TABLES = """
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 150
+[train]
+steps = 1
+tasks_per_step = 2
+group_size = 2
+[evaluation]
+tasks = 2
+"""
+TYPES = [
+    *("Action", "Components", "Environment", "Group", "Observation", "Outcome", "PolicyLearner"),
+    *("Recipe", "Run", "Source", "Step", "Task", "Tokens", "ToolCall", "ToolError"),
+    *("Trajectory", "Verdict"),
+]
+RECIPE = "str | Path | Mapping[str, Any] | Recipe"
+OVERRIDES = "*overrides: str | Mapping[str, Any]"
+FUNCTIONS = {
+    "build": f"(recipe: {RECIPE}, {OVERRIDES}) -> Components",
+    "close": "(components: Components) -> None",
+    "estimate": "(components: Components, learner: PolicyLearner, groups: Sequence[Group]) "
+    "-> Credits",
+    "evaluate": f"(policy: {RECIPE} | Components, {OVERRIDES}, progress: bool = True) "
+    "-> dict[str, Any]",
+    "load_recipe": f"(recipe: {RECIPE}, {OVERRIDES}) -> Recipe",
+    "load_weights": "(components: Components, version: int) -> None",
+    "make_environment": "(name: str, /, **options: Any) -> Environment",
+    "make_learner": "(components: Components) -> PolicyLearner",
+    "open_run": "(path: str | Path) -> Run",
+    "resume": "(run: str | Path, *, progress: bool = True) -> dict[str, Any]",
+    "sample_groups": "(components: Components, tasks: Sequence[Task] | None = None, *, "
+    "group_size: int | None = None, step: int = 0) -> list[Group]",
+    "tool": "(function: Any = None, /, *, isolated: bool = False) -> Any",
+    "train": f"(recipe: {RECIPE}, {OVERRIDES}, run: str | Path | None = None, "
+    "overwrite: bool = False, progress: bool = True) -> dict[str, Any]",
+}
+ORDER = ["train", "resume", "build", "make_learner", "sample_groups", "estimate"]
+"""Examples that others go on from, as they stand on the page."""
+
+
+def signature(name: str) -> str:
+    """Of a function, as one reads it."""
+    parameters = inspect.signature(getattr(turnwise, name))
+    return str(parameters).replace("'", "")
+
+
+def documentation(name: str) -> tuple[str, str]:
+    """The first paragraph of a docstring, and its example."""
+    text = inspect.getdoc(getattr(turnwise, name)) or ""
+    first = " ".join(text.partition("\n\n")[0].split())
+    return first, text[text.index(">>>") :].partition("\n\n")[0]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("public"), Letters.__name__, TABLES)
+
+
+def test_there_are_these_names_and_no_others() -> None:
+    assert turnwise.__all__ == sorted([*TYPES, *FUNCTIONS])
+    assert set(turnwise.__all__) <= set(dir(turnwise))
+    with pytest.raises(AttributeError, match="no attribute 'trane'"):
+        turnwise.trane  # noqa: B018
+
+
+def test_functions_are_called_like_this() -> None:
+    assert {name: signature(name) for name in FUNCTIONS} == FUNCTIONS
+
+
+def test_asking_for_a_name_loads_no_torch() -> None:
+    """But for the names of parts that are made of it."""
+    light = [name for name in turnwise.__all__ if name not in ("Components", "PolicyLearner")]
+    code = (
+        f"import sys, turnwise\nfor name in {light}: getattr(turnwise, name)\n"
+        "turnwise.make_environment('bandit')\nassert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_name_has_an_example_that_runs(recipe: Path, tmp_path: Path) -> None:
+    names = {name: getattr(turnwise, name) for name in turnwise.__all__}
+    given = {**names, "turnwise": turnwise, "recipe": recipe, "path": tmp_path / "run"}
+    given["Segment"] = sys.modules["turnwise.types"].Segment
+    runner, said = doctest.DocTestRunner(verbose=False), []
+    for name in [*ORDER, *(each for each in turnwise.__all__ if each not in (*ORDER, "close"))]:
+        text = inspect.getdoc(names[name]) or ""
+        test = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+        assert test.examples, f"{name} has no example"
+        test.globs = given
+        runner.run(test, out=said.append, clear_globs=False)
+    assert not runner.failures, "".join(said)
+    turnwise.close(given["components"])
+
+
+def entry(name: str) -> str:
+    """What the page has on a name."""
+    first, example = documentation(name)
+    called = f"```python\n{name}{signature(name)}\n```\n\n" if name in FUNCTIONS else ""
+    return f"### {name}\n\n{called}{first}\n\n```pycon\n{example}\n```\n"
+
+
+def test_the_page_has_what_the_code_says() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    for name in turnwise.__all__:
+        assert entry(name) in page, f"docs/api.md lacks this:\n\n{entry(name)}"
+    assert page.count("### ") == len(turnwise.__all__)
+
+
+def in_a_notebook(work: Callable[[], Any]) -> Any:
+    """Call where an event loop runs in the thread."""
+
+    async def cell() -> Any:
+        return work()
+
+    return asyncio.run(cell())
+
+
+def test_training_from_a_notebook_is_the_same(recipe: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    turnwise.train(recipe, run=here, progress=False)
+    in_a_notebook(lambda: turnwise.train(recipe, run=there, progress=False))
+    assert (here / "metrics.jsonl").read_bytes() == (there / "metrics.jsonl").read_bytes()
+    report = in_a_notebook(lambda: turnwise.evaluate(there, progress=False))
+    assert report == turnwise.evaluate(here, progress=False)
+
+
+def test_steps_by_hand_are_those_of_a_run(recipe: Path, tmp_path: Path) -> None:
+    """The first step samples the same tokens, and gives them the same advantages."""
+    turnwise.train(recipe, run=tmp_path, progress=False)
+
+    def by_hand() -> list[tuple[str, list[int], list[float]]]:
+        components = turnwise.build(recipe)
+        learner = turnwise.make_learner(components)
+        groups = turnwise.sample_groups(components)
+        credits = turnwise.estimate(components, learner, groups)
+        turnwise.close(components)
+        members = [member for group in groups for member in group.trajectories]
+        return [
+            (member.group, member.tokens.ids.tolist(), credits.advantages[member.id].tolist())
+            for member in members
+        ]
+
+    rows = turnwise.open_run(tmp_path).trajectories(1).to_pylist()
+    recorded = [(row["group"], row["ids"], row["advantage"]) for row in rows]
+    assert in_a_notebook(by_hand) == by_hand() == recorded
+
+
+def test_recipes_from_tables(recipe: Path) -> None:
+    changes = {"train.steps": 5, "engine": "scripted"}
+    from_file = turnwise.load_recipe(recipe, "seed=3", changes)
+    assert (from_file.train.steps, from_file.seed, from_file.engine.name) == (5, 3, "scripted")
+    tables = {"name": "mine", "environment": {"name": "bandit"}}
+    assert turnwise.load_recipe(tables).environment.name == "bandit"
+    assert tables == {"name": "mine", "environment": {"name": "bandit"}}
+    assert turnwise.load_recipe(from_file, "train.steps=6").train.steps == 6
+    with pytest.raises(ConfigError, match=r"train\.step"):
+        turnwise.load_recipe(recipe, {"train.step": 5})
+    with pytest.raises(ConfigError, match="is a value, not a table"):
+        turnwise.load_recipe(recipe, {"seed.steps": 5})
+
+
+def test_what_needs_a_second_model_is_refused(recipe: Path) -> None:
+    components = turnwise.build(recipe, "algorithm.name=ppo")
+    with pytest.raises(ConfigError, match=r"critic.*turnwise\.train"):
+        turnwise.make_learner(components)
+    with pytest.raises(ConfigError, match="give no overrides"):
+        turnwise.evaluate(components, "evaluation.tasks=1")
+    turnwise.close(components)
+
+
+def test_what_a_run_did_not_measure_is_null(recipe: Path, tmp_path: Path) -> None:
+    turnwise.train(recipe, run=tmp_path, progress=False)
+    run = turnwise.open_run(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "new": 0.5}\n')
+    assert run.metrics().to_pylist() == [{"step": 1, "new": None}, {"step": 2, "new": 0.5}]
+    assert run.metrics("cold_start").num_rows == 0
+    assert "evaluation-trained" in run.recorded
+    with pytest.raises(ConfigError, match="unknown step"):
+        run.trajectories(2)
+    with pytest.raises(ConfigError, match="unknown log"):
+        run.metrics("metric")
+    with pytest.raises(DataError, match="not a run folder"):
+        turnwise.open_run(tmp_path / "nothing")
