@@ -401,12 +401,10 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     display.phase("evaluation", len(tasks))
 
     async def work() -> dict[str, Any]:
-        roller = parts.roller(limits)
+        runner = parts.runner(limits, progress=lambda _: display.advance())
         try:
             await parts.check()
-            _, summary = await evaluate_policy(
-                roller, tasks, config.seed, "evaluate", lambda _: display.advance()
-            )
+            _, summary = await evaluate_policy(runner, tasks, config.seed, "evaluate")
         finally:
             await parts.engine.stop()
         return summary

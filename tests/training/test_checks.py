@@ -19,7 +19,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training import algorithm_checks, checks
@@ -62,6 +62,18 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "compares with the batch's others: raise one of them",
     ),
     ("algorithm.name=pass_at_k algorithm.k=5", "raise it, or lower k"),
+    ("sft.file=x.jsonl sft.behaviours.faithful=1", "both say what is imitated"),
+    ("evaluation.patience=1", "there are none: set evaluation.every"),
+    ("evaluation.every=3 evaluation.keep_best=true train.checkpoint_every=2", "a multiple of"),
+    (
+        "evaluation.every=1 evaluation.keep_best=true train.checkpoint_every=1 "
+        "monitor.echo_trap=roll_back",
+        "a best checkpoint of their own: choose one of them",
+    ),
+    (
+        "evaluation.every=1 train.max_staleness=1 engine.deterministic=false",
+        "evaluation.every pauses sampling",
+    ),
     ("algorithm.name=gdpo", "as in algorithm.reward_weights.exact_match=1"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
@@ -271,7 +283,9 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Components(recipe, environment(), model, tokenizer, scaffold, engine, Seats(1))
+    return Components(
+        recipe, environment(), model, tokenizer, scaffold, engine, PrioritySemaphore(1)
+    )
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]

@@ -60,11 +60,11 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
     loaded = load_recipe(str(recipe))
     parts, algorithm = build_components(loaded), make_algorithm("grpo", {})
     learner = PolicyLearner(parts.model, None, loaded.learning, algorithm, 1.0)
-    roller, tasks = parts.roller(loaded.rollout), parts.environment.tasks("train")
+    runner, tasks = parts.runner(loaded.rollout), parts.environment.tasks("train")
     for step in range(loaded.train.steps):
         await parts.engine.load({}, step)
         chosen = tasks_of_step(tasks, step, loaded.train.tasks_per_step, loaded.seed)
-        groups = await roller.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
+        groups = await runner.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
         learner.update(groups, estimate(groups, Signals(), algorithm))
     await parts.engine.stop()
     return parts.model.state_dict()
