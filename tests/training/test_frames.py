@@ -11,7 +11,7 @@ import pytest
 
 import turnwise
 from tests.small_runs import write_recipe
-from turnwise import cli
+from turnwise.commands import cli
 from turnwise.rollout.episode import Episode
 
 TABLES = """

@@ -147,7 +147,7 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
         "    if event == 'os.rename' and '/.step-000002' in str(arguments[0]):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.addaudithook(end)\n"
-        "from turnwise.cli import main\n"
+        "from turnwise.commands.cli import main\n"
         "main()\n"
     )
     run = tmp_path / "killed"
@@ -304,7 +304,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-        "from turnwise.cli import main\n"
+        "from turnwise.commands.cli import main\n"
         f"sys.argv = ['turnwise', 'train', '--resume', {str(run)!r}]\n"
         "main()\n"
     )

@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from turnwise.commands.terminal import (
+    choose_rows,
+    default_file,
+    others_line,
+    report_tables,
+    show_rows,
+)
 from turnwise.config import check_recipe
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
-from turnwise.terminal import choose_rows, default_file, others_line, report_tables, show_rows
 
 
 def test_a_run_without_evaluations_has_no_tables() -> None:
