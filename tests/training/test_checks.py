@@ -81,7 +81,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("curriculum.tasks=by_success curriculum.lowest=0.9", "no task lies between them"),
     ("train.refills=1", "grpo drops none: give it a group_filter"),
     ("implicit_reward.beta=0.1", "grpo has no process rewards"),
-    ("algorithm.name=kl_cov", "needs learning.updates_per_step of 2 or more"),
+    ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
         "algorithm.name=starpo algorithm.kl_target=1 algorithm.kl_horizon=1",
         "the KL coefficient could become 0 at once; raise it",
