@@ -17,7 +17,7 @@ from turnwise.commands.cli import main
 from turnwise.commands.terminal import trajectory_text
 from turnwise.config import load_recipe
 from turnwise.threads import SPINS
-from turnwise.types import Source
+from turnwise.tokens import Source
 
 FAKES = Path(__file__).parents[1] / "fakes.py"
 

@@ -10,18 +10,9 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.base import Environment, Split
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Segment,
-    Source,
-    Task,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Task, ToolCall, ToolResult, Trajectory, Verdict
 
 Result = TypeVar("Result")
 

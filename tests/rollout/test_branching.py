@@ -15,7 +15,8 @@ from turnwise.rollout.branching import branch_at, play_on, turn_values, values_o
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Outcome, Source, Task, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Outcome, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 2

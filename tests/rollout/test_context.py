@@ -21,19 +21,9 @@ from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, summaris
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Outcome,
-    Segment,
-    Source,
-    Step,
-    Task,
-    Tokens,
-    ToolCall,
-    Trajectory,
-    Turn,
-)
+from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn
 
 TOKENIZER = byte_tokenizer()
 MODES = ("drop", "truncate", "summarise")

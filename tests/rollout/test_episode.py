@@ -21,8 +21,9 @@ from turnwise.errors import InfrastructureError, RunStoppedError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)

@@ -15,7 +15,8 @@ from turnwise.errors import RunStoppedError
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.staleness import check_staleness, staleness_metrics, staleness_of
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 TASKS_PER_STEP, GROUP_SIZE = 2, 3
 

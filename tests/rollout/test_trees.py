@@ -24,7 +24,8 @@ from turnwise.rollout.runner import RolloutRunner
 from turnwise.rollout.trees import entropy_branches, random_branches, roots_of, turn_entropy
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
-from turnwise.types import Group, Source, ToolCall, ToolResult, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Group, ToolCall, ToolResult, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 3

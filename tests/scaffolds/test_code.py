@@ -11,9 +11,10 @@ from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.scaffolds.code import CodeScaffold
+from turnwise.tokens import Source
 from turnwise.tools.python import PythonSession
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Observation, Outcome, Source, Task, ToolCall
+from turnwise.types import Action, Observation, Outcome, Task, ToolCall
 
 TOKENIZER = byte_tokenizer()
 

@@ -13,16 +13,8 @@ from turnwise.errors import ConfigError
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.native import NativeScaffold
-from turnwise.types import (
-    Action,
-    Observation,
-    Outcome,
-    Segment,
-    Source,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-)
+from turnwise.tokens import Segment, Source
+from turnwise.types import Action, Observation, Outcome, ToolCall, ToolResult, Trajectory
 
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
 ENVIRONMENT = Capitals()

@@ -13,7 +13,8 @@ from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.react import ReActScaffold
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Action, Outcome, Source, ToolCall, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 TOKENIZER = byte_tokenizer()
 ENVIRONMENT = Capitals()

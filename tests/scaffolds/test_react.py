@@ -10,8 +10,9 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.react import ReActScaffold
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Observation, Outcome, Segment, Source, ToolCall
+from turnwise.types import Action, Observation, Outcome, ToolCall
 
 TOKENIZER = byte_tokenizer()
 

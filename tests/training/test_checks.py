@@ -22,12 +22,13 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
+from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
 from turnwise.training.context import prepare
-from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
+from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """
 name = "nothing there"

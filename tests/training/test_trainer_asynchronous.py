@@ -24,11 +24,11 @@ from turnwise.learning.signals.base import Signals
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.order import tasks_of_step
 from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.tokens import NO_VERSION
 from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.components import build_components
 from turnwise.training.context import prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import NO_VERSION
 
 TABLES = """
 [engine]

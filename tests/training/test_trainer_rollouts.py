@@ -11,8 +11,8 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.tokens import Source
 from turnwise.training.context import prepare
-from turnwise.types import Source
 
 TABLES = """
 [engine]

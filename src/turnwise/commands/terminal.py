@@ -19,7 +19,7 @@ from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
 from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.types import Source
+from turnwise.tokens import Source
 
 STYLES = {
     Source.TEMPLATE: "dim",

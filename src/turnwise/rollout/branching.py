@@ -15,7 +15,8 @@ from turnwise.algorithms.playouts import mean_reward
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
-from turnwise.types import NO_VERSION, Branch, Source, Tokens, Trajectory
+from turnwise.tokens import NO_VERSION, Source, Tokens
+from turnwise.types import Branch, Trajectory
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,13 @@ from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import (
     Action,
     Branch,
     Observation,
     Outcome,
-    Segment,
-    Source,
     Step,
-    Tokens,
     ToolCall,
     Trajectory,
     Turn,

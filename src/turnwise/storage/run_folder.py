@@ -39,7 +39,8 @@ from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
-from turnwise.types import Group, Picture, Trajectory, encodable
+from turnwise.tokens import Picture
+from turnwise.types import Group, Trajectory, encodable
 
 SCHEMA = pa.schema(
     [

@@ -17,14 +17,8 @@ from typing import Any
 
 from turnwise.errors import DataError
 from turnwise.scaffolds.base import Scaffold
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Tokens,
-    ToolCall,
-    ToolResult,
-)
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 Decode = Callable[[Sequence[int]], str]

@@ -31,11 +31,11 @@ from turnwise.errors import (
     ToolError,
 )
 from turnwise.seeds import derive
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import (
     Action,
     Observation,
-    Source,
     Step,
     Task,
     ToolCall,
