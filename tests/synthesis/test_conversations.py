@@ -15,7 +15,7 @@ from turnwise.errors import DataError
 from turnwise.models.load import load_tokenizer
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
-from turnwise.storage.run_folder import trajectory_row
+from turnwise.storage.trajectory_rows import trajectory_row
 from turnwise.synthesis.conversations import conversation_tokens, messages_of, read_conversations
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.tokens import Source

@@ -21,7 +21,8 @@ from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.threads import configure_threads
 from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch

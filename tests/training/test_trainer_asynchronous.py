@@ -23,7 +23,8 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.order import tasks_of_step
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import NO_VERSION
 from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.components import build_components

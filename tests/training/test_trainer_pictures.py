@@ -14,7 +14,8 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.training.context import RunContext, prepare

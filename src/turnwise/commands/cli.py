@@ -174,14 +174,20 @@ def show(
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many trajectories.")] = 3,
     outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="As a table: a row for each token and its numbers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show trajectories: what was said, and which tokens are trained."""
-    from turnwise.commands.terminal import choose_rows, show_rows
+    from turnwise.commands.terminal import choose_rows, show_rows, token_tables
 
     rows, name = choose_rows(run, step, outcome, count)
     if as_json:
         print_json({"file": name, "trajectories": rows})
+    elif tokens:
+        for table in token_tables(run, rows):
+            print_table(table)
     else:
         show_rows(console, run, name, rows)
 
