@@ -18,7 +18,6 @@ STILL_LONGER = {
     "engines/vllm/engine.py": 456,
     "environments/repair/blocks.py": 438,
     "synthesis/tiny.py": 439,
-    "tools/postgres.py": 490,
 }
 """Files over the limit, and how many lines each may have."""
 
