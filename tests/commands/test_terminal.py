@@ -32,6 +32,7 @@ group_size = 2
 tasks = 0
 """
 
+
 def test_a_run_without_evaluations_has_no_tables() -> None:
     assert report_tables({"name": "demo", "recipe": {}}) == []
 
