@@ -40,7 +40,7 @@ app = typer.Typer(
 console = Console()
 
 NARROWEST = 100
-"""Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
+"""Least width of a table, in columns: a narrower terminal breaks lines, and no word is cut."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -75,7 +75,7 @@ def train(
     ] = None,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option(help="Where to write the run; runs/<recipe's name> if not given.")
+        Path | None, typer.Option(help="Folder of the new run; runs/<recipe's name> if not given.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in that folder.")] = False,
@@ -148,7 +148,7 @@ def export(
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
 ) -> None:
-    """Take out of a run what is used elsewhere: the policy, conversations, preference pairs."""
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.export import export_policy, export_preferences, export_successes
 
@@ -173,11 +173,11 @@ def show(
     step: Annotated[
         str | None, typer.Option(help="A step's number, or a name such as evaluation-trained.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many trajectories.")] = 3,
+    count: Annotated[int, typer.Option(min=1, help="Number of trajectories to show.")] = 3,
     outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show trajectories: what was said, and which tokens are trained."""
+    """Show trajectories: their messages, and which tokens are trained."""
     from turnwise.terminal import choose_rows, show_rows
 
     rows, name = choose_rows(run, step, outcome, count)
@@ -189,7 +189,7 @@ def show(
 
 @app.command()
 def play(
-    recipe: Annotated[str, typer.Argument(help="A recipe whose environment you want to try.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe whose environment to play.")],
     overrides: Overrides = None,
     task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
 ) -> None:
@@ -219,7 +219,7 @@ def algorithms(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One of them, or of their parts, such as path/to/file.py:function; all algorithms "
+            help="An algorithm, or a part of one, such as path/to/file.py:function; all algorithms "
             "if not given."
         ),
     ] = None,
@@ -244,12 +244,12 @@ def algorithms(
 def inject(
     repository: Annotated[Path, typer.Argument(help="A git repository with tests.")],
     output: Annotated[Path, typer.Argument(help="Where to write the bugs: a new .jsonl file.")],
-    count: Annotated[int, typer.Option(min=1, help="How many bugs, at most.")] = 100,
-    runner: Annotated[str, typer.Option(help="What runs its tests: plain or pytest.")] = "plain",
+    count: Annotated[int, typer.Option(min=1, help="Number of bugs to make, at most.")] = 100,
+    runner: Annotated[str, typer.Option(help="Test runner: plain or pytest.")] = "plain",
     packages: Annotated[
-        list[str] | None, typer.Option(help="A folder that its code may import from.")
+        list[str] | None, typer.Option(help="A folder that the code may import from.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="That one run of all tests may take.")] = 60.0,
+    seconds: Annotated[float, typer.Option(help="Time limit of one run of all tests.")] = 60.0,
 ) -> None:
     """Put bugs into a copy of your repository: tasks for the environment `repair`."""
     from turnwise.environments.repair.injection import inject as injected
@@ -264,8 +264,8 @@ def inject(
     with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
         records = list(injected(repository, sandbox, runner, count))
     output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    told = f"{len(records)} bugs in {output}: environment.options.instances"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    message = f"{len(records)} bugs in {output}: environment.options.instances"
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -273,11 +273,11 @@ def environments(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names, or path/to/file.py:Class, each with its options after it, as in "
+            help="Names, or path/to/file.py:Class, each followed by its options, as in "
             "gymnasium id=Taxi-v4 success=terminated; all if not given."
         ),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Play at most so many tasks of each.")] = 1000,
+    tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Measure environments: floors, oracle, determinism, snapshots, speed. Needs no model."""
@@ -305,16 +305,16 @@ def environments(
 
 @app.command()
 def compare(
-    recipe: Annotated[str, typer.Argument(help="The recipe that all of them are to learn.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe that every algorithm is trained on.")],
     overrides: Overrides = None,
     names: Annotated[
-        str, typer.Option("--algorithms", help="Names, with commas between them.")
+        str, typer.Option("--algorithms", help="Algorithms, separated by commas.")
     ] = "grpo,rloo,dapo,gspo",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 3,
-    out: Annotated[Path, typer.Option(help="Where the runs go; finished ones are kept.")] = Path(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per algorithm, seeds 0, 1, …")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are kept.")] = Path(
         "runs/comparison"
     ),
-    target: Annotated[float, typer.Option(help="Success to be reached, for the speed.")] = 0.8,
+    target: Annotated[float, typer.Option(help="Count the steps to this success rate.")] = 0.8,
     as_json: AsJson = False,
 ) -> None:
     """Train with several algorithms, each from the same cold start, and compare them."""
@@ -333,11 +333,11 @@ def compare(
 @app.command()
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
     stages: Annotated[
         str,
         typer.Option(
-            help="Of read, cards, tags, words, search; the last is not in what is shipped."
+            help="Any of read, cards, tags, words, search; the shipped model has no search."
         ),
     ] = "read,cards,tags,words",
 ) -> None:
@@ -354,7 +354,7 @@ def build_tiny(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: turns the errors a user should read into one line and an exit code.
 
-    `arguments` are those of the command line if not given. Always raises SystemExit.
+    `arguments` default to those of the command line. Always raises SystemExit.
     """
     codecs.register_error("plainer", _plainer)
     for stream in (sys.stdout, sys.stderr):
@@ -377,7 +377,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _resumable(folder: "RunFolder") -> Iterator[None]:
-    """Whoever ends a run by a signal is told how it goes on."""
+    """Print how the run goes on when a signal ends it."""
     try:
         yield
     except KeyboardInterrupt as ended:
@@ -417,7 +417,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
 
 
 def _newest_weights(run: Path) -> Path:
-    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
+    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over."""
     from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")
@@ -459,12 +459,12 @@ def _exit_code(error: BaseException) -> int:
 
 
 PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""Substitutes for characters that a terminal without Unicode cannot show; "?" is that of all
+"""Substitutes for characters that a terminal without Unicode cannot show; "?" replaces all
 others."""
 
 
 def _plainer(error: UnicodeError) -> tuple[str, int]:
-    """Handle what an output's encoding lacks; see `codecs.register_error`."""
+    """Replace characters that an output's encoding lacks; see `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]
@@ -472,7 +472,7 @@ def _plainer(error: UnicodeError) -> tuple[str, int]:
 
 
 def _print_table(table: Table) -> None:
-    """Print a table at the terminal's width, but no narrower than what its words need."""
+    """Print a table at the terminal's width, but no narrower than its words need."""
     Console(width=max(console.width, NARROWEST)).print(table)
 
 
@@ -481,7 +481,7 @@ def _print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """The same with null for NaN, which JSON does not have."""
+    """Replace NaN, which JSON lacks, by null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
