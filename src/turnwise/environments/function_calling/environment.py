@@ -42,10 +42,10 @@ from turnwise.types import (
 
 COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 MAX_CALLS = 16
-"""In one turn."""
+"""Calls in one turn, at most."""
 RANDOM_FLOOR = 0.001
-"""Measured, one of the 1,000 standard held-out tasks: success of one who makes as many calls as
-are needed, of random offered tools with random words of the requests and random numbers, and
+"""Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
+as are needed, of random offered tools with random words of the requests and random numbers, and
 answers with such words."""
 
 
@@ -97,7 +97,6 @@ class FunctionCalling(Environment):
         )
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -161,8 +160,8 @@ class FunctionCalling(Environment):
         return actions
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """As many calls as are needed, of the task's tools, with words of its requests; and an
-        answer to each request."""
+        """Random calls of the task's tools, as many as are needed, with words of its requests; and
+        an answer to each request."""
         words = re.findall(r"\w+", " ".join(task.data["requests"]))
         tools = [application_tools()[name] for name in task.data["tools"]]
         calls = [
@@ -174,11 +173,9 @@ class FunctionCalling(Environment):
         ]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(vars(self._play), sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
 

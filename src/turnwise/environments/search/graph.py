@@ -54,7 +54,7 @@ RELATIONS = (
 
 
 class Edge(NamedTuple):
-    """Where a relation leads from a name, and the documents (by position) that say so."""
+    """A relation's target from a name, and the documents (by position) that say so."""
 
     name: str
     evidence: frozenset[int]
@@ -86,7 +86,8 @@ class Graph:
         return sorted(name for found in spellings.values() if len(found) == 1 for name in found)
 
     def package(self, name: str) -> str:
-        """Top-level package of the first document with that name; the name where there is none."""
+        """Top-level package of the first document with that name; the name itself without such a
+        document."""
         return self._packages.get(name.lower(), name)
 
     def neighbours(self, relation: Relation, name: str) -> list[Edge]:
@@ -95,7 +96,7 @@ class Graph:
         return [Edge(key, frozenset(found[key])) for key in sorted(found)]
 
     def follow(self, relation: Relation, name: str) -> Edge | None:
-        """The one name that the relation leads to; None when there is none, or more than one."""
+        """The one name that the relation leads to; None when it leads to no name, or to several."""
         edges = self.neighbours(relation, name)
         return edges[0] if len(edges) == 1 else None
 
