@@ -33,7 +33,7 @@ class Case:
     expected: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float | None = None
-    """Of its floats, in place of that of all cases."""
+    """Tolerance of its floats, in place of the common one."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Grade:
     reasons: tuple[str, ...]
     """Why a case failed, without what was expected; empty for those that passed."""
     result: Result
-    """How the second sandbox ended."""
+    """The outcome of the second sandbox."""
 
     @property
     def share(self) -> float:
@@ -55,7 +55,8 @@ class Grade:
 def select(
     files: Mapping[str, bytes], allowed: Sequence[str]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Of an agent's files those that may be passed on, and those that may not with the reason.
+    """Split an agent's files into those that may be passed on, and those that may not with the
+    reason.
 
     `allowed` is a list of patterns (see `artefacts.matches`). Files that run by themselves, such as
     conftest.py, are refused even if it names them.
@@ -135,7 +136,7 @@ def same(expected: Any, returned: Any, tolerance: float = 0.0) -> bool:
 
 
 def _as_text(members: Any) -> str:
-    """Sorted, and with 1, 1.0 and True told apart."""
+    """A sorted text of a value, which distinguishes 1, 1.0 and True."""
     return json.dumps(calls.encode(members))
 
 

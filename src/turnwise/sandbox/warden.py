@@ -38,8 +38,8 @@ def guard(
 ) -> None:
     """Do the one job of this sandbox. Returns when the host has the report, or is gone.
 
-    All but `spec` are descriptors; the last two, of a control group, tell what was killed for lack
-    of memory, and take the code in (see cgroups.py).
+    All but `spec` are descriptors; the last two, of a control group, report what was killed for
+    lack of memory, and take the code in (see cgroups.py).
     """
     connection = socket.socket(fileno=control)
     try:
