@@ -93,7 +93,7 @@ def _check_kl(algorithm: Algorithm) -> None:
 
 def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
     """Raise ConfigError where there is no policy loss, and no term that trains by itself or a
-    change of what is not there."""
+    change of a missing one."""
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")

@@ -14,7 +14,7 @@ PLAIN_INTERVAL = 10.0
 
 
 class Display(Protocol):
-    """What a long run tells while it works."""
+    """The display of a long run's progress."""
 
     def phase(self, name: str, total: int) -> None:
         """A new phase of `total` units begins; the one before it is complete."""
