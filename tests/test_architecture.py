@@ -14,7 +14,7 @@ LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 STILL_LONGER = {
     "cli.py": 495,
-    "config.py": 488,
+    "config.py": 487,
     "engines/embedded.py": 444,
     "engines/vllm/engine.py": 456,
     "environments/repair/blocks.py": 438,

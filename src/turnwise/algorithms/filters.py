@@ -121,8 +121,8 @@ def without_void_results(facts: TrajectoryFacts) -> bool:
     """Keep trajectories without void turns whose every tool turn also brought something: not all of
     its calls failed, and not all of them gave what they had given before.
 
-    A wider reading of a void turn than SimpleTIR's. A call that is made again where the world has
-    changed, and gives something else, is no repetition.
+    A wider reading of a void turn than SimpleTIR's. A call that is made again after the world has
+    changed, and gives something else, does not count as repeated.
     """
     return all(turn.acted and not turn.failed and not turn.repeated for turn in facts.turns)
 

@@ -33,10 +33,10 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
 
     With the aggregation `sequence_mean_token_sum` that is the paper's objective, the mean over
     episodes of 1/|H_i| sum_t A_i over all tokens of the path, with every shared token computed
-    once; so it does not depend on who sampled what is shared. Its clip sees the sum where the
-    paper's sees each episode's own. A tree of one compares nothing in itself. Source: Tree-GRPO
-    (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's `tree`. Raises
-    ValueError where the rollout did not branch.
+    once; so it does not depend on which episode sampled the shared tokens. Its clip sees the sum
+    where the paper's sees each episode's own. A tree of one compares nothing in itself. Source:
+    Tree-GRPO (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's
+    `tree`. Raises ValueError where the rollout did not branch.
     """
     rewards = totals(group)
     within = np.zeros(len(group))

@@ -42,7 +42,7 @@ def disagreement(model: Any, run: Pass, longest: int) -> float:
 
     Mean |difference| over the model's own distribution, so of tokens as it would sample them, over
     a history's passes; of the worse history. The passes have `places(model, longest)` places of
-    runs. Infinite where the model's own code fails, or a number is none.
+    runs. Infinite where the model's own code fails, or a number is NaN.
     """
     histories = _histories(model, past_boundaries(model, longest))
     try:

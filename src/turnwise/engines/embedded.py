@@ -268,8 +268,7 @@ class EmbeddedEngine:
         return self._has_work()
 
     def fail(self, error: BaseException) -> None:
-        """Give an error to all requests that wait for a turn; what is cached is not relied on any
-        more."""
+        """Give an error to all waiting requests; what is cached is not relied on any more."""
         self._forget()
         for request in self._running + self._waiting:
             request.fail(error)
@@ -360,8 +359,7 @@ class EmbeddedEngine:
         self._waiting = [request for request in self._waiting if request not in ended]
 
     def _admission_due(self) -> bool:
-        """Whether requests are admitted now; lockstep counts only ended turns, never waiting
-        requests."""
+        """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
         running = len(self._running)
         free = self._slots - running
         ready = self._ended if self._deterministic else min(len(self._waiting), free)

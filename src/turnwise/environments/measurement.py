@@ -33,8 +33,8 @@ NOTHING = Action("", answer="")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row of the table. None marks what cannot be measured: there is no oracle, no snapshot, or
-    no environment."""
+    """One row of the table. None marks what cannot be measured: without an oracle, snapshots, or
+    the environment itself."""
 
     name: str
     tasks: int | None = None
@@ -51,7 +51,7 @@ class Measurement:
     """COMPARED episodes at once see what they see one after the other."""
     steps_per_second: float | None = None
     """Speed of the oracle's episodes, played one after the other, resets and verdicts included; of
-    random ones where there is no oracle."""
+    random ones without an oracle."""
     floors: Mapping[str, float] = field(default_factory=dict)
     """Success of other trivial policies, as the environment states it."""
     weaknesses: tuple[str, ...] = ()

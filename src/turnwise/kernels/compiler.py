@@ -1,9 +1,9 @@
 """C files built by the machine's compiler, and kept in the cache folder.
 
-What is built uses the pool of threads that PyTorch has, so both are never at work at once. Where
-there is no gcc, no Linux or no GNU OpenMP in PyTorch, and with `TURNWISE_KERNELS=off`, nothing is
-built. What is loaded is run, so a kept file is loaded only if it is whole, ours, and in a folder
-that nobody else can write. Not here: what the files compute (`decode.c`, `tiles.c`, `training.c`).
+What is built uses the pool of threads that PyTorch has, so both are never at work at once. Nothing
+is built without gcc, Linux, or GNU OpenMP in PyTorch, or with `TURNWISE_KERNELS=off`. What is
+loaded is run, so a kept file is loaded only if it is whole, ours, and in a folder that no other
+user can write. Not here: what the files compute (`decode.c`, `tiles.c`, `training.c`).
 """
 
 import ctypes

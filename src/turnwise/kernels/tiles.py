@@ -95,8 +95,8 @@ def tiled(weights: Tensor) -> Tensor:
 
 @cache
 def tile_kernels(shape: Shape, width: int, inner: int) -> TileKernels | None:
-    """Kernels for these sizes; None where there are none, on processors without tiles, and where
-    they cannot be built."""
+    """Kernels for these sizes; None for other sizes, on processors without tiles, and where they
+    cannot be built."""
     sizes: Sequence[int] = (width, inner, shape.packed, shape.heads * shape.size)
     if not shape.are_kernels or shape.dtype != torch.bfloat16 or any(s % DEPTH for s in sizes):
         return None

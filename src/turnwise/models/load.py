@@ -62,7 +62,7 @@ def load_model(
 
 def takes_pictures(config: ModelConfig) -> bool:
     """Whether the model that a recipe names reads pictures; only its configuration is loaded.
-    Raises DataError when there is no such model."""
+    Raises DataError for an unknown model."""
     return model_type(config) in FAMILIES
 
 

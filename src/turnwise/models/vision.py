@@ -168,8 +168,8 @@ class ImageReader:
         return self
 
     def tokens(self, png: bytes) -> list[int]:
-        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are
-        none."""
+        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are not a
+        picture."""
         return list(self._read(png)[1])
 
     def features(self, png: bytes) -> Features:

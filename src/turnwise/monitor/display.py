@@ -1,4 +1,4 @@
-"""Progress in the terminal: one live line per phase, and a plain line where there is no terminal.
+"""Progress in the terminal: one live line per phase, and a plain line without a terminal.
 
 Not here: what is measured (metrics.py) and what is kept (run_folder.py).
 """

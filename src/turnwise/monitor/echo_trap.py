@@ -3,7 +3,8 @@
 The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within groups falls while
 the reward no longer rises. An agent that has learned its task looks alike in the first and differs
 in the second: its spread falls because it always succeeds. There the entropy falls as well; it is
-told, and is no condition, since it also rises when what an agent repeats is no longer trained on.
+logged, but is not a condition, since it also rises when what an agent repeats is no longer trained
+on.
 
 A few groups a step, or rewards that are seldom, give spreads that come and go by chance: a fall
 counts when it is far beyond what the steps of a window differ by. Steps in which spread or reward

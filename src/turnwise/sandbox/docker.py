@@ -5,8 +5,8 @@ memory and processes limited by Docker. In it runs the same warden as in the oth
 modules are sent over stdin: the image needs Python 3.11 and nothing of turnwise, and the engine may
 be on another machine. Containers are kept ready as sandboxes are, which hides their start.
 
-What it is not: stronger than the tiers of this machine. Containers share the kernel too, and who
-may talk to Docker's engine is its machine's root.
+What it is not: stronger than the tiers of this machine. Containers share the kernel too, and a user
+who may talk to Docker's engine is root of its machine.
 """
 
 import contextlib

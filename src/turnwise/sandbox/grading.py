@@ -6,7 +6,7 @@ compares. So there is nothing in reach of the agent's code whose change would ma
 status, no test framework, no file of results that it could know what to write to.
 
 What it is not: a runner of test suites. A suite that runs in one process with the code that it
-tests can be told anything by it.
+tests can be deceived by it.
 """
 
 import inspect
@@ -87,7 +87,7 @@ def grade_function(
     `files` have been through `select`; `target` is "module:function". Arguments, results and
     expected values are plain data: None, bool, int, float, str and lists, tuples, sets and
     dictionaries of them. Types have to be equal too: True is not 1. Floats may differ by
-    `tolerance`, relative or absolute. Raises InfrastructureError if the sandbox failed: there is
+    `tolerance`, relative or absolute. Raises InfrastructureError if the sandbox failed: the run has
     no grade then.
     """
     if not cases:

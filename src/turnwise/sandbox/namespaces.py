@@ -79,7 +79,7 @@ def map_users(process: int, mapping: str) -> None:
 
 
 def say_failed(control: int, error: BaseException) -> NoReturn:
-    """Send the host the reason why there is no warden, over the control connection, and end this
+    """Send the host the reason why the warden is missing, over the control connection, and end this
     process."""
     with contextlib.suppress(ConnectionError):  # the host no longer wants it
         message = wire.encode({"event": "failed", "error": str(error)})

@@ -5,7 +5,7 @@
 
 Every address is looked up once, must be a public one, and is the one that is connected to: neither
 a redirect nor a second answer of the name server leads elsewhere. No cookies, no credentials, no
-proxy. Not here: pages that need a browser, and what a page says, which nobody vouches for.
+proxy. Not here: pages that need a browser, and the truth of what a page says.
 """
 
 import contextlib

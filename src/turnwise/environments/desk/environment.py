@@ -165,7 +165,7 @@ class ServiceDesk(Environment):
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Ask for the code and what else is needed, look, act, and tell; without a thought where
+        """Ask for the code and what else is needed, look, act, and report; without a thought where
         few words are wanted. Raises NotSupportedError with a language model as the user: the turn
         at which it is content is not known."""
         if self._model is not None:

@@ -3,7 +3,7 @@
 Each task has its own handful of typed tools, listed in its prompt, over a calendar, a file cabinet
 and a heating (`applications.py`). The model calls them through one tool, `tool_call`, whose
 argument is the calls as JSON, as in ToolRL; its answer ends a request, and the user's next one
-follows. What counts is the state that is left and what the user was told. Not here: recorded
+follows. What counts is the state that is left and the answers to the user. Not here: recorded
 dialogues whose tools cannot be run (`recorded.py`).
 """
 

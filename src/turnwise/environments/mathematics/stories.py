@@ -1,8 +1,8 @@
 """Templates of word problems: a beginning, changes, and a question, each one sentence or two.
 
 A story follows one amount. In a template's text and sum, `{v}` is the amount so far and `{a}`,
-`{b}`, `{c}` are new numbers; who and what it is about is filled in from NAMES and THINGS. Not here:
-how templates become a problem (`problems.py`).
+`{b}`, `{c}` are new numbers; persons and things are filled in from NAMES and THINGS. Not here: how
+templates become a problem (`problems.py`).
 """
 
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ def read_questions(
     with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
     has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
     that are no numbers, but expressions, intervals or words, are left out. Raises DataError, naming
-    file and line, for what is missing, for an answer of GSM8K's that is no number, and where
+    file and line, for what is missing, for an answer of GSM8K's that is not a number, and where
     nothing is left.
     """
     tasks: dict[str, Task] = {}

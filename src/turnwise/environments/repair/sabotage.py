@@ -3,7 +3,7 @@
 A suite shares its process with the code that it tests, so that code can replace what judges it. It
 does so for a copy of the suite too, in which each test ends in assertions that cannot hold: what
 `passes` there proves nothing. Not here: where both are run (`judging.py`), and code that reads the
-tests to tell the copy from the suite.
+tests to distinguish the copy from the suite.
 """
 
 import ast
@@ -54,7 +54,8 @@ def sabotaged(source: str) -> tuple[str, set[str]]:
     whose name begins with `test`, and which are not expected to fail.
 
     A test does what it did; then each kind of assertion that it uses is tried on what it cannot
-    accept, and the test fails only if all of them raise. Raises SyntaxError for what is no Python.
+    accept, and the test fails only if all of them raise. Raises SyntaxError for text that is not
+    Python.
     """
     tree = ast.parse(source)
     changed = set()

@@ -1,7 +1,7 @@
 """The facts of the documents as a graph: which names stand in which relation to which.
 
 Names are bare, and a name may belong to several documents. A relation is therefore asked of all the
-documents with that name at once, whatever its case, because a search does not tell them apart; it
+documents with that name at once, whatever its case, because a search does not distinguish them; it
 is single-valued for a name only if they agree. Not here: questions.
 """
 

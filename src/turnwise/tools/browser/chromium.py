@@ -264,7 +264,7 @@ def find_chromium(program: str = "") -> str:
 
 
 def marked(marker: str) -> list[int]:
-    """Processes that were started with this argument; none where there is no /proc."""
+    """Processes that were started with this argument; none on systems without /proc."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -43,7 +43,7 @@ class LightPage:
 
     @property
     def lost(self) -> bool:
-        """Always False: there is no process that could be gone."""
+        """Always False: a plain page has no process that could die."""
         return False
 
     def do(self, operation: str, *arguments: Any) -> None:
@@ -181,7 +181,7 @@ class LightPage:
 
 
 def chosen_option(select: Node, number: int, option: str) -> int:
-    """The place of an option by its text. Raises ToolError where there is no such option."""
+    """The place of an option by its text. Raises ToolError for an unknown option."""
     if select.tag != "select":
         raise ToolError(f"element {number} is no list to select from")
     names = [text_of(one) for one in options_of(select)]
