@@ -15,7 +15,7 @@ NO_VERSION = -1
 
 
 class Source(IntEnum):
-    """Where a token came from. Only MODEL tokens were sampled by the policy.
+    """The source of a token. Only MODEL tokens were sampled by the policy.
 
     A token that the engine or the scaffold forced (a closing tag, an end-of-turn marker) is
     TEMPLATE, even in the middle of the model's turn.
@@ -98,7 +98,7 @@ class Tokens:
     """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
     are not copied from the one before."""
     pictures: tuple[Picture, ...] = ()
-    """In order; the tokens of each have one source and turn, and no policy sampled them."""
+    """Pictures in order; each one's tokens have one source and turn, and were not sampled."""
 
     def __post_init__(self) -> None:
         for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
@@ -119,7 +119,7 @@ class Tokens:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        """Shortly: whoever shows a trajectory, asyncio among them, would print arrays for long."""
+        """A short text: asyncio, among others, would print whole arrays of a trajectory."""
         return f"Tokens({len(self)}, {int(self.mask.sum())} sampled)"
 
     @property
@@ -130,7 +130,7 @@ class Tokens:
 
     @property
     def spans(self) -> list[slice]:
-        """Where each context stands: what the model read before a token is what stands between the
+        """The place of each context: what the model read before a token is what stands between the
         beginning of the token's context and it."""
         starts = self.contexts[:, 0].tolist()
         return [
@@ -154,8 +154,8 @@ class Tokens:
         return pictured
 
     def pictures_in(self, span: slice, end: int | None = None) -> tuple[Picture, ...]:
-        """Those of a context, with places counted from its beginning; with `end` those of its first
-        so many tokens."""
+        """Pictures of a context, with places counted from its beginning; with `end` those of its
+        first so many tokens."""
         stop = span.stop if end is None else span.start + end
         return tuple(
             replace(picture, start=picture.start - span.start)
@@ -220,7 +220,7 @@ class Tokens:
         logprobs: Sequence[float] | None,
         pictures: tuple[Picture, ...] = (),
     ) -> "Tokens":
-        """None for the log-probabilities of tokens that were not sampled."""
+        """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
         count = len(ids)
         given = [np.nan] * count if logprobs is None else logprobs
         return Tokens(

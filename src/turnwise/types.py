@@ -25,7 +25,7 @@ def encodable(text: str) -> str:
 
 
 class Outcome(StrEnum):
-    """How an episode ended: exactly one, decided from evidence that the agent cannot forge."""
+    """The end of an episode: exactly one, decided from evidence that the agent cannot forge."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -74,7 +74,7 @@ class Task:
     secret: Mapping[str, Any] = field(default_factory=dict)
     """Gold answers, hidden tests: never in prompts, tools, observations or files."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What the environment needs to set the scene (tables, files, a script); not the answer."""
+    """Data with which the environment sets the scene (tables, files, a script); not the answer."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Labels for reports (hop count, difficulty, split)."""
 
@@ -98,10 +98,10 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Action:
-    """What the model did in one turn, parsed by the scaffold from the tokens it sampled.
+    """The model's action in one turn, parsed by the scaffold from the tokens it sampled.
 
     Exactly one of the following holds: there are tool calls, there is an answer, `error` says what
-    is malformed (then the environment is not asked; the agent is told what is wrong), or it is the
+    is malformed (then the environment is not asked; the agent gets the correction), or it is the
     summary that the rollout asked for (nor is the environment asked then).
 
     Example:
@@ -121,7 +121,7 @@ class Action:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool call gave back. `ok` is False for the agent's own mistakes (wrong arguments)."""
+    """The result of a tool call. `ok` is False for the agent's own mistakes (wrong arguments)."""
 
     call: ToolCall
     content: str
@@ -131,7 +131,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent is shown next. Example: Observation("[1] Class TarFile. Module: tarfile.")."""
+    """The agent's next observation. Example: Observation("[1] Class TarFile. Module: tarfile.")."""
 
     content: str
     source: Source = Source.TOOL
@@ -160,12 +160,12 @@ class Step:
     """With `done`: a limit of the environment's own ended the episode, nothing that was done in it;
     outcome truncated_turns, graded."""
     reward: float | None = None
-    """Of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
+    """Reward of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the verifier said of a finished episode.
+    """The verifier's judgement of a finished episode.
 
     Example: Verdict(reward=1.0, success=True, parts={"exact_match": 1.0}, detail="'tarfile'")
     """
@@ -185,12 +185,12 @@ class Turn:
 
     action: Action
     step: Step | None = None
-    """None for the last turn when a budget ended the episode before the environment replied, and
-    for a summary, which the environment does not see."""
+    """The environment's reply; None for the last turn when a budget ended the episode before the
+    environment replied, and for a summary, which the environment does not see."""
 
 
 class TrajectoryId(NamedTuple):
-    """What a trajectory is called in what is measured of it. Example: `trajectory.id`."""
+    """The name of a trajectory in its measurements. Example: `trajectory.id`."""
 
     group: str
     episode: int
@@ -242,7 +242,7 @@ class Trajectory:
     """The turn at which it begins; those before it are its parent's."""
     seconds: float = 0.0
     problem: str = ""
-    """For infrastructure and grader outcomes: what went wrong, for people."""
+    """Message for people on what went wrong, with infrastructure and grader outcomes."""
 
     @property
     def id(self) -> TrajectoryId:
@@ -258,8 +258,8 @@ class Trajectory:
 
     @property
     def reward(self) -> float | None:
-        """What the environment gave: the outcome's reward and all turns'; None when the episode is
-        ungraded. What an algorithm adds or takes off is not in it."""
+        """The environment's whole reward: the outcome's reward and all turns'; None when the
+        episode is ungraded. What an algorithm adds or takes off is not in it."""
         outcome, turns = self.outcome_reward, self.turn_rewards
         if outcome is None:
             return None
@@ -275,8 +275,8 @@ class Trajectory:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What the agent was shown last before each turn: the state, for who compares states.
-        Before a summary that is the request for one; what is shown after it came before it."""
+        """The last observation before each turn: the state, for comparisons of states. Before a
+        summary that is the request for one; what is shown after it came before it."""
         shown = [self.task.prompt]
         for turn in self.turns:
             if turn.action.summary:
@@ -301,7 +301,7 @@ class Trajectory:
 
     @property
     def observed(self) -> tuple[str, ...]:
-        """What tools and environment returned, for a verifier that asks for it by this name."""
+        """The texts that tools and environment returned, for verifiers that need them."""
         steps = (turn.step for turn in self.turns if turn.step is not None)
         return tuple(step.observation.content for step in steps if step.observation is not None)
 

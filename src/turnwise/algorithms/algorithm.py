@@ -52,9 +52,9 @@ class Algorithm:
     correction: str = BYPASS
     """Weights for samples of another policy."""
     divergence: str = "k3"
-    """How the divergence from the reference is estimated from sampled tokens."""
+    """Estimator of the divergence from the reference, on sampled tokens."""
     rollout: str = "independent"
-    """How the groups are played."""
+    """The way in which groups are played."""
     kl_coefficient: float = 0.0
     """The coefficient of the divergence from the reference model, added to the loss."""
     kl_reward_coefficient: float = 0.0
@@ -107,7 +107,7 @@ class Algorithm:
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
-        """Those that were looked up: a file of one's own that is edited does not change a run."""
+        """Parts that were looked up, kept so that editing a user's file does not change a run."""
         return {}
 
     @property

@@ -74,7 +74,7 @@ def train(
     ] = None,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option(help="Where to write the run; runs/<recipe's name> if not given.")
+        Path | None, typer.Option(help="Folder of the new run; runs/<recipe's name> if not given.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in that folder.")] = False,
@@ -147,7 +147,7 @@ def export(
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
 ) -> None:
-    """Take out of a run what is used elsewhere: the policy, conversations, preference pairs."""
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.export import export_policy, export_preferences, export_successes
 
@@ -172,14 +172,14 @@ def show(
     step: Annotated[
         str | None, typer.Option(help="A step's number, or a name such as evaluation-trained.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many trajectories.")] = 3,
+    count: Annotated[int, typer.Option(min=1, help="Number of trajectories to show.")] = 3,
     outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="As a table: a row for each token and its numbers.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show trajectories: what was said, and which tokens are trained."""
+    """Show trajectories: their messages, and which tokens are trained."""
     from turnwise.commands.terminal import choose_rows, show_rows, token_tables
 
     rows, name = choose_rows(run, step, outcome, count)
@@ -194,7 +194,7 @@ def show(
 
 @app.command()
 def play(
-    recipe: Annotated[str, typer.Argument(help="A recipe whose environment you want to try.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe whose environment to play.")],
     overrides: Overrides = None,
     task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
 ) -> None:
@@ -224,7 +224,7 @@ def algorithms(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One of them, or of their parts, such as path/to/file.py:function; all algorithms "
+            help="An algorithm, or a part of one, such as path/to/file.py:function; all algorithms "
             "if not given."
         ),
     ] = None,
@@ -250,11 +250,11 @@ def environments(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names, or path/to/file.py:Class, each with its options after it, as in "
+            help="Names, or path/to/file.py:Class, each followed by its options, as in "
             "gymnasium id=Taxi-v4 success=terminated; all if not given."
         ),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Play at most so many tasks of each.")] = 1000,
+    tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Measure environments: floors, oracle, determinism, snapshots, speed. Needs no model."""
@@ -282,16 +282,16 @@ def environments(
 
 @app.command()
 def compare(
-    recipe: Annotated[str, typer.Argument(help="The recipe that all of them are to learn.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe that every algorithm is trained on.")],
     overrides: Overrides = None,
     names: Annotated[
-        str, typer.Option("--algorithms", help="Names, with commas between them.")
+        str, typer.Option("--algorithms", help="Algorithms, separated by commas.")
     ] = "grpo,rloo,dapo,gspo",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 3,
-    out: Annotated[Path, typer.Option(help="Where the runs go; finished ones are kept.")] = Path(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per algorithm, seeds 0, 1, …")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are kept.")] = Path(
         "runs/comparison"
     ),
-    target: Annotated[float, typer.Option(help="Success to be reached, for the speed.")] = 0.8,
+    target: Annotated[float, typer.Option(help="Count the steps to this success rate.")] = 0.8,
     as_json: AsJson = False,
 ) -> None:
     """Train with several algorithms, each from the same cold start, and compare them."""
@@ -314,7 +314,7 @@ app.command()(build_tiny)
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: turns the errors a user should read into one line and an exit code.
 
-    `arguments` are those of the command line if not given. Always raises SystemExit.
+    `arguments` default to those of the command line. Always raises SystemExit.
     """
     codecs.register_error("plainer", plainer)
     for stream in (sys.stdout, sys.stderr):
@@ -337,7 +337,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _resumable(folder: "RunFolder") -> Iterator[None]:
-    """Whoever ends a run by a signal is told how it goes on."""
+    """Print how the run goes on when a signal ends it."""
     try:
         yield
     except KeyboardInterrupt as ended:
@@ -375,7 +375,7 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
 
 
 def _newest_weights(run: Path) -> Path:
-    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
+    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over."""
     from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")

@@ -30,7 +30,7 @@ def exit_code(error: BaseException) -> int:
 
 
 PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""Substitutes for characters that a terminal without Unicode cannot show; "?" is that of all
+"""Substitutes for characters that a terminal without Unicode cannot show; "?" replaces all
 others."""
 
 

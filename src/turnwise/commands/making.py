@@ -16,12 +16,12 @@ from turnwise.errors import ConfigError
 def inject(
     repository: Annotated[Path, typer.Argument(help="A git repository with tests.")],
     output: Annotated[Path, typer.Argument(help="Where to write the bugs: a new .jsonl file.")],
-    count: Annotated[int, typer.Option(min=1, help="How many bugs, at most.")] = 100,
-    runner: Annotated[str, typer.Option(help="What runs its tests: plain or pytest.")] = "plain",
+    count: Annotated[int, typer.Option(min=1, help="Number of bugs to make, at most.")] = 100,
+    runner: Annotated[str, typer.Option(help="Test runner: plain or pytest.")] = "plain",
     packages: Annotated[
-        list[str] | None, typer.Option(help="A folder that its code may import from.")
+        list[str] | None, typer.Option(help="A folder that the code may import from.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="That one run of all tests may take.")] = 60.0,
+    seconds: Annotated[float, typer.Option(help="Time limit of one run of all tests.")] = 60.0,
 ) -> None:
     """Put bugs into a copy of your repository: tasks for the environment `repair`."""
     from turnwise.environments.repair.injection import inject as injected
@@ -36,17 +36,17 @@ def inject(
     with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
         records = list(injected(repository, sandbox, runner, count))
     output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    told = f"{len(records)} bugs in {output}: environment.options.instances"
-    print_line(told)
+    message = f"{len(records)} bugs in {output}: environment.options.instances"
+    print_line(message)
 
 
 def build_tiny(
     target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
     stages: Annotated[
         str,
         typer.Option(
-            help="Of read, cards, tags, words, search; the last is not in what is shipped."
+            help="Any of read, cards, tags, words, search; the shipped model has no search."
         ),
     ] = "read,cards,tags,words",
 ) -> None:

@@ -21,9 +21,9 @@ PATIENCE = 3600.0
 
 
 async def play_episode(recipe: Recipe, number: int, console: Console) -> Trajectory:
-    """Play the held-out task with that number, and print what the verifier says.
+    """Play the held-out task with that number, and print the verdict.
 
-    Raises DataError for a number that there is no task for.
+    Raises DataError for a number without a task.
     """
     chosen = recipe.environment
     environment = make_environment(

@@ -15,7 +15,7 @@ from turnwise.monitor.display import TerminalDisplay
 console = Console()
 
 NARROWEST = 100
-"""Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
+"""Least width of a table, in columns: a narrower terminal breaks lines, and no word is cut."""
 
 
 def print_line(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the command line prints: trajectories with their masks, tables of results and names.
+"""The output of the command line: trajectories with their masks, tables of results and names.
 
 Reads run folders only. The policy's tokens stand between « and », so that the mask can be seen
 without colour; with colour they are also bold green, and everything else is dim.
@@ -200,7 +200,7 @@ def _pieces(
 
 
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
-    """What RL did: every evaluation, then each label's values before and after."""
+    """The effect of RL: every evaluation, then each label's values before and after."""
     parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
     if not parts:
         return []
@@ -227,7 +227,7 @@ def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
 
 
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What every algorithm is made of: the first row whole, of the others what differs from it."""
+    """The parts of every algorithm: the first row whole, the others where they differ from it."""
     first = Column("name", no_wrap=True)
     table = Table(first, f"made of (else as {rows[0]['name']})", "source", title="algorithms")
     for row in rows:
@@ -243,7 +243,7 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def algorithm_table(description: Mapping[str, Any]) -> Table:
-    """What one algorithm is made of."""
+    """The parts of one algorithm."""
     title = f"{description['name']} ({description['source']})"
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, title=title)
@@ -259,7 +259,7 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
 
 
 def parts_table(parts: Sequence[Mapping[str, Any]]) -> Table:
-    """What parts of one name do, each for another choice."""
+    """The parts of one name, each for another choice."""
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, "needs")
     for part in parts:
@@ -297,7 +297,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
 
 
 def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What was measured of each environment."""
+    """The measurements of each environment."""
     name = Column("name", min_width=16, overflow="fold")
     table = Table(name, "tasks", title="environments, played without a model")
     for column in RATES:

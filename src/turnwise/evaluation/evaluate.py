@@ -34,7 +34,7 @@ async def evaluate_policy(
 
 
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """What a report says of one evaluation.
+    """The figures of one evaluation, as reports have them.
 
     `success`, `low`, `high` (95% Wilson), `n` and `reward`, the mean (None where no episode has a
     grade), are of graded episodes only; `ungraded` says how many were not,

@@ -70,7 +70,7 @@ def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
-    """What the episodes cost that were played beside the groups, where there are any."""
+    """The cost of the episodes that were played beside the groups, where there are any."""
     if not members:
         return {}
     rewards = [member.reward for member in members if member.reward is not None]
@@ -82,7 +82,7 @@ def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _spare(members: Sequence[Trajectory]) -> dict[str, float]:
-    """What the episodes cost that were begun in excess and not used, where there are any."""
+    """The cost of the episodes that were begun in excess and not used, where there are any."""
     if not members:
         return {}
     return {
@@ -118,5 +118,5 @@ def step_text(metrics: Mapping[str, float]) -> str:
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Leave out what is no number: the loss of an update that was skipped for it."""
+    """Leave out NaN and infinity: the loss of an update that was skipped for it."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

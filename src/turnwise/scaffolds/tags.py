@@ -110,7 +110,7 @@ class TagsScaffold(TextScaffold):
         return f"<{call.name}> {content}</{call.name}>"
 
     def _problem(self, found: Sequence[re.Match[str]], said: str) -> str:
-        """What is wrong with the tags, or nothing."""
+        """The fault of the tags, or nothing."""
         if not found:
             return "there is no complete action"
         together = self._parallel and all(match[1] != "answer" for match in found)

@@ -33,7 +33,7 @@ BEHAVIOURS: Registry[Behaviour] = Registry(
 
 @BEHAVIOURS.built_in("faithful")
 def faithful(script: Script, other: Script) -> Script:
-    """What the oracle does."""
+    """Act as the oracle does."""
     del other
     return script
 
@@ -83,7 +83,7 @@ def mistaken(script: Script, other: Script) -> Script:
 
 @BEHAVIOURS.built_in("malformed")
 def malformed(script: Script, other: Script) -> Script:
-    """Does all the work and then gives the answer without tags, whatever it is told."""
+    """Does all the work and then gives the answer without tags, whatever the corrections say."""
     del other
     return [*script[:-1], Action(text=f" {script[-1].answer}", error="the tags are missing")]
 

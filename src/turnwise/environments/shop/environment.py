@@ -25,8 +25,8 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 COUNT, PAGE = 1000, 10
 MOST_RESULTS = 50
 RANDOM_FLOOR = 0.05
-"""Measured on the standard tasks: success of one who searches for the request's words, clicks one
-of the first results and random options, and buys."""
+"""Measured on the standard tasks: success of an agent that searches for the request's words, clicks
+one of the first results and random options, and buys."""
 BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
 
 
@@ -82,7 +82,6 @@ class Shop(Environment):
         return EnvironmentSpec("shop", "1", self._data_hash, self._floors, rewards=rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -116,7 +115,7 @@ class Shop(Environment):
         return "Bought. Thank you." if self._play.bought else self._shown()
 
     async def step(self, action: Action) -> Step:
-        """As everywhere; buying ends the episode, and what is called after it is not run."""
+        """Run the calls in order; buying ends the episode, and later calls are not run."""
         if action.answer is not None:
             return Step(done=True)
         results = []
@@ -150,7 +149,7 @@ class Shop(Environment):
         return self._products[self._places[name.lower()]]
 
     def found(self, keywords: str) -> list[Product]:
-        """What a search finds, best first, MOST_RESULTS at most."""
+        """Products that a search finds, best first, MOST_RESULTS at most."""
         return [self._products[place] for place in self._index.search(keywords, MOST_RESULTS)]
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -179,11 +178,9 @@ class Shop(Environment):
         return [search, *(Action("", calls=(_click(target),)) for target in clicks)]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(asdict(self._play), sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
     def _wanted(self, task: Task) -> Wanted:
