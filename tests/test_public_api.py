@@ -102,7 +102,7 @@ def test_asking_for_a_name_loads_no_torch() -> None:
 def test_every_name_has_an_example_that_runs(recipe: Path, tmp_path: Path) -> None:
     names = {name: getattr(turnwise, name) for name in turnwise.__all__}
     given = {**names, "turnwise": turnwise, "recipe": recipe, "path": tmp_path / "run"}
-    given["Segment"] = sys.modules["turnwise.types"].Segment
+    given["Segment"] = sys.modules["turnwise.tokens"].Segment
     runner, said = doctest.DocTestRunner(verbose=False), []
     for name in [*ORDER, *(each for each in turnwise.__all__ if each not in (*ORDER, "close"))]:
         text = inspect.getdoc(names[name]) or ""

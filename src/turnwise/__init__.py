@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from turnwise.errors import ToolError
     from turnwise.learning.policy import PolicyLearner
     from turnwise.storage.run import Run
+    from turnwise.tokens import Source, Tokens
     from turnwise.tools.tool import tool
     from turnwise.training.components import Components
     from turnwise.types import (
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
         Group,
         Observation,
         Outcome,
-        Source,
         Step,
         Task,
-        Tokens,
         ToolCall,
         Trajectory,
         Verdict,
@@ -53,9 +52,10 @@ _HOMES = {
     "errors": "ToolError",
     "learning.policy": "PolicyLearner",
     "storage.run": "Run",
+    "tokens": "Source Tokens",
     "tools.tool": "tool",
     "training.components": "Components",
-    "types": "Action Group Observation Outcome Source Step Task Tokens ToolCall Trajectory Verdict",
+    "types": "Action Group Observation Outcome Step Task ToolCall Trajectory Verdict",
 }
 """Module -> the public names that are there."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}

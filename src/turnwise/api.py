@@ -16,7 +16,7 @@ from turnwise import config, event_loop
 from turnwise.config import NAMED, Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
-from turnwise.training.start import configure, evaluate_parts, evaluate_recipe, run_in
+from turnwise.training.start import configure, evaluate_parts, evaluate_recipe, prepared
 
 if TYPE_CHECKING:
     from turnwise.environments.base import Environment
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from turnwise.learning.policy import PolicyLearner
     from turnwise.monitor.display import Display
     from turnwise.storage.run import Run
+    from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
     from turnwise.types import Group, Task
 
@@ -79,7 +80,7 @@ def train(
 
     loaded = load_recipe(recipe, *overrides)
     folder = RunFolder.new(Path(run or Path("runs") / loaded.name), overwrite)
-    return run_in(folder, loaded, _display(progress))
+    return _run(loaded, folder, progress)
 
 
 def resume(run: str | Path, *, progress: bool = True) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def resume(run: str | Path, *, progress: bool = True) -> dict[str, Any]:
     from turnwise.storage.run_folder import RunFolder
 
     folder = RunFolder.open(Path(run))
-    return run_in(folder, folder.recipe(), _display(progress))
+    return _run(folder.recipe(), folder, progress)
 
 
 def evaluate(
@@ -189,7 +190,7 @@ def sample_groups(
         every = components.environment.tasks("train")
         tasks = tasks_of_step(every, step, train.tasks_per_step, recipe.seed)
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    runner, size = components.roller(recipe.rollout), group_size or train.group_size
+    runner, size = components.runner(recipe.rollout), group_size or train.group_size
     groups: list[Group] = event_loop.finish(
         algorithm.call("rollout", runner, tasks, size, recipe.seed, f"train/{step}")
     )
@@ -247,6 +248,13 @@ def open_run(path: str | Path) -> Run:
     from turnwise.storage.run import Run
 
     return Run(path)
+
+
+def _run(recipe: Recipe, folder: RunFolder, progress: bool) -> dict[str, Any]:
+    with prepared(recipe, folder, _display(progress)) as context:
+        from turnwise.training.run import run
+
+        return event_loop.run(run(context))
 
 
 def _display(progress: bool) -> Display:

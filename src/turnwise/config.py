@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from turnwise.errors import ConfigError, unknown_name, wrong_value
 
 EXACT_PARITY = 0.001
-"""The default of `engine.parity_bound` where all is float32: 2^13 units of its rounding..."""
+"""Default of `engine.parity_bound` where everything is computed in float32: 2^13 units of its
+rounding."""
 ROUNDED_PARITY = 0.05
-"""...and its default where something is in bfloat16, which has made up to 0.03, or on servers."""
+"""Default of `engine.parity_bound` on servers, and with bfloat16, where gaps reached 0.03."""
 
 
 class Section(BaseModel):
@@ -28,7 +29,7 @@ class Section(BaseModel):
 
 
 class ModelConfig(Section):
-    """Which weights are trained."""
+    """The weights that are trained."""
 
     name: str = "tiny"
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
@@ -47,7 +48,7 @@ class ModelConfig(Section):
 
 
 class EnvironmentConfig(Section):
-    """Where the agent acts: a name from `turnwise list`, or `path/to/file.py:Class`."""
+    """The agent's environment: a name from `turnwise list`, or `path/to/file.py:Class`."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -60,7 +61,7 @@ class EnvironmentConfig(Section):
 
 
 class ScaffoldConfig(Section):
-    """How messages become tokens and tokens become actions: a name from `turnwise list`, or
+    """The scaffold, between messages and tokens: a name from `turnwise list`, or
     `path/to/file.py:Class`."""
 
     name: str = "tags"
@@ -68,30 +69,30 @@ class ScaffoldConfig(Section):
 
 
 class EngineConfig(Section):
-    """What samples tokens: a name from `turnwise list`, or `path/to/file.py:Class`."""
+    """The engine that samples tokens: a name from `turnwise list`, or `path/to/file.py:Class`."""
 
     name: str = "embedded"
     options: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of an engine of one's own."""
+    """Arguments of your own engine."""
     slots: int = Field(64, ge=1)
     """Trajectories whose KV cache is held at once, at most."""
     cache_tokens: int = Field(0, ge=0)
-    """Tokens of all trajectories together whose keys and values are held: what bounds the cache's
-    memory. Who finds no room waits, or is computed again. 0 is slots x rollout.max_tokens."""
+    """Tokens of all trajectories together whose keys and values are held: it bounds the cache's
+    memory. A sequence without room waits, or is computed again. 0 is slots x rollout.max_tokens."""
     concurrency: int = Field(0, ge=0)
     """Episodes under way at once; 0 is as many as slots. With more, others sample while slow tools
-    keep many waiting, and who waits may lose its cache, which is then computed again."""
+    keep many waiting; a waiting episode may lose its cache, which is then computed again."""
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
     autocast: bool = False
     """Sample in bfloat16 with float32 weights: for small models of Llama's and Qwen3's shapes.
-    Log-probabilities are those of what is sampled from, and differ from the learner's by its
+    Log-probabilities are those of the sampled distribution, and differ from the learner's by its
     rounding."""
     parity_bound: float = Field(0.0, ge=0)
-    """How far the engine's log-probabilities of sampled tokens may be from the model's own, on
-    average, in nats. A run does not begin beyond it (docs/models.md); it stops when
-    `policy/logprob_gap` is, or what a server says after it was given weights. 0 is 0.001 where all
-    is computed in float32, else 0.05."""
+    """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
+    own, in nats. A run does not begin beyond it (docs/models.md); it stops when
+    `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where all is
+    computed in float32, else 0.05."""
 
 
 class VllmConfig(Section):
@@ -107,13 +108,13 @@ class VllmConfig(Section):
     devices: tuple[str, ...] = ()
     """CUDA_VISIBLE_DEVICES of each server that is started: `["0", "1"]`; the same if empty."""
     arguments: tuple[str, ...] = ()
-    """More of the command line of each server that is started."""
+    """Further command-line arguments of each server that is started."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """What servers that are started compute in; `auto` is `model.dtype`."""
+    """Data type that started servers compute in; `auto` is `model.dtype`."""
     colocated: bool = False
     """Servers share their GPU with the learner: they give its memory back while it learns."""
     max_restarts: int = Field(3, ge=0)
-    """How often servers that crashed are brought up again, over the run."""
+    """Restarts of crashed servers over the whole run, at most."""
     start_seconds: float = Field(600.0, gt=0)
     """Deadline of a server's start, and of its reading new weights."""
     request_seconds: float = Field(300.0, gt=0)
@@ -121,15 +122,15 @@ class VllmConfig(Section):
 
 
 class RolloutConfig(Section):
-    """Budgets of one episode. Whatever reaches a budget is truncated, graded and flagged."""
+    """Budgets of one episode. An episode that reaches one is truncated, graded and flagged."""
 
     temperature: float = Field(1.0, ge=0)
     top_k: int = Field(0, ge=0)
-    """Sample among that many most likely tokens; 0 is all."""
+    """Sample only among this many most likely tokens; 0 is all."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Of these, among the fewest that have this share of the probability."""
+    """Then sample only among the fewest tokens that have this share of the probability."""
     min_p: float = Field(0.0, ge=0, le=1)
-    """Of these, among those at least this many times as likely as the most likely one."""
+    """Then sample only among tokens at least this many times as likely as the most likely one."""
     max_turns: int = Field(6, ge=1)
     max_turn_tokens: int = Field(64, ge=1)
     """Tokens sampled in one turn."""
@@ -137,20 +138,20 @@ class RolloutConfig(Section):
     """Tokens of the whole trajectory, observations included; of each context where they follow one
     another."""
     context: Literal["fail", "drop", "truncate", "summarise"] = "fail"
-    """What to do when the next turn might not fit into `max_tokens` any more. `fail`: truncate the
+    """Reaction when the next turn might not fit into `max_tokens` any more. `fail`: truncate the
     episode. Else a new context follows, with only the latest turns (`drop`), with earlier
-    observations cut short (`truncate`), or with a summary that the model is asked for."""
+    observations cut short (`truncate`), or with a summary that the model writes (`summarise`)."""
     max_tool_calls: int = Field(8, ge=0)
     max_seconds: float = Field(120.0, gt=0)
-    """What one episode's environment may take in all, and the deadline of each reset, step, verify
-    and close. Waiting for the model is not counted."""
+    """Time limit of one episode's environment in all, and of each reset, step, verify and close.
+    Waiting for the model is not counted."""
     max_ungraded_share: float = Field(0.05, ge=0, le=1)
     """The run stops when more of a step's episodes end without a grade."""
 
 
 class AlgorithmConfig(Section):
-    """What the update maximises: a named algorithm, and beside its name the parts and numbers of it
-    that are changed, such as `aggregation = "token_mean"`."""
+    """The objective of the update: a named algorithm, and beside its name its changed parts and
+    numbers, such as `aggregation = "token_mean"`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -171,12 +172,15 @@ class LearningConfig(Section):
     betas: tuple[float, float] = (0.9, 0.95)
     max_gradient_norm: float = Field(1.0, gt=0)
     updates_per_step: int = Field(1, ge=1)
-    """Optimizer updates on one step's trajectories, each on an equal share of its groups."""
+    """Optimizer updates in one pass over a step's trajectories, each on an equal share of its
+    groups (PPO's minibatches)."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a step's trajectories, of the policy and of the critic alike."""
     tokens_per_micro_batch: int = Field(4096, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
     share_prefixes: bool = False
-    """In the policy update, compute what the trajectories of a group have in common once, where
-    that is less work. The gradient is the same; the model must have full attention."""
+    """Compute the common prefixes of a group's trajectories once in the policy update, where that
+    is less work. The gradient is the same; the model must have full attention."""
     autocast: bool = False
     """Run matrix multiplications in bfloat16 with float32 weights."""
     mask_observations: bool = True
@@ -187,14 +191,14 @@ class CriticConfig(Section):
     """The model of values, for algorithms that need one. Other settings are those of `learning`."""
 
     kind: Literal["separate", "head"] = "separate"
-    """A model of its own, a copy of the policy's body; or a head on that body itself."""
+    """A separate model, begun as a copy of the policy's body; or a head on that body itself."""
     body_coefficient: float = Field(0.1, ge=0)
-    """Of the value loss in the updates of the policy's body, for `head`; 0 keeps it from them."""
+    """Weight of the value loss in updates of the policy's body, for `head`; 0 keeps it out."""
     learning_rate: float = Field(1e-3, gt=0)
     pretraining_steps: int = Field(0, ge=0)
     """Steps at the beginning in which the critic alone is trained."""
     clip: float = Field(0.5, gt=0)
-    """How far one step may move a value before its gradient stops."""
+    """Largest change of a value in one step; beyond it the gradient stops."""
 
 
 class ImplicitRewardConfig(Section):
@@ -216,7 +220,7 @@ class SftConfig(Section):
     warmup_steps: int = Field(10, ge=0)
     demonstrations: int = Field(2048, ge=1)
     behaviours: dict[str, float] = Field(default_factory=dict)
-    """Share of each scripted behaviour, by its name; one's own is a function."""
+    """Share of each scripted behaviour, by its name; your own is a function."""
     file: str = ""
     """Conversations to learn from in place of scripted demonstrations: JSON lines of chat messages
     with tool calls, see `synthesis.conversations`."""
@@ -234,11 +238,11 @@ class SelfTeacherConfig(Section):
     """The policy's average as a teacher, for algorithms with a self_teacher_coefficient."""
 
     rate: float = Field(0.05, gt=0, le=1)
-    """How much of it is replaced by the policy in each step."""
+    """Share of the average that the policy replaces in each step."""
     alpha: float = Field(0.5, gt=0, lt=1)
     """Weight of the teacher in the Jensen-Shannon divergence."""
     cap: float = Field(2.0, gt=0)
-    """Of a token's importance weight."""
+    """Upper bound of a token's importance weight."""
 
 
 class PreferencesConfig(Section):
@@ -246,25 +250,25 @@ class PreferencesConfig(Section):
 
     steps: int = Field(0, ge=0)
     pairs: int = Field(256, ge=1)
-    """Groups that are sampled for it, of `train.group_size` trajectories each; one whose rewards
-    differ gives a pair, its best and its worst."""
+    """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
+    a pair, its best and its worst."""
     batch_size: int = Field(16, ge=1)
     """Pairs per update."""
     beta: float = Field(0.1, gt=0)
-    """How strongly the policy is held to the one that the stage began with."""
+    """Strength that holds the policy to the one that the stage began with."""
     learning_rate: float = Field(5e-6, gt=0)
 
 
 class TrainConfig(Section):
-    """The loop."""
+    """The RL loop."""
 
     steps: int = Field(40, ge=0)
     tasks_per_step: int = Field(16, ge=1)
     group_size: int = Field(8, ge=1)
     """Trajectories per task."""
     refills: int = Field(0, ge=0)
-    """How often a step may sample as many groups again because the algorithm's filter left fewer
-    than `tasks_per_step` (DAPO's dynamic sampling). All that are kept are trained on."""
+    """Times that a step may sample as many groups again because the algorithm's filter left fewer
+    than `tasks_per_step` (DAPO's dynamic sampling). All kept groups are trained on."""
     max_staleness: int = Field(0, ge=0)
     """Updates between the weights that sampled a token and the update that trains on it, at most.
     0: sampling and learning take turns. More: so many steps are sampled ahead while learning goes
@@ -277,46 +281,45 @@ class TrainConfig(Section):
 
 
 class CurriculumConfig(Section):
-    """Which tasks the steps of RL play; each choice but `all` is made in `rollout.curriculum`."""
+    """The choice of the tasks that RL plays; all but `all` is made in `rollout.curriculum`."""
 
     tasks: Literal["all", "by_success"] = "all"
-    """`all`: in shuffled passes. `by_success`: those that are solved neither always nor never."""
+    """`all`: shuffled passes over all. `by_success`: tasks solved neither always nor never."""
     lowest: float = Field(0.2, ge=0, le=1)
     highest: float = Field(0.8, ge=0, le=1)
     """Tasks whose success rate is from `lowest` to `highest` are preferred."""
     window: int = Field(16, ge=1)
     """Episodes of a task, its last graded ones, that its success rate is measured over."""
     random_share: float = Field(0.25, gt=0, lt=1)
-    """Of each step's tasks, drawn whatever was measured, so that no task is lost for ever."""
+    """Share of each step's tasks that is drawn from all, so that no task is lost for ever."""
 
 
 class MonitorConfig(Section):
-    """What is watched while a run goes on."""
+    """Monitoring of a run: signs of collapse, costly estimates, trackers."""
 
     echo_trap: str = "warn"
-    """What to do when the agent begins to repeat itself: nothing (`off`); say so (`warn`); and save
+    """Reaction when the agent begins to repeat itself: nothing (`off`); say so (`warn`); and save
     and stop (`stop`); lower the learning rate (`lower_learning_rate`); train on the groups that
-    differ most (`filter`); go back to the best checkpoint (`roll_back`); or a function of one's
-    own."""
+    differ most (`filter`); go back to the best checkpoint (`roll_back`); or your own function."""
     learning_rate_factor: float = Field(0.5, gt=0, lt=1)
-    """Of the learning rate, where it is lowered."""
+    """Factor on the learning rate where `echo_trap` lowers it."""
     highest_reward: float = Field(1.0, gt=0)
-    """Of the task: near it, a small spread of rewards is success and no trap."""
+    """Highest reward of the task: near it, a small spread of rewards is success, not a trap."""
     mutual_information_every: int = Field(0, ge=0)
     """Steps between two estimates of how much the reasoning depends on the task; 0 makes none."""
     mutual_information_tasks: int = Field(16, ge=2)
-    """Tasks in an estimate N: it costs N² forward passes of a prompt with a first turn, and is at
-    most log N."""
+    """Number N of tasks in an estimate: it costs N² forward passes of a prompt with a first turn,
+    and is at most log N."""
     gradient_variance_every: int = Field(0, ge=0)
     """Steps between two measurements of how much of the gradient is noise; 0 makes none. One costs
     a backward pass for each group, and memory for one more gradient."""
     trackers: tuple[str, ...] = ()
-    """Where the metrics go besides the run folder: `tensorboard`, `wandb`, `mlflow`, `trackio`, or
-    a class of one's own."""
+    """Trackers that get the metrics besides the run folder: `tensorboard`, `wandb`, `mlflow`,
+    `trackio`, or your own class."""
 
 
 class EvaluationConfig(Section):
-    """The held-out evaluation after the cold start and after RL, and what it is compared with."""
+    """The held-out evaluation after the cold start and after RL, and its comparisons."""
 
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
@@ -324,17 +327,17 @@ class EvaluationConfig(Section):
     base: bool = False
     """Evaluate the weights that the run begins with, too, before the cold start."""
     sft: bool = False
-    """Evaluate what imitation alone comes to: the weights that the run begins with, after as many
-    updates on the cold start's demonstrations as the cold start and RL have together."""
+    """Evaluate imitation alone: the weights that the run begins with, after as many updates on the
+    cold start's demonstrations as the cold start and RL have together."""
     every: int = Field(0, ge=0)
     """RL steps between two evaluations during RL, on held-out tasks that the others do not play;
     0 for none. A multiple of `train.checkpoint_every`."""
     every_tasks: int = Field(100, ge=1)
-    """Tasks of each of those."""
+    """Tasks of each evaluation during RL."""
     keep_best: bool = False
-    """RL ends with the weights that were best in those, in place of the last ones."""
+    """RL ends with the weights that did best in the evaluations during RL, not the last ones."""
     patience: int = Field(0, ge=0)
-    """RL stops after so many of those in a row without a better one; 0 for never."""
+    """RL stops after so many evaluations during RL without a better one; 0 for never."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
 
@@ -372,7 +375,7 @@ class Recipe(Section):
 
     @property
     def parity_bound(self) -> float:
-        """`engine.parity_bound`, or what it is by default."""
+        """The bound `engine.parity_bound`, or its default."""
         lower = self.engine.autocast or self.learning.autocast or self.model.dtype != "float32"
         rounded = lower or self.engine.name != "embedded"
         return self.engine.parity_bound or (ROUNDED_PARITY if rounded else EXACT_PARITY)
@@ -387,10 +390,10 @@ FREE_TABLES = (
     "algorithm",
     "sft.behaviours",
 )
-"""Tables whose keys belong to somebody else, who checks them."""
+"""Tables whose keys are checked where they are used, not here."""
 
 NAMED = ("engine",)
-"""Tables that may be given as their name alone: `engine = "vllm"` is `engine.name = "vllm"`."""
+"""Tables that may be written as their name alone: `engine = "vllm"` is `engine.name = "vllm"`."""
 
 
 def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -459,7 +462,7 @@ def _read(source: str) -> dict[str, Any]:
 def apply_override(values: dict[str, Any], override: str) -> None:
     """Set a `dotted.key=value` in nested tables, the value in TOML syntax or a bare string.
 
-    Raises ConfigError for what is no such thing."""
+    Raises ConfigError for any other text."""
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise ConfigError(f"override {override!r}: write key=value, as in train.steps=10")

@@ -1,4 +1,4 @@
-"""Every error that turnwise raises on purpose, and who is meant to read it.
+"""Every error that turnwise raises on purpose, and its intended reader.
 
     TurnwiseError
     ├── UserError              the user's mistake: one line that says what to do; exit code 2

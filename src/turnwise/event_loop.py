@@ -27,14 +27,14 @@ def finish(work: Coroutine[Any, Any, Result]) -> Result:
     """Do work in the one event loop that the process keeps in the background, where what an engine
     does between two calls goes on. Ctrl-C cancels it, and is raised when it has ended."""
     loop = _background()
-    task = asyncio.run_coroutine_threadsafe(_begun(work), loop).result()
+    begun = asyncio.run_coroutine_threadsafe(_begun(work), loop)
     try:
-        asyncio.run_coroutine_threadsafe(asyncio.wait({task}), loop).result()
+        asyncio.run_coroutine_threadsafe(asyncio.wait({begun.result()}), loop).result()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(task.cancel)
-        asyncio.run_coroutine_threadsafe(asyncio.wait({task}), loop).result()
+        loop.call_soon_threadsafe(begun.result().cancel)
+        asyncio.run_coroutine_threadsafe(asyncio.wait({begun.result()}), loop).result()
         raise
-    return task.result()
+    return begun.result().result()
 
 
 async def _begun(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:

@@ -1,12 +1,13 @@
-"""Where files of turnwise lie that are no run's. Not here: what is in them."""
+"""The places of turnwise's files that belong to no run. Not here: what is in them."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Of what can be made again: `$TURNWISE_CACHE`, `$XDG_CACHE_HOME/turnwise` or
-    `~/.cache/turnwise`. It need not exist, and can be deleted at any time."""
+    """The folder of everything that can be made again: `$TURNWISE_CACHE`,
+    `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`. It need not exist, and can be deleted at any
+    time."""
     own = os.environ.get("TURNWISE_CACHE")
     if own:
         return Path(own)

@@ -31,7 +31,7 @@ Named = TypeVar("Named", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Where a built-in part is, `package.module:Name`, and what it is in one line."""
+    """A built-in part: its place, `package.module:Name`, and its description in one line."""
 
     target: str
     description: str
@@ -74,8 +74,8 @@ class Registry(Generic[T]):
         return list(self._built_in)
 
     def descriptions(self) -> dict[str, str]:
-        """What can be named, each with a line: entry points of packages, and built-in parts. Of
-        packages nothing is imported."""
+        """Descriptions of all names, a line each: entry points of packages, and built-in parts.
+        Nothing of a package is imported."""
         built_in = {name: entry.description for name, entry in self._built_in.items()}
         brought = {point.name: f"{point.value} of {_package(point)}" for point in self._points()}
         return brought | built_in
@@ -93,7 +93,7 @@ class Registry(Generic[T]):
         """The part of that name.
 
         Raises ConfigError, in one line, for a name that stands for nothing (it proposes the nearest
-        known one), for what is of another kind, and for a package that cannot be imported. An error
+        known one), for a part of another kind, and for a package that cannot be imported. An error
         inside a user's own file or module goes through.
         """
         self.check(name)
@@ -162,7 +162,7 @@ def check_options(
 def load_module(place: str, what: str) -> ModuleType:
     """Import `path/to/file.py` or `package.module`; `what` is for messages.
 
-    Raises ConfigError where there is none; an error inside the user's own code goes through.
+    Raises ConfigError where it does not exist; an error inside the user's own code goes through.
     """
     return _file(Path(place), what) if place.endswith(".py") else _module(place, what)
 
@@ -215,7 +215,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _deepest(error: BaseException) -> str:
-    """Where an error was raised: "file.py, line 12"."""
+    """The place where an error was raised: "file.py, line 12"."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
     frame = traceback.extract_tb(error.__traceback__)[-1]

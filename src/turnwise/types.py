@@ -1,19 +1,17 @@
 """The records that everything else passes on: plain data, no I/O, no torch.
 
-Data flows Task -> Turn, Trajectory -> Group -> batch. A trajectory is one flat record of tokens;
-each token knows where it came from, and the loss mask is derived from that and from nothing else.
+Data flows Task -> Turn, Trajectory -> Group -> batch. Not here: the record of a trajectory's tokens
+(`tokens.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum, StrEnum
-from itertools import pairwise
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-NO_VERSION = -1
-"""Policy version of a token that no policy sampled."""
+from turnwise.tokens import Source, Tokens
 
 
 def encodable(text: str) -> str:
@@ -26,28 +24,8 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-class Source(IntEnum):
-    """Where a token came from. Only MODEL tokens were sampled by the policy.
-
-    A token that the engine or the scaffold forced (a closing tag, an end-of-turn marker) is
-    TEMPLATE, even in the middle of the model's turn.
-
-    >>> Source(2)
-    <Source.MODEL: 2>
-    """
-
-    TEMPLATE = 0
-    USER = 1
-    MODEL = 2
-    TOOL = 3
-    ENVIRONMENT = 4
-    INHERITED = 5
-    """Sampled in another trajectory that this one branches from, or in an earlier context of this
-    one; trained there, and only there."""
-
-
 class Outcome(StrEnum):
-    """How an episode ended: exactly one, decided from evidence that the agent cannot forge.
+    """The end of an episode: exactly one, decided from evidence that the agent cannot forge.
 
     >>> Outcome.TRUNCATED_TURNS.graded, Outcome.GRADER_ERROR.graded
     (True, False)
@@ -99,7 +77,7 @@ class Task:
     secret: Mapping[str, Any] = field(default_factory=dict)
     """Gold answers, hidden tests: never in prompts, tools, observations or files."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What the environment needs to set the scene (tables, files, a script); not the answer."""
+    """Data with which the environment sets the scene (tables, files, a script); not the answer."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Labels for reports (hop count, difficulty, split)."""
 
@@ -126,13 +104,14 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Action:
-    """What the model did in one turn, parsed by the scaffold from the tokens it sampled.
+    """The model's action in one turn, parsed by the scaffold from the tokens it sampled.
 
     Exactly one of the following holds: there are tool calls, there is an answer, `error` says what
-    is malformed (then the environment is not asked; the agent is told what is wrong), or it is the
+    is malformed (then the environment is not asked; the agent gets the correction), or it is the
     summary that the rollout asked for (nor is the environment asked then).
 
-    >>> action = Action("<search>TarFile</search>", calls=(ToolCall("search", {}),))
+    >>> search = Action("<search>TarFile</search>", calls=(ToolCall("search", {}),))
+    >>> answer = Action("<answer>tarfile</answer>", answer="tarfile")
     """
 
     text: str
@@ -147,7 +126,7 @@ class Action:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool call gave back. `ok` is False for the agent's own mistakes (wrong arguments)."""
+    """The result of a tool call. `ok` is False for the agent's own mistakes (wrong arguments)."""
 
     call: ToolCall
     content: str
@@ -157,7 +136,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent is shown next.
+    """The agent's next observation.
 
     >>> shown = Observation("[1] Class TarFile. Module: tarfile.", Source.TOOL)
     """
@@ -189,12 +168,12 @@ class Step:
     """With `done`: a limit of the environment's own ended the episode, nothing that was done in it;
     outcome truncated_turns, graded."""
     reward: float | None = None
-    """Of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
+    """Reward of this turn alone, for estimators that use one; the outcome's comes from `verify`."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the verifier said of a finished episode.
+    """The verifier's judgement of a finished episode.
 
     >>> verdict = Verdict(reward=1.0, success=True, parts={"exact_match": 1.0}, detail="tarfile")
     """
@@ -214,207 +193,12 @@ class Turn:
 
     action: Action
     step: Step | None = None
-    """None for the last turn when a budget ended the episode before the environment replied, and
-    for a summary, which the environment does not see."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A run of tokens of one source, as a scaffold produces them.
-
-    Example: Segment([17, 4, 9], Source.TOOL)
-    """
-
-    tokens: Sequence[int]
-    source: Source
-    image: bytes | None = field(default=None, repr=False)
-    """The picture that the tokens stand for, as PNG; None for words."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A run of tokens that stands for a picture: `length` of them from the place `start` on.
-
-    Example: Picture(12, 66, png)
-    """
-
-    start: int
-    length: int
-    png: bytes = field(repr=False)
-
-    @property
-    def end(self) -> int:
-        """The place behind it."""
-        return self.start + self.length
-
-
-@dataclass(frozen=True, repr=False)
-class Tokens:
-    """The flat token record of one trajectory: five arrays of one length n, and where its contexts
-    are. It does not change, and its arrays are read-only; `with_…` give a longer record.
-
-    A context is what the model read at once. There is one, unless a full window was compacted: then
-    the next one begins with copies of some of its tokens, and each sampled token is MODEL in the
-    one context in which it was sampled, and nowhere else.
-
-    Example (prompt P0 P1, the model samples A0 A1, a tool returns T0, the model samples A2):
-        tokens   P0   P1   A0    A1    T0   A2
-        source   USER USER MODEL MODEL TOOL MODEL
-        turn     0    0    0     0     0    1
-        version  -1   -1   7     7     -1   8
-        logprob  nan  nan  -0.1  -2.0  nan  -0.3
-        mask     0    0    1     1     0    1        (derived)
-
-    >>> Tokens.empty().with_segments([Segment([17, 4], Source.USER)], turn=0).mask.tolist()
-    [False, False]
-    """
-
-    ids: np.ndarray
-    """int64, token ids exactly as the engine saw and sampled them."""
-    source: np.ndarray
-    """uint8, `Source`."""
-    turn: np.ndarray
-    """int32, from 0; an observation belongs to the turn whose action caused it."""
-    version: np.ndarray
-    """int32, version of the policy that sampled the token; NO_VERSION for all others."""
-    logprob: np.ndarray
-    """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
-    contexts: np.ndarray = field(default_factory=lambda: np.zeros((1, 2), np.int64))
-    """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
-    are not copied from the one before."""
-    pictures: tuple[Picture, ...] = ()
-    """In order; the tokens of each have one source and turn, and no policy sampled them."""
-
-    def __post_init__(self) -> None:
-        for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
-            getattr(self, name).setflags(write=False)
-
-    @classmethod
-    def empty(cls) -> "Tokens":
-        """A record of no tokens, to be extended."""
-        kinds = (np.int64, np.uint8, np.int32, np.int32, np.float32)
-        ids, source, turn, version, logprob = (np.empty(0, kind) for kind in kinds)
-        return cls(ids, source, turn, version, logprob)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __repr__(self) -> str:
-        """Shortly: whoever shows a trajectory, asyncio among them, would print arrays for long."""
-        return f"Tokens({len(self)}, {int(self.mask.sum())} sampled)"
-
-    @property
-    def mask(self) -> np.ndarray:
-        """bool, True where the policy sampled the token: the only mask there is."""
-        mask: np.ndarray = self.source == Source.MODEL
-        return mask
-
-    @property
-    def spans(self) -> list[slice]:
-        """Where each context stands: what the model read before a token is what stands between the
-        beginning of the token's context and it."""
-        bounds = [*self.contexts[:, 0].tolist(), len(self)]
-        return [slice(start, end) for start, end in pairwise(bounds)]
-
-    @property
-    def copied(self) -> np.ndarray:
-        """bool[n], True where a token is a copy from an earlier context."""
-        copied = np.zeros(len(self), np.bool_)
-        for start, fresh in self.contexts:
-            copied[start:fresh] = True
-        return copied
-
-    @property
-    def pictured(self) -> np.ndarray:
-        """bool[n], True where a token stands for a picture."""
-        pictured = np.zeros(len(self), np.bool_)
-        for picture in self.pictures:
-            pictured[picture.start : picture.end] = True
-        return pictured
-
-    def pictures_in(self, span: slice, end: int | None = None) -> tuple[Picture, ...]:
-        """Those of a context, with places counted from its beginning; with `end` those of its first
-        so many tokens."""
-        stop = span.stop if end is None else span.start + end
-        return tuple(
-            replace(picture, start=picture.start - span.start)
-            for picture in self.pictures
-            if span.start <= picture.start and picture.end <= stop
-        )
-
-    def with_context(self, kept: np.ndarray) -> "Tokens":
-        """The record with a new context, which begins with copies of the tokens at the places
-        int64[k]; what was sampled is INHERITED there. Of a picture all tokens are kept, or none."""
-        start = len(self)
-        places = {int(place): start + index for index, place in enumerate(kept)}
-        pictures = tuple(
-            replace(picture, start=places[picture.start])
-            for picture in self.pictures
-            if picture.start in places
-        )
-        source = self.source[kept]
-        source[source == Source.MODEL] = Source.INHERITED
-        copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, pictures)
-        contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
-        return replace(copied, contexts=contexts)
-
-    def with_segments(self, segments: Sequence[Segment], turn: int) -> "Tokens":
-        """The record with tokens after it that no policy sampled.
-
-        Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
-        through `with_sampled` only.
-        """
-        if any(segment.source == Source.MODEL for segment in segments):
-            raise ValueError("model tokens are appended by with_sampled, from the engine")
-        ids = [token for segment in segments for token in segment.tokens]
-        lengths = [len(segment.tokens) for segment in segments]
-        starts = len(self) + np.cumsum([0, *lengths])
-        pictures = tuple(
-            Picture(int(start), len(segment.tokens), segment.image)
-            for start, segment in zip(starts, segments, strict=False)
-            if segment.image is not None
-        )
-        source = np.repeat([int(segment.source) for segment in segments], lengths)
-        return self._with(ids, source, turn, NO_VERSION, None, pictures)
-
-    def with_sampled(
-        self,
-        ids: Sequence[int],
-        logprobs: Sequence[float],
-        version: int | Sequence[int],
-        turn: int,
-    ) -> "Tokens":
-        """The record with tokens after it as the engine sampled them, with its log-probabilities;
-        the version of the policy is that of all of them, or one for each."""
-        if len(ids) != len(logprobs):
-            raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
-        return self._with(ids, Source.MODEL, turn, version, logprobs)
-
-    def _with(
-        self,
-        ids: Sequence[int] | np.ndarray,
-        source: Source | np.ndarray,
-        turn: int | np.ndarray,
-        version: int | Sequence[int],
-        logprobs: Sequence[float] | None,
-        pictures: tuple[Picture, ...] = (),
-    ) -> "Tokens":
-        """None for the log-probabilities of tokens that were not sampled."""
-        count = len(ids)
-        given = [np.nan] * count if logprobs is None else logprobs
-        return Tokens(
-            np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
-            np.concatenate([self.source, np.full(count, source, np.uint8)]),
-            np.concatenate([self.turn, np.full(count, turn, np.int32)]),
-            np.concatenate([self.version, np.full(count, version, np.int32)]),
-            np.concatenate([self.logprob, np.asarray(given, np.float32)]),
-            self.contexts,
-            self.pictures + pictures,
-        )
+    """The environment's reply; None for the last turn when a budget ended the episode before the
+    environment replied, and for a summary, which the environment does not see."""
 
 
 class TrajectoryId(NamedTuple):
-    """What a trajectory is called in what is measured of it. Example: `trajectory.id`."""
+    """The name of a trajectory in its measurements. Example: `trajectory.id`."""
 
     group: str
     episode: int
@@ -442,7 +226,9 @@ class Trajectory:
     """One episode: what was said, every token of it, and how it was judged. It does not change:
     what is measured of it later stands in records of its own, by its `id`.
 
-    >>> trajectory = Trajectory(Task("a", "?"), "step-3/a", episode=2, seed=0)
+    >>> outcome, verdict = Outcome.SUCCESS, Verdict(1.0, True)
+    >>> Trajectory(Task("a", "?"), "step-3/a", 2, 0, outcome=outcome, verdict=verdict).reward
+    1.0
     """
 
     task: Task
@@ -465,7 +251,7 @@ class Trajectory:
     """The turn at which it begins; those before it are its parent's."""
     seconds: float = 0.0
     problem: str = ""
-    """For infrastructure and grader outcomes: what went wrong, for people."""
+    """Message for people on what went wrong, with infrastructure and grader outcomes."""
 
     @property
     def id(self) -> TrajectoryId:
@@ -481,8 +267,8 @@ class Trajectory:
 
     @property
     def reward(self) -> float | None:
-        """What the environment gave: the outcome's reward and all turns'; None when the episode is
-        ungraded. What an algorithm adds or takes off is not in it."""
+        """The environment's whole reward: the outcome's reward and all turns'; None when the
+        episode is ungraded. What an algorithm adds or takes off is not in it."""
         outcome, turns = self.outcome_reward, self.turn_rewards
         if outcome is None:
             return None
@@ -498,8 +284,8 @@ class Trajectory:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What the agent was shown last before each turn: the state, for who compares states.
-        Before a summary that is the request for one; what is shown after it came before it."""
+        """The last observation before each turn: the state, for comparisons of states. Before a
+        summary that is the request for one; what is shown after it came before it."""
         shown = [self.task.prompt]
         for turn in self.turns:
             if turn.action.summary:
@@ -512,8 +298,10 @@ class Trajectory:
     @property
     def answer(self) -> str | None:
         """The model's own last answer; None if it gave none. Tool output is never looked at."""
-        answers = [turn.action.answer for turn in self.turns if turn.action.answer is not None]
-        return answers[-1] if answers else None
+        for turn in reversed(self.turns):
+            if turn.action.answer is not None:
+                return turn.action.answer
+        return None
 
     @property
     def written(self) -> str:
@@ -522,7 +310,7 @@ class Trajectory:
 
     @property
     def observed(self) -> tuple[str, ...]:
-        """What tools and environment returned, for a verifier that asks for it by this name."""
+        """The texts that tools and environment returned, for verifiers that need them."""
         steps = (turn.step for turn in self.turns if turn.step is not None)
         return tuple(step.observation.content for step in steps if step.observation is not None)
 

@@ -1,4 +1,4 @@
-"""What an update maximises, as pure functions: no I/O, no configuration, no engine.
+"""The objective of an update, as pure functions: no I/O, no configuration, no engine.
 
 An algorithm is estimator x ratio level x clip x aggregation x filter; `rows` has the table, `parts`
 what a part is. Neither this package nor the modules of parts import torch.

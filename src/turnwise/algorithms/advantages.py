@@ -81,13 +81,14 @@ def reinforce_baseline(groups: Groups) -> list[list[Credit]]:
     traits=[Trait.UNGROUPED],
 )
 def returns(groups: Groups, discount: Share = 1.0) -> list[list[Credit]]:
-    """What is still to come from each token on, discounted per sampled token (REINFORCE++)."""
+    """A_t = the discounted return from token t on, over sampled tokens (REINFORCE++)."""
     return [[Credit(_token_returns(episode, discount)) for episode in group] for group in groups]
 
 
-@part("estimator", "returns_baseline", "the same less the group's mean (arXiv 2501.03262)")
+@part("estimator", "returns_baseline", "discounted return less the group's mean (arXiv 2501.03262)")
 def returns_baseline(groups: Groups, discount: Share = 1.0) -> list[list[Credit]]:
-    """The same, less the mean reward of the group (REINFORCE++-baseline)."""
+    """A_t = the discounted return from token t on less the mean reward of the group
+    (REINFORCE++-baseline)."""
     batch = []
     for group in groups:
         mean = float(totals(group).mean()) if group else 0.0

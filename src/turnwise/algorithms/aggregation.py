@@ -1,4 +1,5 @@
-"""How token losses become one number: a weight per sequence, the same for each of its tokens.
+"""The aggregation of token losses into one number: a weight per sequence, the same for each of its
+tokens.
 
 The loss of an optimizer batch is sum_i weight_i sum_t loss_{i,t} over trained tokens. The weights
 come from totals over the whole batch, so a micro-batch just adds its part: neither the split, nor
@@ -69,7 +70,7 @@ def sequence_mean_token_sum(counts: Counts, tasks: Sequence[str], totals: Totals
     return _where_trained(counts, np.full(len(counts), 1.0 / max(totals.sequences, 1)))
 
 
-@part("aggregation", "constant", "the same over a constant (arXiv 2503.20783)")
+@part("aggregation", "constant", "every token counts the same, on a fixed scale (arXiv 2503.20783)")
 def constant(
     counts: Counts,
     tasks: Sequence[str],

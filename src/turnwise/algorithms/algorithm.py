@@ -3,9 +3,9 @@
 Not here: the algorithms that there are (`rows.py`), what a part is (`parts.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part, Requirement, Trait
@@ -52,9 +52,9 @@ class Algorithm:
     correction: str = BYPASS
     """Weights for samples of another policy."""
     divergence: str = "k3"
-    """How the divergence from the reference is estimated from sampled tokens."""
+    """Estimator of the divergence from the reference, on sampled tokens."""
     rollout: str = "independent"
-    """How the groups are played."""
+    """The way in which groups are played."""
     kl_coefficient: float = 0.0
     """The coefficient of the divergence from the reference model, added to the loss."""
     kl_reward_coefficient: float = 0.0
@@ -91,7 +91,11 @@ class Algorithm:
     def call(self, choice: str, *given: Any) -> Any:
         """Call the function of the part that was chosen, with its numbers. Example:
         algorithm.call("group_filter", rewards)."""
-        return self.part(choice).function(*given, **self.numbers_of(choice))
+        return self.function(choice)(*given)
+
+    def function(self, choice: str) -> Callable[..., Any]:
+        """The function of the part that was chosen, with its numbers filled in."""
+        return partial(self.part(choice).function, **self.numbers_of(choice))
 
     def numbers_of(self, choice: str) -> dict[str, Any]:
         """The numbers of one choice, and its tables of weights. Example:
@@ -103,7 +107,7 @@ class Algorithm:
 
     @cached_property
     def _parts(self) -> dict[str, Part]:
-        """Those that were looked up: a file of one's own that is edited does not change a run."""
+        """Parts that were looked up, kept so that editing a user's file does not change a run."""
         return {}
 
     @property

@@ -92,8 +92,8 @@ def _check_kl(algorithm: Algorithm) -> None:
 
 
 def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError where there is no policy loss, and no term that trains by itself or a
-    change of what is not there."""
+    """Raise ConfigError for an algorithm without a policy loss that has no term to train by
+    itself, or settings of the missing loss."""
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")

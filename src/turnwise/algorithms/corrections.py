@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staleness:
-    """What a correction sees of the n trained tokens of a micro-batch, all tensors [n]."""
+    """The n trained tokens of a micro-batch as a correction sees them, all tensors [n]."""
 
     log_rho: "Tensor"
     """log(pi_old / mu)."""
@@ -74,8 +74,8 @@ def masked(
 def geometric(
     staleness: Staleness, rho_low: NonNegative = 0.99, rho_high: NonNegative = 1.01
 ) -> "Tensor":
-    """1 for sequences whose geometric mean of rho is in [low, high], else 0: length is no reason
-    for rejection."""
+    """1 for sequences whose geometric mean of rho is in [low, high], else 0: length alone does not
+    reject."""
     mean = _exp(staleness.means(staleness.log_rho))
     return ((mean >= rho_low) & (mean <= rho_high)).to(mean.dtype)
 

@@ -23,9 +23,9 @@ def distillation(episode: EstimatorInput) -> Floats:
 
     In the mean over the policy's samples it is less the reverse divergence, token by token, of what
     the policy does in the states that it gets into; rewards are not looked at, and nothing is
-    credited to earlier tokens. Source: on-policy distillation (arXiv 2306.13649) with the
-    per-token reverse divergence and no discount; from notes. A token that the teacher did not score
-    (a first one) has 0. Raises ValueError where there is no teacher.
+    credited to earlier tokens. Source: on-policy distillation (arXiv 2306.13649) with the per-token
+    reverse divergence and no discount. A token that the teacher did not score (a first one) has 0.
+    Raises ValueError without a teacher.
     """
     if episode.teacher_logprobs is None or episode.logprobs is None:
         raise ValueError("distillation needs log-probabilities of a teacher, and there are none")

@@ -1,4 +1,4 @@
-"""What an estimator sees of a trajectory: arrays, no text, no tokens' ids.
+"""A trajectory as an estimator sees it: arrays, without text or token ids.
 
 Estimators get a batch: a list of groups, each a list of inputs. An ungraded trajectory has no
 input, so it is in no baseline and in no denominator.
@@ -55,14 +55,14 @@ class EstimatorInput:
     teacher_logprobs: Floats | None = None
     """float64[n], of the same tokens under a teacher; NaN where it scored none."""
     hindsight_logprobs: Floats | None = None
-    """float64[n], the same once the outcome was told; None where nobody did."""
+    """float64[n], of the same tokens given the outcome; None where it was not measured."""
     score_norms: Floats | None = None
     """float64[n], squared norm of the gradient of each token's log-probability with respect to the
-    logits, 1 - 2 pi + sum_v pi_v^2; read at sampled tokens, NaN counts as 0. None where nobody
-    measured it."""
+    logits, 1 - 2 pi + sum_v pi_v^2; read at sampled tokens, NaN counts as 0. None where it was not
+    measured."""
     information_gains: Floats | None = None
     """float64[K-1]: by how much each turn but the last raised the probability of the right answer;
-    None where nobody measured it."""
+    None where it was not measured."""
     turn_values: Floats | None = None
     """float64[K+1] or more: the mean reward of episodes played on from before each turn, NaN where
     none has a grade; last, the own reward. None where nothing was played on."""

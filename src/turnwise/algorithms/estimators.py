@@ -1,5 +1,5 @@
-"""What an estimator gives: the advantage of every token of every episode of a batch of groups; and
-ways to make that from simpler functions, of one group or one episode.
+"""The output of an estimator: the advantage of every token of every episode of a batch of groups;
+and ways to make that from simpler functions, of one group or one episode.
 
 Not here: the estimators (`advantages.py` and the modules of the simpler functions).
 """
@@ -18,8 +18,8 @@ class Credit(NamedTuple):
     advantages: Floats
     """0 where nothing was sampled."""
     targets: Floats | None = None
-    """What the critic should have said: advantage + value, before any whitening; NaN where it is
-    not trained. None where there is no critic."""
+    """Targets of the critic: advantage + value, before any whitening; NaN where it is not trained.
+    None without a critic."""
 
 
 Estimator = Callable[..., list[list[Credit]]]

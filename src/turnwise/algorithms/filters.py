@@ -27,7 +27,8 @@ def every(rewards: Sequence[Floats]) -> list[bool]:
 
 @part("group_filter", "all_equal", "without groups whose rewards are all equal (arXiv 2503.14476)")
 def unequal(rewards: Sequence[Floats]) -> list[bool]:
-    """Those whose rewards are not all equal: dynamic sampling (DAPO, arXiv 2503.14476, 3.2)."""
+    """Keep groups whose rewards are not all equal: dynamic sampling (DAPO, arXiv 2503.14476,
+    3.2)."""
     return [differing(group) for group in rewards]
 
 
@@ -63,7 +64,7 @@ def top_variance(rewards: Sequence[Floats], mass: Share = 0.9) -> list[bool]:
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """What one turn came to. Example: TurnFacts(acted=True, failed=False, repeated=True)."""
+    """The facts about one turn. Example: TurnFacts(acted=True, failed=False, repeated=True)."""
 
     acted: bool
     """There was a well-formed tool call or an answer."""
@@ -75,12 +76,12 @@ class TurnFacts:
 
 @dataclass(frozen=True)
 class TrajectoryFacts:
-    """What a filter sees of a graded trajectory."""
+    """The facts about a graded trajectory that a filter sees."""
 
     truncated: bool
     """A budget ended the episode: turns, tokens, context, tool calls or time."""
     turns: Sequence[TurnFacts]
-    """Of all turns, those before a branch included."""
+    """Facts of all turns, those before a branch included."""
 
 
 TrajectoryFilter = Callable[..., bool]
@@ -95,7 +96,8 @@ def every_trajectory(facts: TrajectoryFacts) -> bool:
 
 @part("trajectory_filter", "overlong", "those that no budget ended (arXiv 2503.14476)")
 def finished(facts: TrajectoryFacts) -> bool:
-    """Those that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, section 3.4)."""
+    """Keep trajectories that no budget ended: overlong filtering (DAPO, arXiv 2503.14476, section
+    3.4)."""
     return not facts.truncated
 
 
@@ -105,21 +107,22 @@ def finished(facts: TrajectoryFacts) -> bool:
     "those whose every turn has a tool call or an answer (arXiv 2509.02479)",
 )
 def without_void_turns(facts: TrajectoryFacts) -> bool:
-    """Those in whose every turn there is a tool call or an answer (SimpleTIR, arXiv 2509.02479)."""
+    """Keep trajectories in whose every turn there is a tool call or an answer (SimpleTIR, arXiv
+    2509.02479)."""
     return all(turn.acted for turn in facts.turns)
 
 
 @part(
     "trajectory_filter",
     "void_results",
-    "the same, without turns whose calls all failed or brought nothing new",
+    "those whose every turn has an answer or calls that brought something new",
 )
 def without_void_results(facts: TrajectoryFacts) -> bool:
-    """The same, and every tool turn also brought something: not all of its calls failed, and not
-    all of them gave what they had given before.
+    """Keep trajectories without void turns whose every tool turn also brought something: not all of
+    its calls failed, and not all of them gave what they had given before.
 
-    A wider reading of a void turn than SimpleTIR's. A call that is made again where the world has
-    changed, and gives something else, is no repetition.
+    A wider reading of a void turn than SimpleTIR's. A call that is made again after the world has
+    changed, and gives something else, does not count as repeated.
     """
     return all(turn.acted and not turn.failed and not turn.repeated for turn in facts.turns)
 

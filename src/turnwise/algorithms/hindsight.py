@@ -51,9 +51,9 @@ def hca(
 
     With the true h and no cap its mean over G_k is the advantage of turn k, provided that every
     return can follow every action; it compares with no other episode. Where the return is 0 nothing
-    is learned. The cap is ours: a turn is many
-    tokens, and a ratio of products has no bound. Source: Hindsight Credit Assignment (Harutyunyan
-    et al. 2019), return-conditioned, from notes. Raises ValueError without log-probabilities.
+    is learned. The cap is our definition: a turn is many tokens, and a ratio of products has no
+    bound. Source: Hindsight Credit Assignment (Harutyunyan et al. 2019), return-conditioned. Raises
+    ValueError without log-probabilities.
     """
     bound = np.log(ratio_cap)
     return [
@@ -82,8 +82,8 @@ def hcapo(
     exp(mean log h over the turn's tokens / temperature): the group's z-score of rewards, plus that
     of Q over all turns of the group; the mean of p is over the episode's turns.
 
-    Source: HCAPO (arXiv 2603.08754), from notes; the defaults of weight, temperature and bounds are
-    ours. Raises ValueError without log-probabilities.
+    Source: HCAPO (arXiv 2603.08754); the defaults of weight, temperature and bounds are our
+    definition. Raises ValueError without log-probabilities.
     """
     totals = np.array([episode.total_reward for episode in group], np.float64)
     refined = []

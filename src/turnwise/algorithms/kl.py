@@ -19,7 +19,7 @@ MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to [-20, 20] before exp, here and in the losses."""
 
 MAX_KL_ERROR = 0.2
-"""How much of a miss of the KL target one step answers to, as a share of the target."""
+"""Largest miss of the KL target that one step answers to, as a share of the target."""
 
 
 Divergence = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]

@@ -39,9 +39,9 @@ class TrainedTokens:
     reference_logprob: "Tensor | None" = None
     """float32: under the reference model; needed when `kl_coefficient` is not 0."""
     factor: "Tensor | None" = None
-    """Of the objective; needed, as `penalty` is, when there is a token filter."""
+    """Factor on the objective; needed, as `penalty` is, when there is a token filter."""
     penalty: "Tensor | None" = None
-    """Of the divergence of the policy from the old one."""
+    """Weight of the divergence of the policy from the old one."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an objective sees of the n trained tokens of a micro-batch, all tensors [n]."""
+    """The n trained tokens of a micro-batch as an objective sees them, all tensors [n]."""
 
     log_ratio: "Tensor"
     """At the ratio level of the algorithm, with gradient."""
@@ -139,7 +139,8 @@ def dppo_tv(
     traits=(Trait.BY_ADVANTAGE, Trait.PLAIN_AT_ONE),
 )
 def dppo_kl(inputs: Inputs, divergence: NonNegative = 0.05) -> "tuple[Tensor, Tensor]":
-    """The same, by the divergence of the two-way choice "this token or another one".
+    """-r A, without tokens that moved too far in the advantage's direction, by the divergence of
+    the two-way choice "this token or another one".
 
     Source: DPPO, binary KL (arXiv 2602.04879).
     """

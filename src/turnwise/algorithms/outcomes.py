@@ -61,7 +61,7 @@ def rloo(rewards: Floats) -> Floats:
 def max_rl(rewards: Floats) -> Floats:
     """(R_i - mean) / mean, for rewards that are not negative; 0 where all are 0.
 
-    Source: arXiv 2602.02710 (as our notes have it). Raises ConfigError for a negative reward.
+    Source: MaxRL (arXiv 2602.02710). Raises ConfigError for a negative reward.
     """
     check_finite(rewards)
     if len(rewards) and rewards.min() < 0:
@@ -86,7 +86,7 @@ def pass_at_k(rewards: Floats, k: Count = 4) -> Floats:
 
     With c of n right: mean 1 - C(n-c, k) / C(n, k), std its binomial one; a wrong trajectory's
     subsets fail with C(n-c-1, k-1) / C(n-1, k-1). Source: Pass@k Training (arXiv 2508.10751),
-    analytical form, from memory. Raises ConfigError for other rewards; a group of fewer than k
+    analytical derivation. Raises ConfigError for other rewards; a group of fewer than k
     trajectories has no such subset: 0.
     """
     check_finite(rewards)
@@ -127,7 +127,7 @@ def differing(rewards: Floats) -> bool:
 
 
 def check_finite(rewards: Floats) -> None:
-    """Raise ValueError for a reward that is no number: a verifier's bug, never trained on."""
+    """Raise ValueError for NaN or infinity among rewards: a verifier's bug, never trained on."""
     if not np.isfinite(rewards).all():
         position = int(np.flatnonzero(~np.isfinite(rewards))[0])
         raise ValueError(f"reward {position} of the group is {rewards[position]}")

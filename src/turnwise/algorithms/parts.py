@@ -1,4 +1,4 @@
-"""What a part of an algorithm is: a function, its numbers, what it needs; and the parts by name.
+"""The parts of an algorithm by name: each is a function, its numbers, and what it needs.
 
 A part is declared beside its function, by the decorator `part`; its numbers are the arguments with
 defaults of its signature, their ranges stand in the annotations. A recipe can name a function of
@@ -24,7 +24,7 @@ PLAIN_SUM = "sequence_mean_token_sum"
 
 
 class Requirement(StrEnum):
-    """What has to be there for a part, besides the trajectories' rewards."""
+    """The signals that a part needs, besides the trajectories' rewards."""
 
     CRITIC = "critic"
     TURN_REWARDS = "turn_rewards"
@@ -43,7 +43,7 @@ class Requirement(StrEnum):
 
 
 class Trait(StrEnum):
-    """What is to be known of a part by whoever puts an algorithm together."""
+    """The properties of a part that matter when an algorithm is put together."""
 
     UNGROUPED = "ungrouped"
     """An estimator that compares nothing within a group, so that a group may be of one."""
@@ -128,13 +128,13 @@ class Part:
     """Which one it is an option of, such as "estimator"."""
     name: str
     function: Callable[..., Any]
-    """What `PARTS` says of this choice, and numbers by name."""
+    """The function, with the arguments that `PARTS` states for this choice, and numbers by name."""
     numbers: Mapping[str, Setting]
     description: str = ""
-    """What it does in a few words, and the paper."""
+    """The part in a few words, and the paper."""
     needs: frozenset[Requirement] = frozenset()
     gives: frozenset[Requirement] = frozenset()
-    """What the estimator gets by a rollout. One of them has to need it."""
+    """Signals that a rollout gives the estimator, which has to need one of them."""
     traits: frozenset[Trait] = frozenset()
 
 
@@ -278,7 +278,7 @@ def _numbers(function: Callable[..., Any]) -> dict[str, Setting]:
 
 
 def _setting(function: Callable[..., Any], parameter: inspect.Parameter) -> Setting:
-    """What a recipe may give for an argument, from its annotation and default."""
+    """The values that a recipe may give for an argument, from its annotation and default."""
     annotation = parameter.annotation
     if isinstance(annotation, str):  # as all are under `from __future__ import annotations`
         annotation = eval(annotation, getattr(function, "__globals__", {}))

@@ -26,8 +26,8 @@ def process_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> list
     is the mean over the others of the mean of their tokens' rewards.
 
     float64[n] for each episode. O is the outcome with any rewards per turn. A group of one compares
-    nothing: 0. Source: PRIME (arXiv 2502.01456), equation 5 (from memory). Raises ValueError
-    without rewards per token.
+    nothing: 0. Source: PRIME (arXiv 2502.01456), before its whitening. Raises ValueError without
+    rewards per token.
     """
     rewards = [_process_rewards(episode) for episode in group]
     means = np.array([row.mean() for row in rewards if len(row)])

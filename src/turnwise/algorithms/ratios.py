@@ -1,4 +1,4 @@
-"""Where importance ratios are all 1, and what an algorithm comes to there.
+"""Algorithms where all importance ratios are 1, and what they reduce to there.
 
 In the first update on samples of the present policy every ratio to it is 1: clips, windows, gates
 and means of ratios change nothing then, and algorithms that differ in them alone have the same
@@ -27,7 +27,7 @@ def ratios_are_one(algorithm: Algorithm, updates_per_step: int, max_staleness: i
 
 
 def ratio_note(algorithm: Algorithm) -> str:
-    """A note for people who compare algorithms; empty where nothing is to be said."""
+    """A note for people who compare algorithms; empty where there is nothing to note."""
     if not has_special_ratio(algorithm):
         return ""
     same = "grpo" if _differs_from_grpo_in_ratios_alone(algorithm) else "objective clip per token"

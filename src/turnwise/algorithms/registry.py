@@ -61,8 +61,8 @@ def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What an algorithm is made of: for each choice the part, what it does, and its numbers, None
-    for a bound that there is not; and a note on what it comes to, if there is one.
+    """The composition of an algorithm: for each choice the part, what it does, and its numbers,
+    None for a missing bound; and a note on what it comes to, if there is one.
 
     Raises ConfigError for an unknown name.
     """
@@ -78,10 +78,10 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def describe_parts(name: str) -> list[dict[str, Any]]:
-    """What the parts of that name do, which numbers they take and what they need: built-in ones, or
-    one of one's own, which the decorator `part` declares.
+    """The parts of that name, with their numbers and needs: built-in ones, or one of one's own,
+    which the decorator `part` declares.
 
-    Raises ConfigError for an unknown name, and for a function that nothing says the choice of.
+    Raises ConfigError for an unknown name, and for a function whose choice is not stated.
     """
     if ":" in name:
         declared = declared_part(name)

@@ -1,7 +1,7 @@
-"""What is taken off a trajectory's reward before trajectories are compared with each other.
+"""Penalties on a trajectory's reward before trajectories are compared with each other.
 
-Pure float64 numpy on lengths. What the verifier said stays as it is: evaluations, metrics of
-rewards and filters on groups never see these penalties.
+Pure float64 numpy on lengths. The verifier's reward stays as it is: evaluations, metrics of rewards
+and filters on groups never see these penalties.
 """
 
 from collections.abc import Callable

@@ -32,8 +32,8 @@ def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
     compared: exactly 0 (the published program leaves the return itself in the tail of the longest;
     a group of one is such a tail). Each episode's own return is in its baseline and W depends on
     what was sampled, so the mean is not the policy gradient. Source: the Optimal Token Baseline
-    (arXiv 2602.07078), over turns as in its tool-integrated form; from notes. Raises ValueError
-    without score norms.
+    (arXiv 2602.07078), over turns as in its tool-integrated form. Raises ValueError without score
+    norms.
     """
     length = max((int(episode.mask.sum()) for episode in group), default=0)
     returns, weights = np.full((2, len(group), length), np.nan)
@@ -52,7 +52,7 @@ def otb(group: Sequence[EstimatorInput]) -> list[Floats]:
 
 
 def _baseline(returns: Floats, weights: Floats) -> float:
-    """Of one token, over the episodes that have it; NaN where there is nothing to compare."""
+    """Baseline of one token, over the episodes that have it; NaN without anything to compare."""
     there = ~np.isnan(returns)
     returns, weights = returns[there], weights[there]
     if not differing(returns) or not weights.any():

@@ -16,12 +16,13 @@ from turnwise.algorithms.parts import NonNegative, Share, part
 
 
 class Treatment(NamedTuple):
-    """Of n trained tokens, float64[n] each."""
+    """The treatment of n trained tokens, float64[n] each."""
 
     factor: Floats
-    """Of the objective: 1, or 0 for a token that is taken out and stays in the denominators."""
+    """Factor on the objective: 1, or 0 for a token that is taken out and stays in the
+    denominators."""
     penalty: Floats
-    """Of the divergence from the policy before the update, added to the loss; 0 for most."""
+    """Weight of the divergence from the policy before the update, added to the loss; 0 for most."""
 
 
 TokenFilter = Callable[..., Treatment]

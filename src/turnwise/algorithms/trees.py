@@ -33,10 +33,10 @@ def tree_grpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
 
     With the aggregation `sequence_mean_token_sum` that is the paper's objective, the mean over
     episodes of 1/|H_i| sum_t A_i over all tokens of the path, with every shared token computed
-    once; so it does not depend on who sampled what is shared. Its clip sees the sum where the
-    paper's sees each episode's own. A tree of one compares nothing in itself. Source: Tree-GRPO
-    (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's `tree`. Raises
-    ValueError where the rollout did not branch.
+    once; so it does not depend on which episode sampled the shared tokens. Its clip sees the sum
+    where the paper's sees each episode's own. A tree of one compares nothing in itself. Source:
+    Tree-GRPO (arXiv 2509.21240), the sum of both z-scores as in the paper and in its program's
+    `tree`. Raises ValueError where the rollout did not branch.
     """
     rewards = totals(group)
     within = np.zeros(len(group))
@@ -66,14 +66,15 @@ def arpo(group: Sequence[EstimatorInput]) -> TurnNumbers:
 @part(
     "estimator",
     "arpo_soft",
-    "the same with the sum (arXiv 2507.19849)",
+    "z-score in the group; shared turns have the sum (arXiv 2507.19849)",
     of=of_turns,
     needs=[Requirement.BRANCHES],
     traits=[Trait.NO_PENALTY],
 )
 def arpo_soft(group: Sequence[EstimatorInput]) -> TurnNumbers:
-    """The same with the sum in place of the mean: what GRPO does when every episode trains its own
-    copy of what it shares, since the importance ratios of all copies are equal.
+    """A_k = the sum of the z-scores of the episodes that share turn k: what GRPO does when every
+    episode trains its own copy of what it shares, since the importance ratios of all copies are
+    equal.
 
     With the aggregation token_mean its gradient is that of the copies but for one factor: the
     number of tokens, copies counted, over that without. Source: ARPO (arXiv 2507.19849), soft
@@ -94,7 +95,7 @@ def path_lengths(group: Sequence[EstimatorInput]) -> Floats:
 
 
 def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
-    """For each turn the sum of the numbers, float64[n], of all episodes that go through it; 0 for
+    """The sum for each turn of the numbers, float64[n], of all episodes that go through it; 0 for
     turns that an episode inherited."""
     sums = [np.zeros(episode.turns) for episode in group]
     for index, number in enumerate(numbers):
@@ -104,7 +105,7 @@ def path_sum(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
 
 
 def path_mean(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
-    """For each turn the mean of the numbers, float64[n], of all episodes that go through it; 0 for
+    """The mean for each turn of the numbers, float64[n], of all episodes that go through it; 0 for
     turns that an episode inherited."""
     counts = path_sum(group, np.ones(len(group)))
     sums = path_sum(group, numbers)
@@ -112,7 +113,7 @@ def path_mean(group: Sequence[EstimatorInput], numbers: Floats) -> TurnNumbers:
 
 
 def roots(group: Sequence[EstimatorInput]) -> list[int]:
-    """For each episode the index of the one that its tree began with."""
+    """The index, for each episode, of the one that its tree began with."""
     found = []
     for index in range(len(group)):
         while (parent := _parent(group[index])) != index:

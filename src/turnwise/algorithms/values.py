@@ -65,7 +65,7 @@ def length_adaptive_gae(
 @part(
     "estimator",
     "turn_gae",
-    "the same over turns (arXiv 2512.17008)",
+    "advantage estimation over turns (arXiv 2512.17008)",
     of=of_values,
     needs=[Requirement.CRITIC],
     traits=[Trait.UNGROUPED],
@@ -89,7 +89,7 @@ def turn_gae(episode: EstimatorInput, discount: Share = 1.0, decay: Share = 1.0)
 @part(
     "estimator",
     "bilevel_gae",
-    "the same over turns, then over each turn's tokens (arXiv 2504.20073)",
+    "advantage estimation over turns, then over each turn's tokens (arXiv 2504.20073)",
     of=of_values,
     needs=[Requirement.CRITIC],
     traits=[Trait.UNGROUPED],

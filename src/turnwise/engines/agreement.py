@@ -37,12 +37,12 @@ Pass = Callable[[Sequence[Run], NDArray[np.int64], NDArray[np.int64]], torch.Ten
 
 
 def disagreement(model: Any, run: Pass, longest: int) -> float:
-    """How far next-token log-probabilities are from the model's own, for histories of at most
+    """Distance of next-token log-probabilities from the model's own, for histories of at most
     `longest` tokens.
 
     Mean |difference| over the model's own distribution, so of tokens as it would sample them, over
     a history's passes; of the worse history. The passes have `places(model, longest)` places of
-    runs. Infinite where the model's own code fails, or a number is none.
+    runs. Infinite where the model's own code fails, or a number is NaN.
     """
     histories = _histories(model, past_boundaries(model, longest))
     try:
@@ -54,7 +54,7 @@ def disagreement(model: Any, run: Pass, longest: int) -> float:
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """How far they may be, where the lowest precision is that."""
+    """Largest accepted distance, where `dtype` is the lowest precision in use."""
     return TOLERANCE if dtype == torch.float32 else LOWER_TOLERANCE
 
 

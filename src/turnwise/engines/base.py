@@ -1,4 +1,4 @@
-"""What an engine is: token ids in, sampled token ids and their log-probabilities out.
+"""The engine seam: token ids in, sampled token ids and their log-probabilities out.
 
 An engine knows nothing of messages, tools or tasks. One request is one model turn.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from turnwise.config import EngineConfig, VllmConfig
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -28,7 +28,8 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",), seed=5).
+    """Settings to sample one completion. Example: Sampling(max_tokens=64, stop=("</search>",),
+    seed=5).
 
     Log-probabilities are those of the distribution that was sampled from: after temperature, and
     with top_k, top_p or min_p of the tokens that these leave, whose probabilities sum to 1.
@@ -41,9 +42,9 @@ class Sampling:
     top_k: int = 0
     """Sample among that many most likely tokens; 0 is all."""
     top_p: float = 1.0
-    """Of these, among the fewest most likely ones that have this share of the probability."""
+    """Then sample only among the fewest tokens that have this share of the probability."""
     min_p: float = 0.0
-    """Of these, among those at least this many times as likely as the most likely one."""
+    """Then sample only among tokens at least this many times as likely as the most likely one."""
     stop: tuple[str, ...] = ()
     """Sampling ends with the token that completes one of these strings; that token is kept."""
     processors: tuple[Callable[[Any, Any], Any], ...] = ()
@@ -51,23 +52,24 @@ class Sampling:
     history so far, and float32[1, vocabulary] to such logits. Log-probabilities are of what comes
     out."""
     seed: int = 0
-    """Of this request alone: the result does not depend on what is sampled beside it."""
+    """Seed of this request alone: the result does not depend on what is sampled beside it."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What was sampled. Example: Completion([5, 9], [-0.1, -2.0], StopReason.STOP_STRING, 7)."""
+    """A sampled completion. Example: Completion([5, 9], [-0.1, -2.0], StopReason.STOP_STRING,
+    7)."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     stop_reason: StopReason
     version: int | Sequence[int]
-    """Of the weights that sampled these tokens; one for each where weights changed in between."""
+    """Version of the weights that sampled these tokens; one for each if they changed in between."""
 
 
 @dataclass(frozen=True)
 class EngineSetup:
-    """What a recipe's engine is built from."""
+    """The materials that a recipe's engine is built from."""
 
     config: EngineConfig
     model: "PreTrainedModel"
@@ -77,7 +79,7 @@ class EngineSetup:
     """The most tokens of a trajectory."""
     vllm: VllmConfig = field(default_factory=VllmConfig)
     folder: Path | None = None
-    """Where an engine keeps files of its own; None: in a temporary folder."""
+    """Folder for an engine's own files; None: a temporary one."""
 
 
 class BuiltEngine(Protocol):

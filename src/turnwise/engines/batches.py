@@ -1,4 +1,4 @@
-"""What one forward pass computes: arrays of inputs for a prefill, or one token of each request.
+"""The inputs of one forward pass: arrays for a prefill, or one token of each request.
 
 Not here: tensors and the model.
 """
@@ -29,7 +29,7 @@ class Batch:
     """int64[n, inputs], places in the runs."""
     requests: list[Request]
     counts: list[int]
-    """How many tokens of each request's history the pass adds to the cache."""
+    """Tokens of each request's history that the pass adds to the cache."""
     computed: int
     """Tokens put through the model."""
     sampled: list[Request]
@@ -57,7 +57,7 @@ def decode_batch(running: Sequence[Request]) -> Batch:
 
 
 def prefill_batch(fresh: Sequence[Request]) -> Batch:
-    """What is not yet cached of some requests: the one with most to do, and similar ones.
+    """Batch the uncached tokens of some requests: the one with most to do, and similar ones.
 
     Of requests with one history, as those of a group have at first and often for longer, the first
     is computed and the others get its keys, values and logits.
@@ -112,7 +112,7 @@ def _twins(fresh: Sequence[Request]) -> dict[Request, list[Request]]:
 def _with_twins(
     batch: Batch, whole: Sequence[int], twins: Mapping[Request, Sequence[Request]]
 ) -> Batch:
-    """With the requests that those at `whole` are computed for besides."""
+    """Add to a batch the requests with the same history as those at `whole`."""
     requests, counts, sampled = list(batch.requests), list(batch.counts), list(batch.sampled)
     picks, copies = list(whole), []
     for index in whole:

@@ -1,4 +1,4 @@
-"""Which session has which part of the cache, and who gives way when it is full.
+"""The division of the cache among sessions, and the choice of those that give way when it is full.
 
 The cache has places for so many tokens. A session gets a run of them as long as its history, with
 a little room, and a longer one when that is full: so it is tokens that bound how many sessions are
@@ -19,7 +19,7 @@ sizes, so that neighbours often have the same."""
 ROOM = 32
 """Tokens that a session can add before its run is too short, if it may sample so many."""
 SCATTERED = 4
-"""Of so many running sessions one may lie apart from those with runs of its size."""
+"""One in so many running sessions may lie apart from those with runs of its size."""
 
 Moves = Sequence[tuple[int, int, int]]
 """(source, target, length) of places."""
@@ -46,9 +46,9 @@ class Budget:
         self._tokens, self._slots, self._longest, self._move = tokens, slots, longest, move
         self._whole_turns = whole_turns
         self.seated: list[Session] = []
-        """Those that have a run, in the order of their runs."""
+        """Sessions that have a run, in the order of their runs."""
         self._left: dict[Session, int] = {}
-        """Where what is cached of a session still lies, of those that have got another run."""
+        """Old places of what is cached of sessions that have got another run."""
         self._clock = 0
         self.evictions = 0
 
@@ -143,7 +143,7 @@ class Budget:
         return self._extend(session, size) or self._settle(session, size)
 
     def _extend(self, session: Session, size: int) -> bool:
-        """Where it is, if that many places behind it are free."""
+        """Grow a run in place, if the places behind it are free; whether they were."""
         if session.run is None:
             return False
         place = self.seated.index(session) + 1
@@ -178,7 +178,7 @@ class Budget:
             self._move(moves)
 
     def _gap(self, size: int) -> int | None:
-        """Where so many places are free: the first such gap, but rather behind a run of the same
+        """The start of so many free places: the first such gap, but rather behind a run of the same
         size."""
         found = None
         start, before = 0, size

@@ -1,4 +1,4 @@
-"""Where keys and values live: one pool of places, of which a history has a run of its own.
+"""The cache of keys and values: one pool of places, of which a history has a run of its own.
 
 A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no
 row of a fixed length. Runs of one size that are neighbours in the pool are read as one view: what
@@ -15,7 +15,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 PADDING = -1
-"""Position of an input that is no token: it is written where nobody reads."""
+"""Position of an input that is not a token: it is written where nothing reads."""
 SPAN_COLUMNS = 100
 """Columns of one row, read for one input, that cost about as much as one more call."""
 
@@ -39,21 +39,21 @@ class Span:
 
     rows: slice
     run: Run
-    """Of the first row."""
+    """Run of the first row."""
     length: int
     """Places of each row that attention sees."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the inputs of one forward pass are written, and what its attention sees."""
+    """The places where the inputs of one forward pass are written, and what its attention sees."""
 
     targets: torch.Tensor
     """int64[n * inputs], the place of each input."""
     spans: list[Span]
     """All rows of the batch, in order."""
     length: int
-    """Of the longest span."""
+    """Length of the longest span."""
 
 
 class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -148,7 +148,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         return placement
 
     def usable(self, run: Run, length: int) -> int:
-        """How many of the first `length` tokens of a run need not be computed again: all."""
+        """The first `length` tokens of a run that need not be computed again: all."""
         del run
         return length
 

@@ -28,7 +28,8 @@ class Decode:
     def forward(
         self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
     ) -> Tensor:
-        """[n, vocabulary]; `ids` and `positions` are int64[n], a PADDING position is no token."""
+        """[n, vocabulary]; `ids` and `positions` are int64[n], inputs at PADDING positions are not
+        tokens."""
         weights, kernels = self._weights, self._kernels
         rows = self._rows(runs, positions, cache.tokens)
         hidden = functional.embedding(torch.from_numpy(ids), weights.embedding)
@@ -51,7 +52,7 @@ class Decode:
         return self._kernels.normalize(states, weights, self._weights.epsilon)
 
     def _last_norm(self, hidden: Tensor) -> Tensor:
-        """In the type of the model, which may be wider than that of its layers here."""
+        """Normalize in the type of the model, which may be wider than that of its layers here."""
         weights = self._weights
         if hidden.dtype == weights.last_norm.dtype:
             return self._norm(hidden, weights.last_norm)
@@ -59,7 +60,7 @@ class Decode:
         return functional.rms_norm(wider, wider.shape[-1:], weights.last_norm, weights.epsilon)
 
     def _rows(self, runs: Sequence[Run], at: np.ndarray, padding: int) -> tuple[Rows, Rows]:
-        """For full and for sliding layers."""
+        """Rows for full and for sliding layers."""
         seen = np.maximum(at, 0)
         starts = np.array([run.start for run in runs])
         targets = np.where(at == PADDING, padding, starts + at)

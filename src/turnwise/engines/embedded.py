@@ -25,7 +25,7 @@ from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, k
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 ADMIT_SHARE = 8
 """Requests are prefilled together once there is one for every so many running ones..."""
@@ -35,7 +35,7 @@ PATIENCE = 16
 
 @dataclass
 class Counters:
-    """What the engine has done so far."""
+    """Counts of what the engine has done so far."""
 
     passes: int = 0
     """Forward passes."""
@@ -143,7 +143,7 @@ class EmbeddedEngine:
 
     @property
     def evictions(self) -> int:
-        """How many times a session lost its part of the cache to another."""
+        """Times that a session lost its part of the cache to another."""
         return self._budget.evictions
 
     def open(self, session: str) -> None:
@@ -190,7 +190,7 @@ class EmbeddedEngine:
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, pictures: Sequence[Picture] = ()
     ) -> Wanted:
-        """What `ask` is given. Changes nothing, so that any thread may do it. Raises ConfigError
+        """The argument of `ask`. Changes nothing, so that any thread may do it. Raises ConfigError
         for a prompt or sampling that makes no sense."""
         check_sampling(sampling)
         history = self._check_prompt(prompt)
@@ -232,7 +232,7 @@ class EmbeddedEngine:
         await done
 
     def replace(self, weights: Mapping[str, Any], version: int, done: Promise[None]) -> None:
-        """As `load`, before the next pass."""
+        """Load weights, as `load` does, before the next pass."""
         self._swaps.append(Swap(match_weights(self._model, weights), version, done))
 
     async def rest(self) -> None:
@@ -247,14 +247,14 @@ class EmbeddedEngine:
         self.end()
 
     def end(self) -> None:
-        """As `stop`, between two passes."""
+        """End everything, as `stop` does, between two passes."""
         self._stopped = True
         self._swap_weights()
         self.fail(InfrastructureError("the engine was stopped"))
 
     def advance(self) -> bool:
-        """What is due between two passes, and a pass. Returns whether there is more to do: False
-        where nobody asks for anything, or lockstep has to wait for somebody."""
+        """Do what is due between two passes, then a pass. Returns whether there is more to do:
+        False without requests, or where lockstep has to wait for a session."""
         self._swap_weights()
         self._drop_ended()
         if self._admission_due():
@@ -268,7 +268,7 @@ class EmbeddedEngine:
         return self._has_work()
 
     def fail(self, error: BaseException) -> None:
-        """Give an error to all who wait for a turn; what is cached is not relied on any more."""
+        """Give an error to all waiting requests; what is cached is not relied on any more."""
         self._forget()
         for request in self._running + self._waiting:
             request.fail(error)
@@ -305,7 +305,7 @@ class EmbeddedEngine:
             session.length = 0
 
     def _swap_weights(self) -> None:
-        """What `load` was asked for since the last pass. An error reaches who asked for it."""
+        """Load the weights given since the last pass. An error reaches the caller of `load`."""
         swaps, self._swaps = self._swaps, []
         for swap in swaps:
             self._forget()
@@ -359,7 +359,7 @@ class EmbeddedEngine:
         self._waiting = [request for request in self._waiting if request not in ended]
 
     def _admission_due(self) -> bool:
-        """In lockstep this looks only at how many turns have ended, never at who is waiting."""
+        """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
         running = len(self._running)
         free = self._slots - running
         ready = self._ended if self._deterministic else min(len(self._waiting), free)
@@ -393,8 +393,8 @@ class EmbeddedEngine:
         self.counters.seconds += time.monotonic() - start
 
     def _copy_beginnings(self) -> None:
-        """What a request lacks and another session has is copied. In lockstep a running one: when
-        others close depends on the clock."""
+        """Copy what a request lacks and another session has. In lockstep only from running ones:
+        when others close depends on the clock."""
         running = [request.session for request in self._running]
         donors = running if self._deterministic else self._budget.seated
         for request in self._running:
@@ -425,7 +425,7 @@ class EmbeddedEngine:
 
     @torch.inference_mode()
     def _processed(self, logits: torch.Tensor, sampled: Sequence[Request]) -> torch.Tensor:
-        """With the rows changed of requests that have logit processors."""
+        """The logits after the logit processors of the requests that have any."""
         for row, request in enumerate(sampled):
             for processor in request.sampling.processors:
                 known = request.session.ids(request.known)[None]

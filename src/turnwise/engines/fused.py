@@ -29,7 +29,7 @@ class Layer:
     rows are faster with."""
 
     kind: str
-    """Of its attention: full or sliding."""
+    """Kind of its attention: full or sliding."""
     first_norm: Tensor
     """[width], before attention."""
     qkv: Tensor

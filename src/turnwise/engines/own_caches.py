@@ -42,7 +42,7 @@ class OwnCaches:
         self.of_runs: dict[int, Remembered] = {}
 
     def usable(self, run: Run, length: int) -> int:
-        """How many of the first `length` tokens of a run need not be computed again."""
+        """The first tokens of a run, `length` at most, that need not be computed again."""
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
 

@@ -67,7 +67,7 @@ class PicturedRunner(Runner):
         positions: NDArray[np.int64],
         shown: Shown | None,
     ) -> torch.Tensor:
-        """As `forward`, with what some of the inputs stand for."""
+        """Compute as `forward` does, with the pictures that some inputs stand for."""
         self._shown = shown
         try:
             return self.forward(runs, ids, positions)

@@ -32,7 +32,7 @@ Forward = Callable[
 ]
 """(ids, positions, masks, cache) -> logits after the last input of each row."""
 Pass = Callable[[PoolCache, Sequence[Run], np.ndarray, np.ndarray], torch.Tensor]
-"""The same of arrays: (cache, runs, ids, positions)."""
+"""A forward pass on arrays: (cache, runs, ids, positions) -> logits."""
 PROBE = 8
 """Tokens on which the two forward passes are compared."""
 Written = tuple[FusedForward, Decode | None, TiledForward | None]
@@ -124,7 +124,7 @@ class Runner:
     def forward_on(
         self, cache: PoolCache, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray
     ) -> torch.Tensor:
-        """The same over another cache than its own."""
+        """Compute as `forward` does, over another cache than its own."""
         if self._fused is None:
             return self._forward(self._own, cache, runs, ids, positions)
         parts = self._fused, self._decode, self._tiled
@@ -195,7 +195,7 @@ class Runner:
         masks: Mapping[str, torch.Tensor],
         cache: PoolCache,
     ) -> torch.Tensor:
-        """The same, with attention over spans of the cache."""
+        """Compute as `_general` does, with attention over spans of the cache."""
         with attention_in_spans(self.model):
             return self._general(ids, seen, masks, cache, pool=cache)
 
@@ -301,7 +301,8 @@ def end_tokens(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
 
 
 def _check_spans(model: PreTrainedModel) -> None:
-    """Attention by spans calls PyTorch's, and is told of the pool by what a model passes on."""
+    """Refuse models without PyTorch's attention, or that pass no arguments on to it, such as the
+    pool."""
     name, parameters = type(model).__name__, inspect.signature(model.forward).parameters.values()
     if model.config._attn_implementation != "sdpa":
         raise NotSupportedError(f"{name} has no PyTorch attention")

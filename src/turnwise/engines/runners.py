@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 def make_runner(
     model: Any, tokens: int, longest: int, autocast: bool = False
 ) -> Runner | OwnRunner:
-    """For a cache of `tokens` tokens and histories of at most `longest`; see `Runner` for
-    `autocast`. It is looked for with weights of a fixed seed, so that a run that goes on takes the
-    way that it took. Raises NotSupportedError for a model that no pass of the engine is right for,
-    and says by how much."""
+    """Make the forward pass for a cache of `tokens` tokens and histories of at most `longest`; see
+    `Runner` for `autocast`. It is looked for with weights of a fixed seed, so that a run that goes
+    on takes the way that it took. Raises NotSupportedError for a model that no pass of the engine
+    is right for, and says by how much."""
     name = type(model).__name__
     bound = tolerance(torch.bfloat16 if autocast else model.dtype)
     tried = shallow_twin_of(model)

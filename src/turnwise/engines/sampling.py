@@ -45,7 +45,7 @@ class Key(ISeedSequence):
         self._key = key
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> np.ndarray:
-        """What a Philox is keyed with: two words."""
+        """The two words that a Philox is keyed with."""
         return np.array([self._key, 0], dtype)[:n_words]
 
 
@@ -89,7 +89,7 @@ def _scaled(logits: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor
 
 
 def _truncated(logprobs: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
-    """With tokens left out in the rows that ask for it; the other rows as they are."""
+    """Leave tokens out in the rows that ask for it; the other rows as they are."""
     rows = [row for row, sampling in enumerate(samplings) if _leaves_out(sampling)]
     if not rows:
         return logprobs
@@ -120,7 +120,7 @@ def _invert(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
 
 
 class TokenTexts:
-    """What each token adds to a text, decoded once for each token.
+    """The text that each token adds, decoded once for each token.
 
     `tokenizer` is a transformers tokenizer: of it, `decode` and `len` are used.
     """

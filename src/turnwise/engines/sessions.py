@@ -17,11 +17,11 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.cache import Run
 from turnwise.engines.sampling import StopMatcher
 from turnwise.engines.sight import Sight
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
 Promise = asyncio.Future[Result] | concurrent.futures.Future[Result]
-"""Of one event loop, or between threads."""
+"""A result to come, on one event loop, or between threads."""
 
 
 @dataclass(eq=False)
@@ -37,9 +37,9 @@ class Session:
     """Its part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
-    """When its last request was admitted, by the budget's clock."""
+    """Time when its last request was admitted, by the budget's clock."""
     sight: Sight | None = None
-    """What it has seen; None where its history is words alone."""
+    """The pictures it has seen; None where its history is words alone."""
 
     def ids(self, known: int) -> np.ndarray:
         """int64[known], the first tokens of the history as the model knows them; a copy."""
@@ -47,8 +47,8 @@ class Session:
         return history.copy() if self.sight is None else self.sight.restored(history)
 
     def keep_prefix(self, known: int) -> None:
-        """Of what is cached keep no more than all but the last of so many tokens, which is always
-        computed again, since its logits are needed."""
+        """Keep at most the first `known` - 1 cached tokens: the last one is always computed again,
+        since its logits are needed."""
         self.length = min(self.length, known - 1)
 
     def begin(self, prompt: np.ndarray) -> None:
@@ -88,7 +88,7 @@ class Request:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
-    """Of the weights that sampled each token."""
+    """Version of the weights that sampled each token."""
 
     @property
     def known(self) -> int:
@@ -102,7 +102,7 @@ class Request:
 
     @property
     def missing(self) -> int:
-        """Of these, those whose keys and values are not cached: at least one, the last."""
+        """Tokens of the request whose keys and values are not cached: at least one, the last."""
         return self.prompt + len(self.tokens) - self.session.length
 
     @property
@@ -148,14 +148,14 @@ def run_of(session: Session) -> Run:
 
 
 def keep(promise: Promise[Result], result: Result) -> None:
-    """Hand a result over, unless nobody waits for it any more."""
+    """Hand a result over, unless its receiver was cancelled."""
     if not promise.done():
         with suppress(concurrent.futures.InvalidStateError):  # cancelled just now, by its thread
             promise.set_result(result)
 
 
 def fail(promise: Promise[Result], error: BaseException) -> None:
-    """Hand an error over, unless nobody waits any more."""
+    """Hand an error over, unless its receiver was cancelled."""
     if not promise.done():
         with suppress(concurrent.futures.InvalidStateError):
             promise.set_exception(error)

@@ -1,8 +1,8 @@
 """Beginnings that histories have in common: computed for one, copied for the others.
 
 The trajectories of a group begin with one prompt, those that branch with all that was said before.
-Whoever comes later finds the beginning in the cache, as long as somebody who has it is there. What
-is wholly the same, logits included, is shared within a pass (`batches.py`). Not here: the copying.
+A later request finds the beginning in the cache, as long as a session that has it is there. What is
+wholly the same, logits included, is shared within a pass (`batches.py`). Not here: the copying.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,8 +29,8 @@ def find_donor(request: Request, seated: Iterable[Session]) -> tuple[Session, in
 
 
 def computed_first(fresh: Sequence[Request]) -> list[Request]:
-    """Of requests that are to be prefilled those that nothing can be copied for: one that begins
-    like one before it, as much of both being cached, waits for that, unless it is the same."""
+    """Requests to prefill now, because nothing can be copied for them: one that begins like one
+    before it, as much of both being cached, waits for that, unless it is the same."""
     leaders: dict[tuple[int, bytes], Request] = {}
     first = []
     for request in fresh:
@@ -48,7 +48,7 @@ def _is_same(request: Request, other: Request) -> bool:
 
 
 def _same(request: Request, session: Session, length: int) -> int:
-    """How many of the first `length` tokens are the same; 0 if too few to copy are seen to be."""
+    """Number of common first tokens, `length` at most; 0 if too few to copy are seen to be."""
     own, other, start = request.session.history, session.history, request.session.length
     for place in (start, start + WORTH - 1):
         if own[place] != other[place]:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.models.vision import Features, ImageReader
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a session has seen by now."""
+    """The pictures that a session has seen by now."""
 
     ids: NDArray[np.int64]
     """The prompt, with placeholders."""
@@ -34,7 +34,7 @@ class Sight:
     def of(
         cls, reader: ImageReader, ids: NDArray[np.int64], pictures: Sequence[Picture]
     ) -> "Sight":
-        """Of a prompt of int64[n]."""
+        """Make it from a prompt of int64[n]."""
         axes = reader.axes(ids, pictures) if reader.family.axes else None
         return cls(ids, tuple(pictures), reader.placeholders(ids, pictures), axes)
 
@@ -48,7 +48,7 @@ class Sight:
         return history
 
     def restored(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of the session's history as it is now: the ids."""
+        """The ids of the session's history as it is now."""
         return np.concatenate([self.ids, history[len(self.ids) :]])
 
     def positions(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -66,7 +66,7 @@ class Sight:
         return int(self.axes.max()) + 1
 
     def features(self, reader: ImageReader, first: int, last: int) -> list[Features]:
-        """Of the placeholders from the place `first` on and before `last`."""
+        """Features of the placeholders from the place `first` on and before `last`."""
         found = []
         for picture in self.pictures:
             if picture.end <= first or picture.start >= last:

@@ -1,9 +1,9 @@
 """The embedded engine in a thread of its own: tools, rendering and learning go on beside it.
 
-There one forward pass follows the other without asking anybody: between two passes it takes what
-has been asked for out of a queue, and what a pass has finished is on its way at once. What crosses
-over is whole turns, their results, and weights, in the order in which they were asked for. Not
-here: what a pass computes and who is admitted (`embedded.py`).
+There one forward pass follows the other without waiting for the event loop: between two passes it
+takes what has been asked for out of a queue, and what a pass has finished is on its way at once.
+What crosses over is whole turns, their results, and weights, in the order in which they were asked
+for. Not here: what a pass computes and which requests are admitted (`embedded.py`).
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from turnwise.engines import sessions
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
 
 
 class ThreadedEngine:
-    """Example: `ThreadedEngine(EmbeddedEngine(..., deterministic=False))`. See Engine; whoever uses
-    it has to `stop` it. The thread begins with the first call."""
+    """Example: `ThreadedEngine(EmbeddedEngine(..., deterministic=False))`. See Engine; its user has
+    to `stop` it. The thread begins with the first call."""
 
     def __init__(self, engine: EmbeddedEngine) -> None:
         self.engine = engine
         self._sessions: set[str] = set()
         self._asked: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        """What the thread is to do between two passes; None ends it."""
+        """Work for the thread between two passes; None ends it."""
         self._thread: threading.Thread | None = None
         self._stopped = False
 
@@ -76,7 +76,8 @@ class ThreadedEngine:
             await asyncio.to_thread(self._thread.join)
 
     def _tell(self, what: Callable[[], None]) -> None:
-        """The thread is a daemon: a program that was never told to stop it can end."""
+        """Queue work; starts the thread, a daemon, so that a program that never stops it can
+        end."""
         if self._stopped:
             return
         self._asked.put(what)
@@ -98,7 +99,7 @@ class ThreadedEngine:
             raise
 
     def _work(self) -> None:
-        """What the thread does."""
+        """Run the thread: work from the queue, then a pass, until None comes."""
         more = False
         while self._take_in(wait=not more):
             try:
@@ -121,7 +122,7 @@ class ThreadedEngine:
 
 
 def _begin(what: Callable[[Future[Result]], None], promise: Future[Result]) -> None:
-    """Do what will keep the promise; an error reaches who asked for it."""
+    """Do what will keep the promise; an error goes into the promise."""
     try:
         what(promise)
     except Exception as error:  # noqa: BLE001 - mistakes and bugs alike

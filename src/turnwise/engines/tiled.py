@@ -55,8 +55,8 @@ class TiledForward:
     def forward(
         self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
     ) -> Tensor:
-        """[n, vocabulary]; `ids` and `positions` are int64[n, inputs], a PADDING position is no
-        token."""
+        """[n, vocabulary]; `ids` and `positions` are int64[n, inputs], inputs at PADDING positions
+        are not tokens."""
         weights = self._weights
         shown = positions != PADDING
         shown[:, -1] = True  # something is computed for each row
@@ -93,7 +93,7 @@ class TiledForward:
         )
 
     def _layers(self, cache: PoolCache) -> np.ndarray:
-        """What tiles.c has of each layer, int64[layers, 10]."""
+        """The addresses that tiles.c has of each layer, int64[layers, 10]."""
         if self._pointers is None or self._known is not cache:
             shape = self._weights.shape
             rows = []
@@ -120,8 +120,8 @@ def _packed(own: Any, layer: Any) -> list[Tensor | None]:
 
 
 def _blocks(counts: Sequence[int], threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where blocks and chains begin, of texts with so many new tokens each: short texts share a
-    block, long ones are chains of several."""
+    """The beginnings of blocks and chains, for texts with so many new tokens each: short texts
+    share a block, long ones are chains of several."""
     most = min(BLOCK, max(LEAST, -(-sum(counts) // threads)))
     blocks, chains, place = [0], [0], 0
     for count in counts:

@@ -1,4 +1,4 @@
-"""What an environment is: tasks, a scene, tools, and a verdict.
+"""The environment seam: tasks, a scene, tools, and a verdict.
 
 A user's own environment is a class with `tasks`, some methods marked `@tool`, and `verify`. One
 instance is one episode; the instance that a recipe builds is the prototype, and `fresh()` makes
@@ -15,11 +15,11 @@ from typing import ClassVar, Literal, Self
 
 from turnwise.environments.random_actions import random_script
 from turnwise.errors import NotSupportedError, ToolError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tools_of
 from turnwise.types import (
     Action,
     Observation,
-    Source,
     Step,
     Task,
     ToolCall,
@@ -39,7 +39,8 @@ def cut_words(text: str, max_tokens: int) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What a report states of an environment. Example: EnvironmentSpec("search", "1", "ab12")."""
+    """The facts that a report states about an environment. Example: EnvironmentSpec("search", "1",
+    "ab12")."""
 
     name: str
     version: str
@@ -50,7 +51,7 @@ class EnvironmentSpec:
     """Whether its steps have rewards of their own."""
     rewards: Rewards = "unknown"
     """The rewards that there can be besides 0 and 1: numbers between them (`shares`), or any, also
-    below 0 (`signed`); `unknown` where nobody has said so."""
+    below 0 (`signed`); `unknown` where it is not stated."""
 
 
 class Environment:
@@ -79,14 +80,13 @@ class Environment:
     """Whether training and held-out tasks may be the same: episodes differ by luck alone."""
 
     weaknesses: Sequence[str] = ()
-    """Ways to deceive its verifier that are known, in sentences; told by `turnwise
-    environments`."""
+    """Known ways to deceive its verifier, in sentences; shown by `turnwise environments`."""
 
     verdict_programs: int = 1
-    """How many programs a verdict runs in the environment's sandbox, if it has one, at most."""
+    """Programs that a verdict runs in the environment's sandbox, if it has one, at most."""
 
     warnings: Sequence[str] = ()
-    """What is odd about the data, in sentences; told when a run begins."""
+    """Oddities of the data, in sentences; logged when a run begins."""
 
     @property
     def spec(self) -> EnvironmentSpec:

@@ -63,7 +63,7 @@ class Guarded(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """The inner one's; what an oracle reaches under these rules is not known."""
+        """The inner environment's spec; of its floors only `noop`, which no rule changes."""
         spec = self.inner.spec
         floors = {name: value for name, value in spec.floors.items() if name == "noop"}
         return replace(spec, floors=floors)
@@ -74,7 +74,6 @@ class Guarded(Environment):
         return self.inner.restorable
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """The inner one's."""
         return self.inner.tasks(split)
 
     def fresh(self) -> Self:
@@ -84,7 +83,6 @@ class Guarded(Environment):
         return made
 
     def tools(self) -> list[Tool]:
-        """The inner one's."""
         return self.inner.tools()
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -112,39 +110,34 @@ class Guarded(Environment):
         return _joined(steps)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """The inner one's verdict."""
         return await self.inner.verify(trajectory)
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """What is right without rules."""
+        """The oracle of the environment without rules."""
         return self.inner.oracle(task)
 
     def random_actions(self, task: Task, stream: Random) -> Sequence[Action]:
-        """The inner one's."""
         return self.inner.random_actions(task, stream)
 
     def floors(self) -> Mapping[str, Environment]:
-        """The inner one's, under the same rules."""
+        """The inner environment's floors, under the same rules."""
         return {name: self._around(inner) for name, inner in self.inner.floors().items()}
 
     def snapshot(self) -> bytes:
-        """What was called, and the inner one's state."""
+        """The calls so far, and the inner environment's state."""
         own = {"counts": self._counts, "waiting": self._waiting}
         return json.dumps(own, sort_keys=True).encode() + b"\n" + self.inner.snapshot()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         own, _, inner = state.partition(b"\n")
         found = json.loads(own)
         self._counts, self._waiting = found["counts"], found["waiting"]
         self.inner.restore(inner)
 
     def reseed(self, seed: int) -> None:
-        """The inner one's."""
         self.inner.reseed(seed)
 
     async def close(self) -> None:
-        """The inner one's."""
         await self.inner.close()
 
     def _around(self, inner: Environment) -> "Guarded":
@@ -190,5 +183,5 @@ def _joined(steps: Sequence[Step]) -> Step:
 
 
 def guarded(environment: Environment, rules: Mapping[str, Any]) -> Environment:
-    """The environment itself where there is no rule."""
+    """The environment under these rules; the environment itself if no rule restricts it."""
     return Guarded(environment, rules) if rules else environment

@@ -1,4 +1,4 @@
-"""What an environment is good for, measured without a model: floors, determinism, snapshots, speed.
+"""Measurements of an environment without a model: floors, determinism, snapshots, speed.
 
 `python -m turnwise.environments.measurement NAME OPTIONS` prints the fingerprint of an
 environment: what `deterministic` compares with that of another process. Not here: whether its tasks
@@ -21,7 +21,8 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import DeadlineError, InfrastructureError, NotSupportedError, UserError
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Turn
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
 
 COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""
@@ -33,14 +34,14 @@ NOTHING = Action("", answer="")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row of the table. None is what cannot be measured: there is no oracle, no snapshot, or
-    no environment."""
+    """One row of the table. None marks what cannot be measured: without an oracle, snapshots, or
+    the environment itself."""
 
     name: str
     tasks: int | None = None
-    """Of both splits together."""
+    """Tasks of both splits together."""
     oracle: float | None = None
-    """Success of the oracle, of one who does nothing and of one who acts at random, 0 to 1."""
+    """Success, 0 to 1, of the oracle, of an idle agent (`noop`) and of a random one."""
     noop: float | None = None
     random: float | None = None
     deterministic: bool | None = None
@@ -50,8 +51,8 @@ class Measurement:
     concurrent: bool | None = None
     """COMPARED episodes at once see what they see one after the other."""
     steps_per_second: float | None = None
-    """Of the oracle's episodes, one after the other, resets and verdicts included; of random ones
-    where there is no oracle."""
+    """Speed of the oracle's episodes, played one after the other, resets and verdicts included; of
+    random ones without an oracle."""
     floors: Mapping[str, float] = field(default_factory=dict)
     """Success of other trivial policies, as the environment states it."""
     weaknesses: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ def measure_all(names: Sequence[str], most_tasks: int) -> Iterator[Measurement]:
 
 
 def all_tasks(environment: Environment) -> list[Task]:
-    """Those of both splits, each once."""
+    """The tasks of both splits, each once."""
     found = [*environment.tasks("train"), *environment.tasks("heldout")]
     return list({task.id: task for task in found}.values())
 

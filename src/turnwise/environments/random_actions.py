@@ -1,4 +1,4 @@
-"""What an agent does that knows the tools and nothing else: the floor `random`.
+"""Actions of an agent that knows only the tools: the floor `random`.
 
 Not here: how often that succeeds (`measurement.py`).
 """

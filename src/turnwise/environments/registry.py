@@ -73,7 +73,7 @@ for _name, _target, _line in (
     (
         "long_walk",
         "games.long_walk:LongWalk",
-        "find the way through 300 rooms, a tool call each, by a rule that is told once",
+        "find the way through 300 rooms, a tool call each, by a rule that is given once",
     ),
     (
         "mathematics",
@@ -128,7 +128,7 @@ for _name, _target, _line in (
     (
         "shop_web",
         "shop.web:ShopWeb",
-        "the same shop as web pages: plain, or in Chromium",
+        "find and buy products on the web pages of shop: plain, or in Chromium",
     ),
     (
         "sokoban",

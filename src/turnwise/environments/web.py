@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tokens import Source
 from turnwise.tools.browser.chromium import Browser
 from turnwise.tools.browser.light import LightPage
 from turnwise.tools.browser.page import BrowserPage
 from turnwise.tools.browser.reading import TYPED, Element, options_of, text_of
 from turnwise.tools.browser.sites import Site
 from turnwise.tools.browser.tools import Page, PageTools
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 Pages = Literal["text", "browser"]
 Observations = Literal["text", "screenshot"]
@@ -43,7 +44,7 @@ ARGUMENTS = {
     "read": (),
 }
 ENTERED = ("input", "button", "a", "summary")
-"""What the key Enter does the same to in every browser."""
+"""Roles of elements on which the key Enter does the same in every browser."""
 
 
 class EpisodeSite(Site, Protocol):
@@ -95,7 +96,7 @@ class WebEnvironment(PageTools, Environment):
         return await self._pictured(Observation(text, Source.USER))
 
     async def acted(self, operation: str, *arguments: Any) -> str:
-        """Do something, and tell the page."""
+        """Do something, and show the page after it."""
         await self._ready()
         if operation == "press":
             await self._check_key(*arguments)
@@ -104,7 +105,8 @@ class WebEnvironment(PageTools, Environment):
         return text.partition("\n")[0] if self.pictures else text
 
     async def step(self, action: Action) -> Step:
-        """As everywhere; what ends the episode is done once, and calls after it are not run."""
+        """Run the calls in order; a call that ends the episode is run once, and later calls are
+        not."""
         if action.answer is not None:
             return Step(done=True)
         await self._ready()  # also for calls that touch no page
@@ -124,7 +126,7 @@ class WebEnvironment(PageTools, Environment):
         return self.judged(self._site, trajectory)
 
     def scripted(self, task: Task, way: Callable[["Look"], Iterable[Intent]]) -> Sequence[Action]:
-        """The actions of one who does what `way` gives, which looks at the page before each."""
+        """The actions that `way` gives, which looks at the page before each."""
         page = LightPage(self.site(task.data), self._start)
         actions = []
         for operation, *arguments in way(Look(page)):
@@ -213,7 +215,7 @@ class WebEnvironment(PageTools, Environment):
 
 
 class Look:
-    """Numbers of elements on the page that is open, for the way of one who knows."""
+    """Numbers of elements on the open page, for a scripted `way`."""
 
     def __init__(self, page: LightPage) -> None:
         self._page = page

@@ -1,7 +1,7 @@
-"""The report of a run: what was measured, and everything needed to say what it means.
+"""The report of a run: its measurements, and everything needed to interpret them.
 
-The seeds of this project ask that a result names its environment, tool budget, scaffold, evaluator
-and failure-recovery policy; a number without them is not comparable with any other.
+A result names its environment, tool budget, scaffold, evaluator and failure-recovery policy: a
+number without them is not comparable with any other.
 """
 
 import json
@@ -45,7 +45,7 @@ def build_report(
 
 
 def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
-    """What a reader must know to compare the figures with others."""
+    """The facts that a reader must know to compare the figures with others."""
     spec, limits = environment.spec, recipe.rollout
     tools = ", ".join(tool.name for tool in environment.tools()) or "none"
     return {
@@ -130,7 +130,7 @@ def _cells(part: Mapping[str, Any]) -> str:
 
 
 def _signal(signal: Mapping[str, Any]) -> list[str]:
-    """How many steps taught nothing, where there are any."""
+    """The number of steps that taught nothing, where there are any."""
     if not signal["without"]:
         return []
     head = f"{signal['without']} of {signal['steps']} RL steps had no learning signal:"

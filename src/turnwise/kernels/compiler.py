@@ -1,9 +1,9 @@
 """C files built by the machine's compiler, and kept in the cache folder.
 
-What is built uses the pool of threads that PyTorch has, so both are never at work at once. Where
-there is no gcc, no Linux or no GNU OpenMP in PyTorch, and with `TURNWISE_KERNELS=off`, nothing is
-built. What is loaded is run, so a kept file is loaded only if it is whole, ours, and in a folder
-that nobody else can write. Not here: what the files compute (`decode.c`, `tiles.c`, `training.c`).
+What is built uses the pool of threads that PyTorch has, so both are never at work at once. Nothing
+is built without gcc, Linux, or GNU OpenMP in PyTorch, or with `TURNWISE_KERNELS=off`. What is
+loaded is run, so a kept file is loaded only if it is whole, ours, and in a folder that no other
+user can write. Not here: what the files compute (`decode.c`, `tiles.c`, `training.c`).
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from turnwise.folders import cache_folder
 
 FOLDER = Path(__file__).parent
 SHARED = ("numbers.h", "attention.h", "gate.h")
-"""What the files include."""
+"""Headers that the files include."""
 FLAGS = (
     *("-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp"),
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"),
@@ -85,8 +85,8 @@ def _kept_or_built(source: Path, command: list[str], threads: Path) -> ctypes.CD
 
 
 def _own_folder() -> Path | None:
-    """Where kernels are kept, made if need be; None where there can be no such folder, or one that
-    is somebody else's."""
+    """The folder of the kernels, made if need be; None where it cannot be made, or another user
+    owns it."""
     try:
         folder = cache_folder() / "kernels"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,7 +114,8 @@ def _is_whole(kept: Path) -> bool:
 
 
 def _keep(built: bytes, folder: Path, name: str) -> None:
-    """Whole or not at all, whoever else does the same and whenever the machine stops."""
+    """Keep a built file whole or not at all, whatever other process does so and whenever the
+    machine stops."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         fresh = Path(scratch) / "kernels.so"
         with fresh.open("xb") as file:

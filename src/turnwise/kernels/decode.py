@@ -13,23 +13,23 @@ from turnwise.kernels.shape import LANES, Shape
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the token of each of n rows stands; int64[n] each."""
+    """Places of the tokens of n rows; int64[n] each."""
 
     positions: Tensor
-    """In its text."""
+    """Position in the row's text."""
     targets: Tensor
-    """In the pool: where its keys and values are written."""
+    """Place in the pool where the token's keys and values are written."""
     starts: Tensor
-    """In the pool: the first place that it attends to."""
+    """First place in the pool that the token attends to."""
     lengths: Tensor
-    """How many places it attends to; at least 1."""
+    """Number of places that the token attends to; at least 1."""
     longest: int
-    """Of these lengths."""
+    """Largest of these lengths."""
 
 
 class DecodeKernels:
-    """What a decode step does between matrix products. Tensors are contiguous, of the shape's type
-    where nothing else is said."""
+    """The operations of a decode step between matrix products. Tensors are contiguous, of the
+    shape's type where nothing else is said."""
 
     def __init__(self, library: ctypes.CDLL, shape: Shape) -> None:
         pointer, count, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -88,6 +88,6 @@ class DecodeKernels:
 
 @cache
 def decode_kernels(shape: Shape) -> DecodeKernels | None:
-    """None for a shape that has no kernels, and where they cannot be built."""
+    """Kernels for a shape; None where it has none, or they cannot be built."""
     found = library("decode.c", shape.macros) if shape.are_kernels else None
     return None if found is None else DecodeKernels(found, shape)

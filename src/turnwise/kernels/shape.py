@@ -1,4 +1,4 @@
-"""What kernels are compiled for."""
+"""The shape of a model that kernels are compiled for."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ LANES = 16
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model's attention: what the kernels are compiled for."""
+    """The shape of a model's attention, which the kernels are compiled for."""
 
     heads: int
     key_heads: int
     size: int
-    """Of a head."""
+    """Size of a head."""
     dtype: torch.dtype
 
     @property
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def macros(self) -> list[str]:
-        """For the compiler. Only where there `are_kernels`."""
+        """Macros for the compiler. Only where there `are_kernels`."""
         heads = f"-DHEADS={self.heads}", f"-DKEY_HEADS={self.key_heads}", f"-DSIZE={self.size}"
         return [*heads, *MACROS[self.dtype]]
 

@@ -19,18 +19,18 @@ DEPTH = 32
 
 @dataclass(frozen=True)
 class Places:
-    """Where each of n tokens stands; int64 [n], or [2, n] for full and for sliding layers."""
+    """Places of n tokens; int64 [n], or [2, n] for full and for sliding layers."""
 
     positions: np.ndarray
-    """In its text."""
+    """Position in the token's text."""
     targets: np.ndarray
-    """In the pool: where its keys and values are written."""
+    """Place in the pool where the token's keys and values are written."""
     starts: np.ndarray
     """[2, n], in the pool: the first place that it attends to."""
     lengths: np.ndarray
     """[2, n], how many places it attends to; at least 1."""
     outputs: np.ndarray
-    """Of what is found, its row; -1 where nothing is wanted."""
+    """Row of each token in the result; -1 for tokens whose result is not needed."""
     blocks: np.ndarray
     """int64[blocks + 1]: where the tokens of each begin, and the end."""
     chains: np.ndarray
@@ -95,8 +95,8 @@ def tiled(weights: Tensor) -> Tensor:
 
 @cache
 def tile_kernels(shape: Shape, width: int, inner: int) -> TileKernels | None:
-    """None for sizes that have no kernels, on processors without tiles, and where kernels cannot be
-    built."""
+    """Kernels for these sizes; None for other sizes, on processors without tiles, and where they
+    cannot be built."""
     sizes: Sequence[int] = (width, inner, shape.packed, shape.heads * shape.size)
     if not shape.are_kernels or shape.dtype != torch.bfloat16 or any(s % DEPTH for s in sizes):
         return None

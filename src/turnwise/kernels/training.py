@@ -38,13 +38,13 @@ class Layout:
 
     @property
     def tokens(self) -> int:
-        """Of all runs."""
+        """Tokens of all runs."""
         return int(self.runs[-1].sum())
 
     @property
     def longest(self) -> int:
-        """How many tokens the last one of a run sees at most, itself included, rounded up to a
-        multiple of COLUMNS."""
+        """Tokens that the last one of a run sees at most, itself included, rounded up to a multiple
+        of COLUMNS."""
         starts = functional.pad(self.spans[:, 1].cumsum(0), (1, 0))[self.offsets]
         longest = int((starts.diff() + self.runs[:, 1]).max())
         return -(-longest // COLUMNS) * COLUMNS
@@ -58,7 +58,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Heads:
-    """How heads are turned before they attend."""
+    """The rotation and normalization of heads before they attend."""
 
     query_norm: Tensor | None
     """float32[size], or none."""
@@ -82,7 +82,7 @@ class TrainingKernels:
         )
         self._library, self._shape = library, shape
         self.dtype = shape.dtype
-        """Of numbers."""
+        """Data type of the numbers."""
         library.add_and_normalize.argtypes = [*[pointer] * 5, count, count, real, threads]
         library.normalize_gradient.argtypes = [*[pointer] * 6, count, count, real, threads]
         library.gate.argtypes = [*[pointer] * 2, count, count, threads]
@@ -192,17 +192,17 @@ def _given(
 
 
 def _before(token: int, asked: Tensor | None) -> int:
-    """How many of the asked tokens, by default of all, come before this one."""
+    """Number of asked tokens, by default of all, that come before this one."""
     return token if asked is None else int((asked < token).sum())
 
 
 def pointers(*tensors: Tensor | None) -> list[int | None]:
-    """Where each begins; None for none."""
+    """Addresses of tensors; None for None."""
     return [None if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 @cache
 def training_kernels(shape: Shape) -> TrainingKernels | None:
-    """None for a shape that has no kernels, and where they cannot be built."""
+    """Kernels for a shape; None where it has none, or they cannot be built."""
     found = library("training.c", shape.macros) if shape.are_kernels else None
     return None if found is None else TrainingKernels(found, shape)

@@ -62,12 +62,12 @@ def load_model(
 
 def takes_pictures(config: ModelConfig) -> bool:
     """Whether the model that a recipe names reads pictures; only its configuration is loaded.
-    Raises DataError when there is none."""
+    Raises DataError for an unknown model."""
     return model_type(config) in FAMILIES
 
 
 def model_type(config: ModelConfig) -> str:
-    """What transformers calls the model that a recipe names."""
+    """The type that transformers gives the model that a recipe names."""
     source = _source(config)
     _check_folder(source)
     try:
@@ -77,7 +77,7 @@ def model_type(config: ModelConfig) -> str:
 
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
-    """The tokenizer of the model that a recipe names. Raises DataError when there is none."""
+    """The tokenizer of the model that a recipe names. Raises DataError when it has no tokenizer."""
     source = _source(config)
     _check_folder(source)
     try:

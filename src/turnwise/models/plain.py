@@ -32,13 +32,13 @@ def is_plain(model: PreTrainedModel) -> bool:
 
 def may_compile(model: Any) -> bool:
     """Whether compiled kernels may compute the model: the recipe's `model.kernels`, noted on it
-    when it was loaded. Where they are switched off for the process there are none
+    when it was loaded. They can be switched off for the whole process, too
     (`kernels/compiler.py`)."""
     return getattr(model, "kernels", "auto") == "auto"
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether somebody else's code runs when it is called: a class of theirs, or a hook."""
+    """Whether a module runs code from outside transformers: a class from elsewhere, or a hook."""
     own = type(module).__module__.startswith(("torch.nn.modules.", "transformers."))
     hooks = module._forward_hooks or module._forward_pre_hooks
     backward = module._backward_hooks or module._backward_pre_hooks

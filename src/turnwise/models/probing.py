@@ -31,8 +31,8 @@ changes: of windows, of chunks, of selections among keys, and of the positions i
 
 
 def past_boundaries(model: Any, longest: int) -> int:
-    """How many tokens of history, at most `longest`, pass every boundary below it that the model's
-    configuration names."""
+    """The length of a history, at most `longest` tokens, that passes every boundary below it that
+    the model's configuration names."""
     settings = model.config.get_text_config().to_dict()
     found = [
         number

@@ -1,4 +1,4 @@
-"""How far numbers that were computed in some type may be from the exact ones.
+"""Bounds on the distance of computed numbers from the exact ones, by their type.
 
 The unit is u, half the type's machine epsilon: the most by which rounding changes a number, as a
 part of it. A sum of n terms rounds up to n times; since errors are of either sign it ends about as
@@ -32,7 +32,7 @@ DRAWS = 3
 
 
 def allowed(dtype: torch.dtype, terms: int, sensitivity: float) -> float:
-    """How far from the exact number one may be that was computed in `dtype`.
+    """The largest distance from the exact number of one that was computed in `dtype`.
 
     `terms` is the length of the longest sum whose partial sums are in `dtype`; 1 for products in
     bfloat16, which are summed in float32 and rounded once. `sensitivity` is the size of the
@@ -45,7 +45,7 @@ def allowed(dtype: torch.dtype, terms: int, sensitivity: float) -> float:
 def sensitivities(
     function: Callable[[], Sequence[Tensor]], weights: Iterable[Tensor]
 ) -> list[float]:
-    """How far each tensor that a function of float64 weights gives moves, at its most moved
+    """The movement of each tensor that a function of float64 weights gives, at its most moved
     element, per part by which each weight is changed up or down at random.
 
     The weights are changed in place while this runs, from a fixed seed, and then put back.

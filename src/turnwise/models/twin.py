@@ -58,7 +58,7 @@ def shallow_twin_of(model: Any) -> Any:
 
 
 def _until_all_kinds(stacks: Sequence[Any], lists: Sequence[Any]) -> int:
-    """How many layers have to be kept."""
+    """Number of layers that have to be kept."""
     layers = zip(*stacks, strict=True)
     kinds = [
         (list(map(_kind, several)), [values[place] for values in lists])
@@ -75,7 +75,7 @@ def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
 
 
 def _drawn(twin: Any) -> Any:
-    """The same model, with other weights."""
+    """Draw other weights for the model, in place."""
     generator = torch.Generator().manual_seed(0)
     for weight in twin.parameters():
         if weight.ndim == 1:
@@ -100,7 +100,7 @@ def _has_each(value: Any, count: int) -> bool:
 
 
 def _kind(layer: nn.Module) -> list[Any]:
-    """What tells a layer from others: its parts, their sizes and their settings."""
+    """The features by which layers differ: parts, sizes and settings."""
     shapes = [(name, tuple(weight.shape)) for name, weight in layer.named_parameters()]
     settings = [
         (
@@ -120,7 +120,7 @@ def _is_setting(name: str, value: Any) -> bool:
 
 
 def longest_sum(model: Any) -> int:
-    """How many terms the longest product of a plain model's layers adds up."""
+    """Terms that the longest product of a plain model's layers adds up."""
     settings = model.config
     heads = settings.num_attention_heads * model.model.layers[0].self_attn.head_dim
     sums = heads, settings.hidden_size, settings.intermediate_size
@@ -128,7 +128,7 @@ def longest_sum(model: Any) -> int:
 
 
 def longest_product(model: Any) -> int:
-    """How many terms the longest product of any model's layers adds up, at most."""
+    """Terms that the longest product of any model's layers adds up, at most."""
     words: int = model.get_input_embeddings().num_embeddings
     sizes = [weight.shape[-2:] for weight in model.parameters() if weight.ndim > 1]
     return max(int(max(size)) for size in sizes if words not in size)

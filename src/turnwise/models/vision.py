@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.errors import DataError, InfrastructureError, MissingExtraError, NotSupportedError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 REMEMBERED = 1 << 28
 """Bytes of features that a reader keeps, those of the pictures that were used last."""
@@ -38,7 +38,7 @@ FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-"""What a folder with a vision-language model has besides weights, configuration and tokenizer."""
+"""Files of a vision-language model's folder besides weights, configuration and tokenizer."""
 
 LLAVA_TOWERS = ("clip_vision_model", "siglip_vision_model")
 
@@ -75,13 +75,13 @@ def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Family:
-    """What differs between models that read pictures."""
+    """The differences between families of models that read pictures."""
 
     layout: Layout
     axes: bool = False
     """Whether rotary positions have three axes."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the image processor, beside those of the model's folder."""
+    """Options of the image processor, beside those of the model's folder."""
 
 
 _TILES = Family(_in_tiles, options={"return_row_col_info": True})
@@ -101,7 +101,7 @@ of its own (Llama 3.2's) or in both directions (Gemma 3, PaliGemma)."""
 
 @dataclass(frozen=True)
 class Features:
-    """What a model's tower and projector make of a picture of k placeholders."""
+    """Features of a picture of k placeholders, from a model's tower and projector."""
 
     embeddings: Tensor
     """[k, width]"""
@@ -123,9 +123,9 @@ class Shown:
     places: NDArray[np.bool_]
     """[n, inputs], k of them True."""
     embeddings: Tensor | None
-    """[k, width], in row-major order of the places; None where there are none."""
+    """[k, width], in row-major order of the places; None without pictures."""
     layers: tuple[Tensor, ...]
-    """As in `Features`, for all of the k."""
+    """Layers as in `Features`, for all k."""
     axes: NDArray[np.int64] | None
     """[3, n, inputs], rotary positions; None where they are those of the inputs."""
 
@@ -168,12 +168,12 @@ class ImageReader:
         return self
 
     def tokens(self, png: bytes) -> list[int]:
-        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are
-        none."""
+        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are not a
+        picture."""
         return list(self._read(png)[1])
 
     def features(self, png: bytes) -> Features:
-        """What the model makes of a picture."""
+        """The features of a picture."""
         return self._read(png)[0]
 
     def grid(self, png: bytes) -> tuple[int, int]:
@@ -219,7 +219,7 @@ class ImageReader:
         return found
 
     def arguments(self, decoder: Any, ids: Tensor, shown: Shown) -> dict[str, Any]:
-        """What the decoder's forward gets in place of int64[n, inputs] ids."""
+        """The arguments that the decoder's forward gets in place of int64[n, inputs] ids."""
         embedded = decoder.get_input_embeddings()(ids)
         arguments: dict[str, Any] = {"inputs_embeds": embedded}
         if shown.axes is not None:
@@ -279,7 +279,7 @@ class ImageReader:
 def joined(
     places: NDArray[np.bool_], found: Sequence[Features], axes: NDArray[np.int64] | None
 ) -> Shown:
-    """Of pictures, or parts of them, in the order of their places."""
+    """Join pictures, or parts of them, in the order of their places."""
     if not found:
         return Shown(places, None, (), axes)
     layers = tuple(map(torch.cat, zip(*(each.layers for each in found), strict=True)))

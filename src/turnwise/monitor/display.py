@@ -1,4 +1,4 @@
-"""Progress in the terminal: one live line per phase, and a plain line where there is no terminal.
+"""Progress in the terminal: one live line per phase, and a plain line without a terminal.
 
 Not here: what is measured (metrics.py) and what is kept (run_folder.py).
 """
@@ -14,7 +14,7 @@ PLAIN_INTERVAL = 10.0
 
 
 class Display(Protocol):
-    """What a long run tells while it works."""
+    """The display of a long run's progress."""
 
     def phase(self, name: str, total: int) -> None:
         """A new phase of `total` units begins; the one before it is complete."""

@@ -3,7 +3,8 @@
 The signature (RAGEN, arXiv 2504.20073, section 4): the spread of rewards within groups falls while
 the reward no longer rises. An agent that has learned its task looks alike in the first and differs
 in the second: its spread falls because it always succeeds. There the entropy falls as well; it is
-told, and is no condition, since it also rises when what an agent repeats is no longer trained on.
+logged, but is not a condition, since it also rises when what an agent repeats is no longer trained
+on.
 
 A few groups a step, or rewards that are seldom, give spreads that come and go by chance: a fall
 counts when it is far beyond what the steps of a window differ by. Steps in which spread or reward
@@ -19,19 +20,19 @@ SPREAD, ENTROPY, REWARD = "reward/group_std", "policy/entropy", "reward/mean"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """When to warn."""
+    """Thresholds of the warning."""
 
     window: int = 5
     """Steps that are averaged."""
     spread: float = 0.45
-    """To what share of its highest average the spread has fallen."""
+    """Share of its highest average to which the spread has fallen."""
     certainty: float = 4.0
     """Standard errors, of the difference of the two averages, that the fall must exceed."""
     gain: float = 0.02
     """The reward counts as rising when its average is so much above that of the window before, or
     of the first one."""
     solved: float = 0.75
-    """Of the highest reward there can be: above it a small spread is success. Runs that learned
+    """Share of the highest possible reward: above it a small spread is success. Runs that learned
     what they can of the demo level off from 0.8 on."""
 
     @property
@@ -47,7 +48,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class EchoTrap:
-    """What was seen. Example: str(trap) is the sentence for people."""
+    """The signs of an Echo Trap. Example: str(trap) is the sentence for people."""
 
     step: int
     spread: tuple[float, float]
@@ -110,5 +111,5 @@ def _fallen(spreads: Sequence[float], thresholds: Thresholds) -> bool:
 
 
 def averages(numbers: Sequence[float], window: int) -> list[float]:
-    """Of each full window, in order."""
+    """Means of each full window, in order."""
     return [fmean(numbers[end - window : end]) for end in range(window, len(numbers) + 1)]

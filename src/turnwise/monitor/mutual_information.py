@@ -1,4 +1,4 @@
-"""How much an agent's reasoning depends on its task: mutual information, estimated in a batch.
+"""The dependence of an agent's reasoning on its task: mutual information, estimated in a batch.
 
 A policy can keep its entropy and still write the same for every task (template collapse, RAGEN-2,
 arXiv 2604.06268); the entropy does not show that, the mutual information does. The reasoning Z of a
@@ -6,8 +6,8 @@ task X is what the policy sampled in its first turn, before any tool result:
 
     I(X; Z) = E[log p(z | x) - log mean_j p(z | x_j)]        H(Z | X) = -E[log p(z | x)]
 
-over the tasks x_j of the sample, x among them (formulas from notes). In nats for a whole first
-turn, not for a token. With N tasks the estimate is at most log N.
+over the tasks x_j of the sample, x among them, as in RAGEN-2. In nats for a whole first turn, not
+for a token. With N tasks the estimate is at most log N.
 
 It costs N² sequences of prompt and first turn without gradient. Not here: when it is measured.
 """
@@ -21,11 +21,12 @@ from torch import nn
 
 from turnwise.config import LearningConfig
 from turnwise.learning.scoring import Sequenced, score
-from turnwise.types import Group, Tokens
+from turnwise.tokens import Tokens
+from turnwise.types import Group
 
 
 class FirstTurn(NamedTuple):
-    """What an agent was given and what it wrote first."""
+    """A prompt and the agent's first turn after it."""
 
     prompt: NDArray[np.int64]
     ids: NDArray[np.int64]
@@ -58,7 +59,7 @@ def mutual_information(
 
 
 def first_turns(groups: Sequence[Group]) -> list[FirstTurn]:
-    """That of one graded episode for each different prompt, in the groups' order."""
+    """The first turn of one graded episode for each different prompt, in the groups' order."""
     found: dict[bytes, FirstTurn] = {}
     for group in groups:
         turns = (_first_turn(member.tokens) for member in group.graded)
@@ -76,7 +77,8 @@ def from_scores(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _first_turn(tokens: Tokens) -> FirstTurn | None:
-    """None where nothing was sampled in turn 0, or nothing stands before it."""
+    """The first turn of an episode; None where nothing was sampled in it, or nothing stands before
+    it."""
     places = np.flatnonzero(tokens.mask & (tokens.turn == 0))
     if not len(places) or places[0] == 0:
         return None

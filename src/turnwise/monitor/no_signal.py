@@ -1,7 +1,7 @@
-"""Why a step taught nothing, in one sentence that its metrics give.
+"""The reason why a step taught nothing, in one sentence made from its metrics.
 
 Not here: what is measured (`metrics.py`, the learners), and updates that are skipped because a
-number is not finite, of which the run tells by itself and stops.
+number is not finite, which the run logs by itself before it stops.
 """
 
 from collections import Counter

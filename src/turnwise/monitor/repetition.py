@@ -1,4 +1,4 @@
-"""How much agents repeat themselves: within an episode, and each other within a group.
+"""Measures of repetition: of agents within an episode, and of each other within a group.
 
 Counted on what the policy sampled and did, never on what tools returned. Not here: whether it is a
 bad sign (`echo_trap.py` looks at rewards and entropy).
@@ -11,7 +11,8 @@ from statistics import fmean
 
 import numpy as np
 
-from turnwise.types import Group, Tokens, Trajectory
+from turnwise.tokens import Tokens
+from turnwise.types import Group, Trajectory
 
 NGRAM = 4
 """Tokens that make up one n-gram."""
@@ -40,7 +41,8 @@ def _repeated(items: Sequence[Hashable]) -> float | None:
 
 
 def _ngrams(tokens: Tokens, length: int = NGRAM) -> list[Hashable]:
-    """Of neighbouring sampled tokens of one turn; none spans anything that was not sampled."""
+    """N-grams of neighbouring sampled tokens of one turn; none spans anything that was not
+    sampled."""
     if len(tokens) < length:
         return []
     ids, turns, sampled = (

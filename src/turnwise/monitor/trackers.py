@@ -2,7 +2,7 @@
 
 The run folder always has everything, and is what turnwise reads; a tracker gets a copy. Each one
 works in a thread of its own, so that a server that is slow, silent or gone neither holds up a run
-nor ends it: that is told of once, and what was not delivered is counted.
+nor ends it: that is logged once, and what was not delivered is counted.
 
 A resumed run goes on with the tracker's run that the folder began. It sends the steps after its
 checkpoint again; they are the same numbers.
@@ -26,23 +26,23 @@ from turnwise.registry import Registry
 from turnwise.storage.run_folder import RunFolder
 
 CLOSING_SECONDS = 30.0
-"""How long the end of a run waits for what has not been delivered yet."""
+"""Time that the end of a run waits for what has not been delivered yet."""
 MLFLOW_PARAMETERS = 100
-"""As many as MLflow takes at once."""
+"""Parameters that MLflow takes at once."""
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker is told of a run."""
+    """The facts about a run that a tracker gets."""
 
     name: str
-    """Of the recipe."""
+    """Name of the recipe."""
     label: str
-    """Of the run folder."""
+    """Name of the run folder."""
     id: str
-    """Of this run folder, until it is overwritten."""
+    """Id of this run folder, until it is overwritten."""
     folder: Path
-    """For files of trackers."""
+    """Folder for files of trackers."""
     config: Mapping[str, Any]
     """The recipe, as nested dictionaries."""
     step: int
@@ -181,7 +181,7 @@ class Trackio:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raise ConfigError for a name that is none, MissingExtraError for one that is not installed.
+    """Raise ConfigError for an unknown name, MissingExtraError for a tracker that is not installed.
     Imports no package of a tracker."""
     for name in names:
         TRACKERS.get(name)
@@ -223,7 +223,7 @@ class Trackers:
         self._redirected.close()
 
     def _tell(self, sender: "_Sender") -> None:
-        """Of the first problem, once."""
+        """Log the first problem of a sender, once."""
         if sender.problem and not sender.told:
             sender.told = True
             self._say(
@@ -282,7 +282,7 @@ class _Sender:
 
 
 def tracked_run(recipe: Recipe, folder: RunFolder, step: int) -> TrackedRun:
-    """What trackers are told of a run; gives the folder an id if it has none."""
+    """The facts about a run for its trackers; gives the folder an id if it has none."""
     file = folder.path / "trackers" / "id"
     if not file.is_file():
         folder.write_text("trackers/id", uuid.uuid4().hex[:12])

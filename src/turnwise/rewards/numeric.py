@@ -99,7 +99,7 @@ class Quantity:
 
     value: Fraction
     unit: str = ""
-    """In the singular and lower case; empty where none is given."""
+    """The unit in the singular and lower case; empty where none is given."""
     places: int = 0
     """Digits after the decimal point, as it was written."""
 
@@ -108,7 +108,7 @@ def matches(answer: str | None, accepted: str, units: Sequence[str] | None = Non
     """Whether an answer is the accepted number.
 
     `units` are the names of the unit that is asked for, the first of them deciding conversions;
-    None where it is not known; an empty list where there is none. Raises ValueError for an
+    None where it is not known; an empty list for a number without a unit. Raises ValueError for an
     accepted answer that is not a number itself: that is a broken task.
     """
     wanted = read_quantity(accepted)

@@ -19,14 +19,14 @@ MATCHING = 85
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for."""
+    """A request for a product."""
 
     query: str
     """The kind of thing, as one would search for it."""
     category: tuple[str, ...]
     """From the widest to the narrowest."""
     nouns: frozenset[str]
-    """Of the title, in lower case."""
+    """Nouns of the title, in lower case."""
     attributes: tuple[str, ...]
     options: Mapping[str, str]
     """Values by name, such as a colour and a size."""
@@ -35,7 +35,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Bought:
-    """What was bought, with the options that were chosen."""
+    """A bought product, with the options that were chosen."""
 
     query: str
     category: tuple[str, ...]
@@ -95,7 +95,7 @@ def type_score(bought: Bought, wanted: Wanted) -> float:
 
 
 def token_set_ratio(one: str, other: str) -> int:
-    """How alike two texts are as sets of words, 0 to 100, as fuzzy matching has it: 100 where all
+    """Similarity of two texts as sets of words, 0 to 100, as fuzzy matching has it: 100 where all
     words of one are in the other, else the best ratio of the common words, alone and with the rest.
 
     >>> token_set_ratio("dark blue", "blue"), token_set_ratio("red", "blue")

@@ -1,9 +1,9 @@
 """Tool calls compared with the expected ones: ToolRL's reward, and how calls are read from text.
 
 The reward is R_format + R_correct: 0 or 1 for the form, and -3 to 3 for the calls. Source: Qian et
-al. 2025 (arXiv 2504.13958), section 3. The notes behind this state the sum; that a call is matched
-with what is left over of the others, in the order of the expected calls, and that a match of
-nothing leaves its call free, is from memory. Differs in one point: true is not 1 here.
+al. 2025 (arXiv 2504.13958), section 3. A call is matched with what is left over of the others, as
+there. Our definition: expected calls are matched in their order, a match of nothing leaves its call
+free, and true is not 1.
 
 Not here: whether calls had the right effect (that is an environment's state).
 """
@@ -25,7 +25,7 @@ CALL_FORM = '{"name": "…", "parameters": {…}}'
 def read_calls(text: str) -> list[ToolCall]:
     """The calls of a text: JSON objects with `name` and `parameters`, one after the other.
 
-    Raises ValueError, in words for the agent, for anything else, and where there is none.
+    Raises ValueError, in words for the agent, for anything else, and for a text without calls.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"the calls are longer than {MAX_CHARACTERS} characters")
@@ -89,7 +89,7 @@ def toolrl_correctness(expected: Sequence[ToolCall], given: Sequence[ToolCall] |
 
 
 def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """What two lists have in common, as a share of all that is in either, repetitions counted
+    """The common part of two lists, as a share of all that is in either, repetitions counted
     (Jaccard); 1 for two empty ones."""
     one, other = Counter(first), Counter(second)
     union = sum((one | other).values())

@@ -142,7 +142,7 @@ def _read(path: str, max_bytes: int) -> tuple[str, bytes]:
 
 
 def write_files(folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files below a folder that nobody else writes to yet; ValueError for a path outside."""
+    """Write files below a folder that has no other writer yet; ValueError for a path outside."""
     for path, content in sorted(files.items()):
         if not plain_path(path):
             raise ValueError(f"{path!r} is not a plain relative path")

@@ -17,13 +17,14 @@ from turnwise.sandbox.settings import Limits, SandboxSettings, TierName
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Raise ConfigError for what is no list of words."""
+    """Raise ConfigError for anything but a list of words."""
     if not command or isinstance(command, str):
         raise ConfigError(f"a command is a list of words such as ['ls', '-l'], not {command!r}")
 
 
 class CodeSandbox(ABC):
-    """Where code is run. All functions block, and may be called from many threads."""
+    """A sandbox: the place where code is run. All functions block, and may be called from many
+    threads."""
 
     settings: SandboxSettings
 
@@ -70,8 +71,8 @@ class CodeSandbox(ABC):
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
     ) -> Session:
-        """A Python session, for those who close it themselves. Raises NotSupportedError where
-        there are none."""
+        """A Python session that the caller closes. Raises NotSupportedError for sandboxes without
+        sessions."""
 
     @abstractmethod
     def close(self) -> None:

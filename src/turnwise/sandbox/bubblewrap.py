@@ -83,7 +83,7 @@ def _execute(spec: wire.Message, descriptors: list[int], as_root: bool) -> NoRet
 
 
 def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
-    """In a child of the launcher: send a warden into the namespaces of bwrap's process 1.
+    """Send a warden, from a child of the launcher, into the namespaces of bwrap's process 1.
 
     The last two descriptors are `cat`'s stdin and stdout. It ends with its stdin, which is open as
     long as the warden lives.

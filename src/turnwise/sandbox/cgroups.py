@@ -18,14 +18,15 @@ from turnwise.sandbox.wire import Message
 CONTROLLERS = {"memory", "pids"}
 PREFIX = "turnwise"
 REMOVE_SECONDS = 2.0
-"""How long a group may take to be empty after its processes were killed."""
+"""Time for a group to be empty after its processes were killed."""
 
 
 def find(mounts: str = "/proc/self/mountinfo", own: str = "/proc/self/cgroup") -> tuple[str, str]:
-    """The folder to make groups in, and otherwise (an empty folder) why there is none.
+    """The folder to make groups in, or an empty path with the reason.
 
-    It is the nearest group above this process, or its own, that hands the controllers down and may
-    be written. A group is made there for a trial. The arguments are the kernel's two tables.
+    The folder is the nearest group above this process, or its own, that hands the controllers down
+    and may be written. A group is made there for a trial. The arguments are the kernel's two
+    tables.
     """
     mount = _mounted(mounts)
     if not mount:
@@ -58,7 +59,7 @@ class Group:
             raise
 
     def open(self) -> list[int]:
-        """Two descriptors for the warden: what happened in the group, and who is in it."""
+        """Two descriptors for the warden: the group's events, and its processes."""
         events = os.open(os.path.join(self.folder, "memory.events"), os.O_RDONLY)
         return [events, os.open(os.path.join(self.folder, "cgroup.procs"), os.O_WRONLY)]
 

@@ -23,7 +23,7 @@ STDOUT, STDERR, CONTROL, CHANNEL = range(4)
 HEADER = struct.Struct(">BI")
 LARGEST = 1 << 16
 _IN_A_PIPE = 4
-"""Readings of `LARGEST` that surely empty a pipe to which nobody writes any more."""
+"""Readings of `LARGEST` that surely empty a pipe that has no writer any more."""
 _EVENTS = "/sys/fs/cgroup/memory.events"
 
 
@@ -94,7 +94,7 @@ def _up(streams: dict[int, int]) -> None:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What there is; nothing at its end, None if there is nothing now."""
+    """Read what is there; nothing at its end, None if there is nothing now."""
     try:
         return os.read(descriptor, LARGEST)
     except BlockingIOError:

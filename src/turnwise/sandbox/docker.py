@@ -5,8 +5,8 @@ memory and processes limited by Docker. In it runs the same warden as in the oth
 modules are sent over stdin: the image needs Python 3.11 and nothing of turnwise, and the engine may
 be on another machine. Containers are kept ready as sandboxes are, which hides their start.
 
-What it is not: stronger than the tiers of this machine. Containers share the kernel too, and who
-may talk to Docker's engine is its machine's root.
+What it is not: stronger than the tiers of this machine. Containers share the kernel too, and a user
+who may talk to Docker's engine is root of its machine.
 """
 
 import contextlib
@@ -29,16 +29,16 @@ from turnwise.sandbox.launch import FLAGS, START_SECONDS, Ticket, environment
 from turnwise.sandbox.settings import MEBIBYTE, LimitedBy, SandboxSettings
 
 END_SECONDS = 1.0
-"""How long a container may take to end by itself before it is killed."""
+"""Time for a container to end by itself before it is killed."""
 OWN_MEMORY = 48 * MEBIBYTE
-"""For the first process and the warden, beside what the code may have."""
+"""Memory of the first process and the warden, beside the code's limit."""
 _MODULES = (
     *("wire", "artefacts", "cgroups", "kernel", "seccomp", "snippets"),
     *("usage", "processes", "start", "warden", "container"),
 )
-"""What runs in the container, each after those that it imports."""
+"""Modules that run in the container, each after those that it imports."""
 _CAPABILITIES = ("DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
-"""Of the warden, to be above the code's user. The code has none."""
+"""Capabilities of the warden, to be above the code's user. The code has none."""
 _OWN_PROCESSES = 2
 _BOOT = """
 import json, os, sys, types
@@ -71,7 +71,7 @@ class DockerLaunch:
     limited_by: LimitedBy = "docker"
     cgroup = ""
     interpreter = "/usr/local/bin/python3"
-    """Where Docker's Python images have it; used for the PATH."""
+    """Path of Python in Docker's own images; used for the PATH."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         """Look for Docker and the image. Raises ConfigError without them."""
@@ -187,7 +187,7 @@ class _Container:
         self.sockets = [socket.socket(fileno=os.dup(one)) for one in theirs[2:]]
 
     def carry_down(self, spec: wire.Message) -> None:
-        """What the worker says; when it closes, so does the container's stdin."""
+        """Pass on the worker's messages; when it closes, so does the container's stdin."""
         assert self.process.stdin is not None
         target = self.process.stdin.fileno()
         try:
@@ -216,7 +216,7 @@ class _Container:
                         selector.unregister(key.fileobj)
 
     def carry_up(self) -> None:
-        """What the container says."""
+        """Pass on the container's output."""
         assert self.process.stdout is not None
         source = self.process.stdout.fileno()
         targets = [*self.outputs, *(one.fileno() for one in self.sockets)]
@@ -238,7 +238,7 @@ class _Container:
                 one.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of the rest, when nobody uses it any more."""
+        """Release the rest, when nothing uses it any more."""
         assert self.process.stdout is not None
         for one in self.sockets:
             one.close()
@@ -247,7 +247,7 @@ class _Container:
 
 
 def arguments(limits: wire.Message, name: str, image: str) -> list[str]:
-    """Of `docker`, to run one container with these limits."""
+    """Arguments of `docker` to run one container with these limits."""
     memory = str(limits["memory"] + limits["disk"] + OWN_MEMORY)
     sized = f"rw,exec,nosuid,nodev,mode=1777,size={limits['disk']},nr_inodes={limits['files']}"
     words = ["run", "--rm", "--interactive", "--pull", "never", "--name", name]

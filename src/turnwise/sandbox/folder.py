@@ -31,8 +31,8 @@ def pack(entries: Iterable[Packed]) -> Iterator[bytes]:
 
 
 def unpack(data: bytes, most: int) -> Iterator[Packed]:
-    """The entries of what `pack` gave, or somebody else. Raises ValueError for anything else, and
-    after `most` entries."""
+    """The entries of a packed folder, from `pack` or an untrusted source. Raises ValueError for
+    anything else, and after `most` entries."""
     place, count = 0, 0
     while place < len(data):
         count += 1

@@ -6,7 +6,7 @@ compares. So there is nothing in reach of the agent's code whose change would ma
 status, no test framework, no file of results that it could know what to write to.
 
 What it is not: a runner of test suites. A suite that runs in one process with the code that it
-tests can be told anything by it.
+tests can be deceived by it.
 """
 
 import inspect
@@ -33,7 +33,7 @@ class Case:
     expected: Any
     keywords: Mapping[str, Any] = field(default_factory=dict)
     tolerance: float | None = None
-    """Of its floats, in place of that of all cases."""
+    """Tolerance of its floats, in place of the common one."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Grade:
     reasons: tuple[str, ...]
     """Why a case failed, without what was expected; empty for those that passed."""
     result: Result
-    """How the second sandbox ended."""
+    """The outcome of the second sandbox."""
 
     @property
     def share(self) -> float:
@@ -55,7 +55,8 @@ class Grade:
 def select(
     files: Mapping[str, bytes], allowed: Sequence[str]
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Of an agent's files those that may be passed on, and those that may not with the reason.
+    """Split an agent's files into those that may be passed on, and those that may not with the
+    reason.
 
     `allowed` is a list of patterns (see `artefacts.matches`). Files that run by themselves, such as
     conftest.py, are refused even if it names them.
@@ -86,7 +87,7 @@ def grade_function(
     `files` have been through `select`; `target` is "module:function". Arguments, results and
     expected values are plain data: None, bool, int, float, str and lists, tuples, sets and
     dictionaries of them. Types have to be equal too: True is not 1. Floats may differ by
-    `tolerance`, relative or absolute. Raises InfrastructureError if the sandbox failed: there is
+    `tolerance`, relative or absolute. Raises InfrastructureError if the sandbox failed: the run has
     no grade then.
     """
     if not cases:
@@ -135,7 +136,7 @@ def same(expected: Any, returned: Any, tolerance: float = 0.0) -> bool:
 
 
 def _as_text(members: Any) -> str:
-    """Sorted, and with 1, 1.0 and True told apart."""
+    """A sorted text of a value, which distinguishes 1, 1.0 and True."""
     return json.dumps(calls.encode(members))
 
 

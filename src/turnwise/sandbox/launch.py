@@ -23,7 +23,7 @@ from turnwise.sandbox import cgroups, seccomp, wire
 from turnwise.sandbox.settings import LimitedBy, Limits, SandboxSettings, TierName
 
 START_SECONDS = 20.0
-"""How long anything that is not the code's own may take before the machine is held to be at
+"""Time limit of everything that is not the code's own; beyond it the machine is held to be at
 fault."""
 
 FLAGS = ("-S", "-s", "-P", "-B")
@@ -50,17 +50,17 @@ class Ticket:
         """Set when none of its processes is left, or it was never started."""
         self.failure = ""
         self.status: int | None = None
-        """How its first process ended, as os.waitpid gives it."""
+        """Exit of its first process, as os.waitpid gives it."""
 
 
 class Starter(Protocol):
-    """What starts sandboxes and ends them: the seam between a tier's machinery and `Sandbox`."""
+    """The starter and ender of sandboxes: the seam between a tier's machinery and `Sandbox`."""
 
     interpreter: str
-    """Of the code, as the code sees it."""
+    """The code's interpreter, by its path as the code sees it."""
     limited_by: LimitedBy
     runtime: str
-    """What runs the code, by version and hash: goes into every result."""
+    """Version and hash of what runs the code: goes into every result."""
     cgroup: str
     """Folder for control groups, or nothing."""
 
@@ -176,7 +176,7 @@ class Launch:
 def specification(
     settings: SandboxSettings, tier: TierName, starter: Starter, limits: Limits
 ) -> wire.Message:
-    """What the launcher and the warden have to know of one sandbox."""
+    """Everything that the launcher and the warden have to know of one sandbox."""
     interpreter = starter.interpreter
     prefix = str(Path(interpreter).parent.parent)
     shown = [path for path in _SYSTEM if os.path.lexists(path)]

@@ -79,7 +79,8 @@ def map_users(process: int, mapping: str) -> None:
 
 
 def say_failed(control: int, error: BaseException) -> NoReturn:
-    """Tell the host over the control connection why there is no warden, and end this process."""
+    """Send the host the reason why the warden is missing, over the control connection, and end this
+    process."""
     with contextlib.suppress(ConnectionError):  # the host no longer wants it
         message = wire.encode({"event": "failed", "error": str(error)})
         socket.socket(fileno=control).sendall(message)
@@ -168,7 +169,7 @@ def become_nobody() -> None:
 
 
 def show_read_only(path: str, tree: int | None) -> None:
-    """Attach the tree of a path, or its link where there is none, below the working directory."""
+    """Attach the tree of a path, or its link if it is one, below the working directory."""
     place = path.lstrip("/")
     os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
     if tree is None:

@@ -1,4 +1,4 @@
-"""The processes of a sandbox, seen from its warden: who is there, what they use, and their end.
+"""The processes of a sandbox, seen from its warden: which there are, what they use, and their end.
 
 Standard library only. With a process namespace of the code's own, these are all in it, and end with
 its first process. Without, they are those that stem from the warden.

@@ -1,4 +1,4 @@
-"""How a run in a sandbox ended, and what it wrote: one status out of eight.
+"""The result of a run in a sandbox: one status out of eight, and what the code wrote.
 
 Every status but `infrastructure` is the doing of the code, and an agent is graded on it.
 `infrastructure` is decided by the host from what the code cannot write: that a sandbox was not
@@ -15,7 +15,7 @@ from turnwise.sandbox.settings import LimitedBy, Limits, TierName
 
 
 class Status(StrEnum):
-    """How a run ended."""
+    """The ways in which a run ends."""
 
     OK = "ok"
     NONZERO = "nonzero"
@@ -35,7 +35,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Output:
-    """What was written to one stream: its beginning and its end."""
+    """The bytes written to one stream: its beginning and its end."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -44,8 +44,8 @@ class Output:
 
     @property
     def text(self) -> str:
-        """For a model or a person to read: without NUL and escape sequences, and with a line that
-        says how much was left out."""
+        """The text for a model or a person to read: without NUL and escape sequences, and with a
+        line that says how much was left out."""
         left_out = self.count - len(self.head) - len(self.tail)
         if not left_out:
             return _readable(self.head + self.tail)
@@ -61,7 +61,7 @@ class Result:
     tier: TierName
     limits: Limits
     exit_status: int | None = None
-    """What it returned; None if it was ended by a signal, and for cells."""
+    """The code's exit status; None if it was ended by a signal, and for cells."""
     signal: int | None = None
     stdout: Output = Output()
     stderr: Output = Output()
@@ -76,15 +76,15 @@ class Result:
     killed: int = 0
     """Processes that were left behind, and killed."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """What was gathered from the work folder, by relative path."""
+    """Files gathered from the work folder, by relative path."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Allow-listed files that were not gathered, and why."""
     error: str = ""
     """The class of what a cell raised (the code says so itself), or what failed."""
     limited_by: LimitedBy = "rlimits"
-    """What kept the limits of memory and of processes."""
+    """The mechanism that kept the limits of memory and of processes."""
     runtime: str = ""
-    """What ran the code: version and hash of the interpreter, or the image."""
+    """The runtime of the code: version and hash of the interpreter, or the image."""
 
     def checked(self) -> "Result":
         """This result, if the sandbox worked; raises InfrastructureError if it did not."""

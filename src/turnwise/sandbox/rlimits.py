@@ -3,7 +3,7 @@
 Standard library only; runs in the launcher. The code can read what its user can read, reach the
 network, and fill the disk with many files below the size limit of one. Started by root, each
 sandbox has a user of its own (65000 and up), so that its processes cannot touch the warden or one
-another; started by anybody else, the code is as mighty as who started it, and can kill the warden.
+another; started by another user, the code has all rights of that user, and can kill the warden.
 Results say `rlimits`, and a `Sandbox` takes this tier only with `allow_unisolated`.
 """
 

@@ -37,7 +37,8 @@ _PROBE = "import decimal, json, sys; print(json.dumps(sys.version_info[:2]))"
 
 
 class Sandbox(CodeSandbox):
-    """Where code is run. Making one does nothing; the first run starts it, and finds the tier.
+    """A sandbox of this machine. Making one does nothing; the first run starts it, and finds the
+    tier.
 
     It is closed by `close`, at the end of a `with`, when nothing refers to it, or with the program.
     """

@@ -47,7 +47,7 @@ class SandboxFusion(CodeSandbox):
     """
 
     def __init__(self, settings: SandboxSettings) -> None:
-        """Raises ConfigError for an address that is none."""
+        """Raises ConfigError for a malformed address."""
         self.settings = settings
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._url = urllib.parse.urlsplit(settings.url)
@@ -56,7 +56,7 @@ class SandboxFusion(CodeSandbox):
 
     @property
     def tier(self) -> TierName:
-        """What results say. Whether the service is there is seen by the first run."""
+        """The tier that results name. The first run finds out whether the service is there."""
         return _TIER
 
     def run_python(
@@ -93,7 +93,7 @@ class SandboxFusion(CodeSandbox):
     def open_session(
         self, *, files: Mapping[str, bytes] = {}, limits: Limits | None = None
     ) -> Session:
-        """There are none: the protocol has only whole runs."""
+        """Raises NotSupportedError: the protocol has only whole runs."""
         raise NotSupportedError(
             "sandbox_fusion has no sessions that last: set sandbox.kind to local or docker"
         )
@@ -138,7 +138,7 @@ class SandboxFusion(CodeSandbox):
 
     def _ask(self, body: bytes, limits: Limits) -> Any:
         """The answer to one request, as JSON has it. Raises OSError, HTTPException or ValueError
-        for one that does not come in time, that is too long, or that is none."""
+        for an answer that is late, too long, or malformed."""
         deadline = limits.seconds + self.settings.answer_seconds
         start, late = time.monotonic(), threading.Event()
         secure = self._url.scheme == "https"
@@ -202,7 +202,7 @@ def _longest_answer(limits: Limits) -> int:
 
 
 def _result(answer: Any, collect: Sequence[str], limits: Limits) -> Result:
-    """What an answer says; ValueError if it says nothing that makes sense."""
+    """The result in an answer; ValueError if the answer makes no sense."""
     said = _Fields(answer)
     status, run = said.text("status"), _Fields(said.values.get("run_result"))
     if status not in ("Success", "Failed"):
@@ -265,7 +265,7 @@ class _Fields:
 def _files(
     given: Any, collect: Sequence[str], limits: Limits
 ) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Those that were asked for, and those refused with the reason."""
+    """The files that were asked for, and the refused ones with the reason."""
     taken: dict[str, bytes] = {}
     refused: dict[str, str] = {}
     left = limits.disk

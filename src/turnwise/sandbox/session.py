@@ -23,7 +23,7 @@ class Session:
     """Made by `Sandbox.session`. One thread at a time."""
 
     take: Callable[[], Worker]
-    """Gives a sandbox that was told to be a session; see `Worker.begun`."""
+    """Gives a sandbox that was begun as a session; see `Worker.begun`."""
     release: Callable[[], None]
     places: threading.Semaphore
     limits: Limits
@@ -73,7 +73,7 @@ class Session:
         )
 
     def finish(self, collect: Sequence[str] = ()) -> Result:
-        """End the session and gather allow-listed files from its work folder. There are none if
+        """End the session and gather allow-listed files from its work folder. None are gathered if
         the last cell ended it (`lost`) or no cell was run."""
         if self.worker is None:
             result = Result(Status.OK, self.tier, self.limits)

@@ -1,4 +1,4 @@
-"""What a sandbox allows: the tier of isolation, and limits that mean what they say.
+"""The settings of a sandbox: the tier of isolation, and limits.
 
 Not here: how a limit is enforced (warden.py, worker.py), and what a tier protects from
 (docs/sandbox.md).
@@ -13,8 +13,8 @@ from turnwise.errors import ConfigError
 
 TierName = Literal["bubblewrap", "namespaces", "rlimits", "docker", "sandbox_fusion"]
 TIERS: tuple[TierName, ...] = ("bubblewrap", "namespaces", "rlimits")
-"""Of this machine, from the strongest to the weakest; the last one isolates nothing. The other two
-are whole back ends, and never taken unless they are asked for."""
+"""Tiers of this machine, from the strongest to the weakest; the last one isolates nothing. The
+other two are whole back ends, and never taken unless they are asked for."""
 LimitedBy = Literal["cgroup", "measured", "rlimits", "docker", "service"]
 """The means that limit memory and processes: a control group of its own; or else the limits of each
 process, and looks at all that all of them hold; or the same with looks that do not see buffers of
@@ -25,7 +25,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sandbox may use. A session is one sandbox: all its cells share the limits, but for
+    """The limits of one sandbox. A session is one sandbox: all its cells share the limits, but for
     `seconds` and `output`, which each cell has anew."""
 
     seconds: float = 10.0
@@ -65,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class SandboxSettings:
-    """How code is run. Example: SandboxSettings(limits=Limits(seconds=5.0), warm=4)."""
+    """The settings of a sandbox. Example: SandboxSettings(limits=Limits(seconds=5.0), warm=4)."""
 
     tier: Literal["auto", "bubblewrap", "namespaces", "rlimits"] = "auto"
     """`auto` takes the strongest that works here, down to `namespaces`."""
@@ -89,14 +89,15 @@ class SandboxSettings:
     """Where: on this machine in one of the tiers, in Docker's containers, or at a service that
     speaks SandboxFusion's protocol."""
     image: str = "python:3.13-slim"
-    """Of kind docker: it has to be there already, with Python 3.11 or later as `python3`."""
+    """Image, for kind docker: it has to be there already, with Python 3.11 or later as
+    `python3`."""
     docker: str = "docker"
-    """Of kind docker: the command line to use, as `docker` or `podman`."""
+    """Command line to use, for kind docker: `docker` or `podman`."""
     url: str = ""
-    """Of kind sandbox_fusion: the service, as http://127.0.0.1:8080."""
+    """Address of the service, for kind sandbox_fusion, as http://127.0.0.1:8080."""
     answer_seconds: float = 30.0
-    """Of kind sandbox_fusion: how much longer than the code may run the service may take to answer,
-    for its queue and its start."""
+    """Time, for kind sandbox_fusion, that the service may take beyond the code's own, for its queue
+    and its start."""
 
     def __post_init__(self) -> None:
         self._check_kind()

@@ -51,7 +51,7 @@ def run_session(module: types.ModuleType, channel: int) -> int:
 
 
 class _Error:
-    """What a cell raised: the name of its class, or nothing."""
+    """The error of a cell: the name of its class, or nothing."""
 
     name = ""
 

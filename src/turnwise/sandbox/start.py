@@ -104,7 +104,7 @@ def _most_processes(spec: wire.Message) -> int:
 
 
 def _become(spec: wire.Message, processes: int, descriptors: tuple[int, ...]) -> NoReturn:
-    """In the child: take on the limits, wait for the job, and become the code."""
+    """Take on the limits in the child, wait for the job, and become the code."""
     fault = descriptors[4]
     try:
         os.setsid()

@@ -17,8 +17,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _IN_STATUS = (b"RssAnon", b"RssShmem", b"VmSwap", b"HugetlbPages")
 _IN_ROLLUP = (b"Pss_Anon", b"Pss_Shmem", b"SwapPss", b"Shared_Hugetlb", b"Private_Hugetlb")
 UNIX_SOCKET = 320 << 10
-"""Bytes that one may have sent which nobody has read: the kernel's standard buffer (208 KiB), which
-cannot be changed from inside, and half of it again for the message that goes beyond."""
+"""Bytes in one socket that were sent and not yet read, at most: the kernel's standard buffer (208
+KiB), which cannot be changed from inside, and half of it again for the message that goes beyond."""
 _DATAGRAMS = 11
 """Messages, each of another sender, that a datagram socket may hold."""
 _SOCKET = 4 << 10
@@ -79,7 +79,7 @@ def sockets() -> int:
 
 
 def all_is_counted() -> bool:
-    """Whether this kernel tells what `memory` and `sockets` ask for."""
+    """Whether this kernel reports what `memory` and `sockets` need."""
     places = ("/proc/1/smaps_rollup", "/proc/1/net/unix", "/proc/1/net/sockstat")
     return all(os.path.exists(place) for place in places)
 
@@ -99,7 +99,7 @@ def _counts(table: str) -> Mapping[str, int]:
 
 
 def _sum(path: str, names: tuple[bytes, ...]) -> int | None:
-    """Bytes of these lines together, which are in kB; None where there are none to read."""
+    """Bytes of these lines together, which are in kB; None where they cannot be read."""
     try:
         rows = [line.split() for line in _read(path).splitlines()]
     except OSError:

@@ -6,8 +6,8 @@ no signal, no limit and no priority can be set from inside on what cannot be nam
 control connection, which the code does not have, so that exit status, use and files are its own
 observation and not what the code says.
 
-Not here: how the code is started (start.py), who its processes are (processes.py); the deadline and
-the limit of output, which the host keeps; isolation, which is set up before (namespaces.py,
+Not here: how the code is started (start.py), which its processes are (processes.py); the deadline
+and the limit of output, which the host keeps; isolation, which is set up before (namespaces.py,
 bubblewrap.py, rlimits.py).
 """
 
@@ -38,8 +38,8 @@ def guard(
 ) -> None:
     """Do the one job of this sandbox. Returns when the host has the report, or is gone.
 
-    All but `spec` are descriptors; the last two, of a control group, tell what was killed for lack
-    of memory, and take the code in (see cgroups.py).
+    All but `spec` are descriptors; the last two, of a control group, report what was killed for
+    lack of memory, and take the code in (see cgroups.py).
     """
     connection = socket.socket(fileno=control)
     try:

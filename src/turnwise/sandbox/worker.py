@@ -21,7 +21,7 @@ from turnwise.sandbox.result import Output
 from turnwise.sandbox.settings import Limits
 
 STOP_SECONDS = 5.0
-"""How long a warden may take to kill, gather and report, before it is killed itself."""
+"""Time for a warden to kill, gather and report, before it is killed itself."""
 _LONGEST_LINE = 1 << 16
 _LARGEST_READ = 1 << 16
 
@@ -30,7 +30,7 @@ End = Literal["ended", "cell", "timeout", "output_limit", "broken"]
 
 @dataclass(frozen=True)
 class Job:
-    """What a sandbox is to do: one of `source`, `command` or `session`."""
+    """The job of a sandbox: one of `source`, `command` or `session`."""
 
     source: str = ""
     command: Sequence[str] = ()
@@ -62,7 +62,7 @@ class Capture:
             del self.tail[: -self.half]
 
     def output(self) -> Output:
-        """What there is."""
+        """The captured stream: its beginning, its end, and its length."""
         return Output(bytes(self.head), bytes(self.tail[-self.half :]), self.count)
 
 
@@ -158,12 +158,12 @@ class Worker:
         return self.ticket.over.wait(STOP_SECONDS)
 
     def outputs(self) -> tuple[Output, Output]:
-        """What was written to stdout and stderr, by the last cell or in all."""
+        """The output to stdout and stderr, by the last cell or in all."""
         out, error = (capture.output() for capture in self.streams.values())
         return out, error
 
     def files(self) -> dict[str, bytes]:
-        """What the warden gathered."""
+        """The files that the warden gathered."""
         return wire.unpack_files((self.report or {}).get("files", {}))
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class Worker:
         return None if data else "broken"
 
     def _read_channel(self) -> bool:
-        """What a session's process says: believed only as far as it concerns itself."""
+        """Read a message of a session's process: believed only as far as it concerns itself."""
         data = self._received(self.channel)
         buffer = self._buffers["channel"]
         buffer += data

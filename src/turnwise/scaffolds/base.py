@@ -1,4 +1,4 @@
-"""What a scaffold is: the only place where messages become tokens, and where actions are parsed.
+"""The scaffold seam: the only place where messages become tokens, and where actions are parsed.
 
 Tokens that the model sampled are never decoded and encoded again: a scaffold renders new messages
 only, and what it renders is appended to what is there. One scaffold serves all episodes: it holds
@@ -8,7 +8,8 @@ the tokenizer and the tools, and nothing of an episode.
 from collections.abc import Sequence
 from typing import Protocol
 
-from turnwise.types import Action, Observation, Segment, ToolResult
+from turnwise.tokens import Segment
+from turnwise.types import Action, Observation, ToolResult
 
 
 class Scaffold(Protocol):
@@ -33,7 +34,7 @@ class Scaffold(Protocol):
         ...
 
     def parse(self, tokens: Sequence[int]) -> Action:
-        """What the model meant. A malformed turn is an Action too, with `error` set."""
+        """The action that the model meant. A malformed turn is an Action too, with `error` set."""
         ...
 
     def render(self, action: Action) -> list[int]:

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question by writing Python. Think first, then write one block of code between "
@@ -127,7 +128,7 @@ class CodeScaffold(TextScaffold):
 
     @property
     def _argument(self) -> str:
-        """What the tool `python` calls its code."""
+        """Name of the argument of the tool `python` that holds its code."""
         return str(next(iter(self._tools[PYTHON].schema["parameters"]["properties"])))
 
     def _written(self, call: ToolCall) -> str:
@@ -170,8 +171,8 @@ def _answer(call: ast.Call) -> str:
 
 
 def _literal(name: str, value: ast.expr) -> object:
-    """Raises ValueError for what is no literal that JSON has as well: for sets and bytes, and for
-    half of a character."""
+    """A literal's value. Raises ValueError for literals that JSON lacks: sets, bytes, half of a
+    character."""
     try:
         found = ast.literal_eval(value)
         json.dumps(found, ensure_ascii=False, sort_keys=True, allow_nan=False).encode()

@@ -19,8 +19,9 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import TextScaffold, check_characters, contents
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 SAMPLE = {"role": "user", "content": "Hello."}
 """Stands for the history where the renderer only needs to know where the model begins."""
@@ -134,8 +135,8 @@ class NativeScaffold(TextScaffold):
         return self._written(action)
 
     def _written(self, action: Action) -> list[int]:
-        """What the model would sample to do this, the end of the turn included; with a thought in
-        any case where the prompt has begun one."""
+        """The tokens that the model would sample to do this, the end of the turn included; with a
+        thought in any case where the prompt has begun one."""
         tokens = self._turn(action)
         if self._parsed(tokens).reasoning_complete is False:
             tokens = self._turn(replace(action, thought="…"))
@@ -169,8 +170,8 @@ class NativeScaffold(TextScaffold):
         return list(rendered[: len(self._prompt)]) == list(self._prompt)
 
     def _sampled(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Of the second message what the model would have sampled: from where it differs from the
-        prompt, in which a family may have begun the thought already, to its end."""
+        """The tokens of the second message that the model would have sampled: from where it differs
+        from the prompt, in which a family may have begun the thought already, to its end."""
         rendered = self._renderer.render(list(messages), tools=self._specs)
         pairs = enumerate(zip(rendered.token_ids, self._prompt, strict=False))
         begun = next((n for n, (one, other) in pairs if one != other), len(self._prompt))
@@ -193,7 +194,7 @@ class NativeScaffold(TextScaffold):
     def _segments(
         self, rendered: Any, start: int, sources: Mapping[int, tuple[str, Source]]
     ) -> list[Segment]:
-        """The tokens from `start` on; `sources` has the text of some messages, and who wrote it.
+        """The tokens from `start` on; `sources` has the text of some messages, and its source.
 
         A text from outside that holds a token of the tokenizer's own is encoded anew, so that the
         token's name in it is only text.

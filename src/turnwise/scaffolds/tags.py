@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question. Think inside <think> and </think> first. {tools} What it returns stands "
@@ -109,7 +110,7 @@ class TagsScaffold(TextScaffold):
         return f"<{call.name}> {content}</{call.name}>"
 
     def _problem(self, found: Sequence[re.Match[str]], said: str) -> str:
-        """What is wrong with the tags, or nothing."""
+        """The fault of the tags, or nothing."""
         if not found:
             return "there is no complete action"
         together = self._parallel and all(match[1] != "answer" for match in found)

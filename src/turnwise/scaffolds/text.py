@@ -1,6 +1,6 @@
-"""What scaffolds have in common whose syntax is text: instructions before the task, two ways to
-encode, for the scaffold's own words and for what others wrote, and pictures after the words that
-they come with.
+"""The base of scaffolds whose syntax is text: instructions before the task, two ways to encode, for
+the scaffold's own words and for what others wrote, and pictures after the words that they come
+with.
 
 Not here: any syntax (`tags`, `react`, `code`), and the formats of model families (`native`).
 """
@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Observation, Segment, Source, ToolResult
+from turnwise.types import Observation, ToolResult
 
 KEPT_TEXTS = 256
 """Texts of others whose tokens are kept: a group has one prompt, and often the same results."""
@@ -51,7 +52,7 @@ class TextScaffold:
         return [before, content, *self._pictured(prompt), after]
 
     def _frame(self, pictured: bool) -> tuple[Segment, Segment]:
-        """What stands before and after every task."""
+        """The segments before and after every task."""
         if self._tokenizer.chat_template:
             marker = "\x00task\x00"
             content: Any = self._instructions + marker
@@ -105,7 +106,7 @@ class TextScaffold:
 
     @property
     def _end(self) -> str:
-        """What ends a text, as the tokenizer has it; empty where it has none."""
+        """The token that ends a text, as the tokenizer has it; empty where it has none."""
         return str(self._tokenizer.eos_token or "")
 
 

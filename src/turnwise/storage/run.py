@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from turnwise.config import Recipe
 from turnwise.errors import unknown_name
-from turnwise.storage.run_folder import SCHEMA, RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import SCHEMA, read_rows
 
 LOGS = ("metrics", "timing", "validation", "cold_start", "preferences", "imitation")
 

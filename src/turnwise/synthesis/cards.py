@@ -2,9 +2,9 @@
 
 Blocks of lines, each block the cards that share words with a name; then statements about them: a
 field of a card, the card with one field or two, the class that two methods share, and names out of
-a line of words. The names on the cards are real ones in places that are not theirs, or put
-together anew from real words (made_up.py); so no fact is true. No question is in a drill, and
-nobody searches. Not here: drills on random pieces of text (drills.py).
+a line of words. The names on the cards are real ones in places that are not theirs, or put together
+anew from real words (made_up.py); so no fact is true. The drills hold no questions and no searches.
+Not here: drills on random pieces of text (drills.py).
 """
 
 from collections import defaultdict

@@ -17,14 +17,8 @@ from typing import Any
 
 from turnwise.errors import DataError
 from turnwise.scaffolds.base import Scaffold
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Tokens,
-    ToolCall,
-    ToolResult,
-)
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 Decode = Callable[[Sequence[int]], str]
@@ -33,8 +27,8 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 def read_conversations(file: Path) -> list[list[Message]]:
-    """Read the messages of each line. Raises DataError, with the line's number, for what is none of
-    a conversation."""
+    """Read the messages of each line. Raises DataError, with the line's number, for a line that is
+    not a conversation."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -149,8 +143,8 @@ def _call(given: Any, name: str, place: str) -> ToolCall:
 def _observation(
     shown: Sequence[Message], calls: Sequence[ToolCall], place: str
 ) -> tuple[Observation, tuple[ToolResult, ...]]:
-    """What the assistant is shown between two turns: results of its calls, in their order, or what
-    a user says."""
+    """The observation of the assistant between two turns: results of its calls, in their order, or
+    what a user says."""
     texts = [_text(message, place) for message in shown]
     if all(message["role"] == "tool" for message in shown) and calls:
         by_id = {
@@ -178,7 +172,7 @@ def _text(message: Message, place: str) -> str:
 
 
 def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] | None:
-    """A trajectory's row (`storage.run_folder.SCHEMA`) as messages that `conversation_tokens`
+    """A trajectory's row (`storage.trajectory_rows.SCHEMA`) as messages that `conversation_tokens`
     reads back; None where that cannot be: with malformed turns, pictures, or several contexts."""
     actions = json.loads(row["actions"])
     if row["pictures"] or len(row["contexts"]) > 1 or row["first_turn"]:
@@ -219,7 +213,7 @@ def _shown(texts: list[str], calls: list[dict[str, Any]]) -> Iterator[dict[str, 
 
 
 def _observed(row: Mapping[str, Any], decode: Decode) -> Mapping[int, list[str]]:
-    """For each turn the texts that came back after it, as the policy was shown them."""
+    """The texts that came back after each turn, as the policy was shown them."""
     texts = defaultdict(list)
     begun = row["source"].index(Source.MODEL)
     columns = (row[name][begun:] for name in ("turn", "source", "ids"))

@@ -34,7 +34,7 @@ FORMS = (
     ("<think> {}</think><answer>", "</answer>"),
     ("<think> {}</think><search>", "</search>"),
 )
-"""The text before a told value, and after it."""
+"""The text before a known value, and after it."""
 
 Item = TypeVar("Item")
 Statement = tuple[str, str, str]

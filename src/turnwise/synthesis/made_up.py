@@ -29,7 +29,7 @@ THEME = 0.4
 """Share of words that occurred in the same module before, so that the names in it are alike."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-"""As names are made of them: HTTPError has two words, base64 has two."""
+"""Words as names are made of them: HTTPError has two words, base64 has two."""
 
 
 def made_up_environment(
@@ -83,7 +83,7 @@ class _Library:
         return [documents[name] for name in sorted(documents)]
 
     def _definition(self, like: Document) -> Definition:
-        """In place of a member of a real module, one of its kind; its shape may be another's."""
+        """A made-up member of the kind of a real module's member; its shape may be another's."""
         shape = self._random.choice(self._of_kind[like.kind])
         described = self._reworded(shape.text.removeprefix(shape.name))
         if like.kind == "method":
@@ -125,7 +125,7 @@ class _Library:
 
 
 def _kind(word: str) -> tuple[str, int]:
-    """How a word is written, and its length."""
+    """The way a word is written, and its length."""
     if word.isdigit():
         return "digits", len(word)
     if word.isupper() and len(word) > 1:

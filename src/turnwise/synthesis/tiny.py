@@ -54,7 +54,7 @@ DRILL_SHARE = 0.15
 """Drills of `read` in the later stages: they have every piece of text, so that rare ones are not
 forgotten."""
 INSTRUCTIONS = "Question: "
-"""What stands before a task, in the demo's recipe too."""
+"""The text before a task, in the demo's recipe too."""
 LEVELS = 4
 """Cards in the hardest drill."""
 MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
@@ -66,7 +66,7 @@ WARMUP, COOL_DOWN = 20, 0.3
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stage reads cards: three shares, of 0 to 1."""
+    """The mix of cards that a stage reads: three shares, of 0 to 1."""
 
     whole: float
     """Share of drills whose statements are written whole, tags included."""
@@ -85,7 +85,7 @@ READING = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much each stage learns from."""
+    """The amounts that each stage learns from."""
 
     reading: int = 1430
     """Updates."""
@@ -98,7 +98,7 @@ class Sizes:
     libraries: int = 96
     """Made-up libraries, in each stage but the first."""
     modules: int = 300
-    """In each library."""
+    """Modules in each library."""
     searches: int = 1500
     """Demonstrations in each library."""
     checked: int = 64
@@ -244,7 +244,7 @@ def read_cards(
     stage: str,
 ) -> dict[str, Any]:
     """Look-up on the cards of made-up libraries, in the way of a stage; returns the accuracy of
-    what is told, in one library more."""
+    known spans, in one library more."""
     steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
     way = READING[stage]
     maker = DrillMaker(tokenizer, derive(seed, "tiny", stage))
@@ -335,12 +335,12 @@ def balanced(tasks: Sequence[Task], stream: random.Random, count: int) -> list[T
 
 
 def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
-    """Share of told spans (runs of known tokens) whose every token is the likeliest one."""
+    """Share of known spans (runs of known tokens) whose every token is the likeliest one."""
     return fmean(span for spans in told_right(model, drills) for span in spans)
 
 
 def told_right(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> list[list[bool]]:
-    """Of each drill, for each told span: whether its every token is the likeliest one."""
+    """Whether every token of each known span is the likeliest one, by drill."""
     ids, known = _tensors(drills)
     with torch.inference_mode():
         hit = model(ids[:, :-1]).logits.argmax(-1) == ids[:, 1:]

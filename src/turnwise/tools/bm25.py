@@ -1,8 +1,8 @@
 """BM25 search over short texts: the ranking behind a search tool.
 
 Identifiers stay whole. `tarfile.TarFile` is one word beside its parts, and `get_ident` is one word,
-so that a program's names can be searched for as they are written. There is no stemmer and no list
-of stop words. Not here: what a result looks like, and how much of it an agent is shown.
+so that a program's names can be searched for as they are written. It has neither a stemmer nor a
+list of stop words. Not here: what a result looks like, and how much of it an agent is shown.
 """
 
 import re
@@ -14,7 +14,7 @@ import numpy as np
 from turnwise.errors import DataError
 
 NAME_WEIGHT = 8
-"""How often a text's own name is counted, so that a search for a name finds what bears it first."""
+"""Times that a text's own name is counted, so that a search for a name finds its bearer first."""
 
 _WORD = re.compile(r"\w+(?:\.\w+)*")
 
@@ -62,7 +62,7 @@ class BM25Index:
     def search(self, query: str, k: int) -> list[int]:
         """Positions of the best `k` texts or fewer, best first; equal scores in order of position.
 
-        A text that has none of the query's words is no result; words that no text has are ignored.
+        A text without any of the query's words is left out; words that no text has are ignored.
         """
         asked = dict.fromkeys([*words(query), *_exact(query)])
         known = [self._vocabulary[word] for word in asked if word in self._vocabulary]
@@ -75,7 +75,7 @@ class BM25Index:
 
 
 def _own_words(name: str) -> list[str]:
-    """Of a dotted name, the whole and its last part: `os.path` is called path, not os."""
+    """The whole and the last part of a dotted name: `os.path` is called path, not os."""
     whole = _WORD.findall(name.lower())
     last = [word.rpartition(".")[2] for word in whole if "." in word]
     return (whole + last) * NAME_WEIGHT + _exact(name)

@@ -19,7 +19,7 @@ from turnwise.errors import ToolError
 
 MAX_CHARACTERS = 200
 MAX_BITS = 512
-"""Of a numerator or a denominator, about 150 digits: larger numbers are refused."""
+"""Most bits of a numerator or denominator, about 150 digits: larger numbers are refused."""
 MAX_EXPONENT = 1000
 SHOWN_DIGITS = 10
 """Significant digits of a result that is rounded."""
@@ -44,8 +44,8 @@ class Number:
 def calculate(expression: str) -> str:
     """The value of an expression as text.
 
-    Raises ToolError, in words that say what to write instead, for what is no arithmetic, has no
-    value, or is too large.
+    Raises ToolError, in words that say what to write instead, for text that is not arithmetic, has
+    no value, or is too large.
 
     >>> calculate("0.1 + 0.2"), calculate("10 / 4"), calculate("2 / 3")
     ('0.3', '2.5', '0.6666666667 (rounded; exactly 2/3)')
@@ -64,7 +64,7 @@ def evaluate(expression: str) -> Number:
 
 
 def show(number: Number) -> str:
-    """A number as it is told to the agent: exact as long as it is short, else rounded."""
+    """A number as the agent reads it: exact as long as it is short, else rounded."""
     value = number.value
     exact = _decimal(value) if number.exact else None
     if exact is not None:
@@ -220,7 +220,7 @@ def _round(number: Number, digits: Number | None = None) -> Number:
 
 
 def _decimal(value: Fraction) -> str | None:
-    """All digits of a value; None where there is no end to them, or too many."""
+    """All digits of a value; None where they are endless or too many."""
     rest, places = value.denominator, 0
     while rest > 1 and places <= EXACT_DIGITS:
         rest, places = rest // math.gcd(rest, 10), places + 1

@@ -22,7 +22,7 @@ FUSION_CONSTANT, FUSION_DEPTH = 60, 100
 
 
 class Index(Protocol):
-    """What ranks a fixed list of texts."""
+    """The interface of what ranks a fixed list of texts."""
 
     def search(self, query: str, k: int) -> list[int]:
         """Positions of the best `k` texts or fewer, best first."""
@@ -34,7 +34,7 @@ class DenseIndex:
     def __init__(self, vectors: np.ndarray, embed: Embed) -> None:
         """`vectors` is float[n, d], one for each text; `embed` is for queries, with the same d.
 
-        Raises DataError for vectors that are none, of no length, or not finite.
+        Raises DataError for arrays of another shape, and for vectors of length 0 or not finite.
         """
         self._vectors = _unit(vectors)
         self._embed = embed
@@ -72,7 +72,7 @@ class FusedIndex:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Of length 1, float32."""
+    """Vectors scaled to length 1, float32."""
     found = np.asarray(vectors, np.float32)
     if found.ndim != 2 or not found.size:
         raise DataError(f"embeddings have the shape {found.shape}: it has to be (texts, numbers)")

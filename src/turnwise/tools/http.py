@@ -5,7 +5,7 @@
 
 Every address is looked up once, must be a public one, and is the one that is connected to: neither
 a redirect nor a second answer of the name server leads elsewhere. No cookies, no credentials, no
-proxy. Not here: pages that need a browser, and what a page says, which nobody vouches for.
+proxy. Not here: pages that need a browser, and the truth of what a page says.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Page:
-    """What a server gave. Example: Page("https://a.org/", 200, "text/html", b"<p>hi", False)."""
+    """A server's answer. Example: Page("https://a.org/", 200, "text/html", b"<p>hi", False)."""
 
     url: str
     status: int
@@ -74,7 +74,7 @@ class Fetcher:
     def fetch(self, url: str) -> str:
         """The text of a page, with its address and status where they are not as asked.
 
-        Raises ToolError for what the agent may not have or what is no address, and
+        Raises ToolError for pages that the agent may not have or a malformed address, and
         InfrastructureError where the server cannot be reached, or not in time.
         """
         page = self.page(url)
@@ -92,7 +92,7 @@ class Fetcher:
         return "\n".join([*notes, text or "(empty)"])
 
     def page(self, url: str) -> Page:
-        """As `fetch`, with the bytes."""
+        """Fetch a page as `fetch` does, with its bytes."""
         until = time.monotonic() + self.seconds
         for _ in range(self.max_redirects + 1):
             parts, address = self.checked(url)
@@ -194,7 +194,7 @@ class HttpTools:
 
 
 def text_of(page: Page) -> str:
-    """What a page says: the text of HTML, other text as it is, and a note on anything else."""
+    """The text of a page: HTML's text, other text as it is, and a note on anything else."""
     kind = page.kind
     if not kind.startswith("text/") and not kind.endswith(("json", "xml", "javascript")):
         return f"[{len(page.body)} bytes of {kind}: no text]"

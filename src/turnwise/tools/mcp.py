@@ -52,7 +52,7 @@ class McpTool(Tool):
 
 
 class McpServer:
-    """How a server is reached; the prototype's, shared by all episodes."""
+    """The way to reach a server; the prototype's, shared by all episodes."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class McpServer:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The server's name in messages."""
         return self.url or " ".join(self.command)
 
     @property
@@ -101,7 +101,7 @@ class McpServer:
         return [McpTool(one["name"], one["description"], one, call) for one in self.schemas]
 
     async def open(self) -> "McpSession":
-        """A connection of its own. Raises InfrastructureError if there is none in time."""
+        """A connection of its own. Raises InfrastructureError if it does not open in time."""
         session = McpSession(self)
         await session.open()
         return session
@@ -160,7 +160,7 @@ class McpSession:
         raise InfrastructureError(f"mcp server {self.server.name}: not ready within {seconds}")
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> str:
-        """What a tool gives, as text. Raises ToolError for what it calls an error, and
+        """A tool's result, as text. Raises ToolError for a result that is marked as an error, and
         InfrastructureError where the server is gone or does not answer in time."""
         if self._task is None or self._task.done():
             raise self._gone()
@@ -189,7 +189,7 @@ class McpSession:
         self._task = None
 
     def _gone(self) -> InfrastructureError:
-        """For a connection that ended; raises what ended it if that was a bug."""
+        """The error of a connection that ended; raises what ended it if that was a bug."""
         if self._task is not None and not self._task.cancelled():
             self._task.result()
         return InfrastructureError(f"mcp server {self.server.name}: it is gone")

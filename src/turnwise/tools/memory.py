@@ -39,7 +39,7 @@ class Notes:
         return "noted"
 
     def read(self, name: str) -> str:
-        """A note. Raises ToolError, naming those that there are, where there is none."""
+        """The text of a note. Raises ToolError, naming all notes, for an unknown name."""
         found = self.notes.get(" ".join(name.split()))
         if found is None:
             names = ", ".join(sorted(self.notes)) or "none"
@@ -47,7 +47,7 @@ class Notes:
         return found or "(empty)"
 
     def delete(self, name: str) -> str:
-        """Delete a note. Raises ToolError where there is none."""
+        """Delete a note. Raises ToolError for an unknown name."""
         self.read(name)
         del self.notes[" ".join(name.split())]
         return "deleted"

@@ -23,13 +23,13 @@ from typing import Any
 from turnwise.errors import ToolError
 
 MAX_ROWS = 20
-"""Of a result that are shown."""
+"""Rows of a result that are shown, at most."""
 MAX_STEPS = 500_000
-"""Of SQLite's machine that one statement may take: some hundredths of a second."""
+"""Steps of SQLite's machine that one statement may take: some hundredths of a second."""
 MAX_VALUE_BYTES = 20_000
 MAX_STATEMENT_CHARACTERS = 5_000
 MAX_PAGES = 1024
-"""Of 4 KiB each that the tables may fill."""
+"""Pages of 4 KiB each that the tables may fill."""
 MAX_COLUMNS = 200
 """Columns of a table or a result; those that are worked out when they are read (`AS`) fill no
 page."""
@@ -40,7 +40,7 @@ MAX_STATE_BYTES = 16 << 20
 """Bytes of all that is in the tables, with `CELL_BYTES` for each value."""
 CELL_BYTES = 16
 _GENERATED = (2, 3)
-"""Kinds by which `PRAGMA table_xinfo` tells a generated column."""
+"""Kinds that `PRAGMA table_xinfo` gives to generated columns."""
 
 REFUSED = {
     sqlite3.SQLITE_ATTACH: "other databases are not here",
@@ -74,7 +74,7 @@ class Table:
         return cls(plain["name"], columns, tuple(tuple(row) for row in plain["rows"]))
 
     def plain(self) -> dict[str, Any]:
-        """As JSON can have it."""
+        """A table's value as plain data, which JSON can hold."""
         rows = [list(row) for row in self.rows]
         return {"name": self.name, "columns": [list(one) for one in self.columns], "rows": rows}
 
@@ -85,7 +85,7 @@ class Database:
     def __init__(self, tables: Sequence[Table] = ()) -> None:
         """Raises ValueError for tables that SQLite does not take."""
         self.written = 0
-        """How many INSERT, UPDATE and DELETE were run, whether they changed something or not."""
+        """Number of INSERT, UPDATE and DELETE run, whether they changed something or not."""
         self._why = ""
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
@@ -110,7 +110,7 @@ class Database:
         return result_text(columns, rows, cursor.rowcount)
 
     def rows(self, statement: str) -> list[list[Any]]:
-        """All rows of a result, for who makes tasks. Raises ToolError as `run` does."""
+        """All rows of a result, for makers of tasks. Raises ToolError as `run` does."""
         return [list(row) for row in self._fetch(self._execute(statement), -1)]
 
     def state(self) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def check_text(statement: str) -> None:
 
 
 def result_text(columns: Sequence[str] | None, rows: Sequence[Sequence[Any]], changed: int) -> str:
-    """What the agent reads: a result with MAX_ROWS of its rows; without one (`columns` is None) how
-    many rows were changed, if that is a number from 0 on.
+    """The text that the agent reads: a result with MAX_ROWS of its rows; without one (`columns` is
+    None) how many rows were changed, if that is a number from 0 on.
 
     >>> result_text(["age"], [[41]], -1), result_text(None, [], 2)
     ('age\\n41', '2 rows changed')

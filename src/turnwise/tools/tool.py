@@ -112,7 +112,7 @@ class Tool:
     """JSON schema of the call: name, description, parameters."""
     function: Callable[..., Any]
     consequence: str = ""
-    """What it does outside of the conversation, if it is marked as `consequential`."""
+    """The effect outside of the conversation, if the tool is marked as `consequential`."""
     isolated: Callable[[Mapping[str, Any], float], str] | None = None
     """Runs it in another process, with checked arguments and a deadline; blocks. None: here."""
 
@@ -185,7 +185,7 @@ async def in_thread(function: Callable[[], Any]) -> Any:
     """Run a blocking function in a thread of its own.
 
     Not `asyncio.to_thread`: a few hung tools would fill its pool, and the program could not end
-    before they do. A daemon thread hinders nobody.
+    before they do. A daemon thread does not keep it alive.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()

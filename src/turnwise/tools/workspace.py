@@ -33,9 +33,9 @@ from turnwise.tools.python import ENDINGS
 from turnwise.tools.tool import consequential, tool
 
 SHOWN_LINES = 200
-"""Of a file in one reading."""
+"""Lines of a file shown in one reading, at most."""
 MAX_BYTES = 16 << 20
-"""Of all files together."""
+"""Bytes of all files together, at most."""
 UNCHANGED = "The files are as they were before."
 _PROGRAM = inspect.getsource(folder) + "\n\nmain()\n"
 
@@ -81,8 +81,8 @@ class Workspace:
         return _observation(*self.run(command))
 
     def run(self, command: str) -> tuple[Result, str]:
-        """As `shell`, for a program: the result, and why the files could not be taken back if they
-        could not."""
+        """Run a command as `shell` does, for a program: the result, and why the files could not be
+        taken back if they could not."""
         if not command.strip() or "\0" in command:
             raise ToolError("the command is empty, or has a character that no command has")
         files = {folder.PACKED: self.packed(), folder.COMMAND: command.encode(errors="replace")}
@@ -92,7 +92,8 @@ class Workspace:
         return result, self._take_back(result)
 
     def read(self, path: str, first: int = 1, lines: int = SHOWN_LINES) -> str:
-        """Lines of a text file, from the first one on. Raises ToolError for what is no file."""
+        """Lines of a text file, from the first one on. Raises ToolError for a path without a
+        file."""
         text = self._text(path).split("\n")
         if first < 1 or lines < 1:
             raise ToolError("first and lines are 1 or more")
@@ -248,8 +249,8 @@ class WorkspaceTools:
 
 
 def taken(data: bytes, most: int) -> dict[str, Entry]:
-    """The entries of a packed folder that nobody vouches for; paths that leave it are left out.
-    Raises ValueError for what is broken, for more than `most`, and beyond MAX_BYTES."""
+    """The entries of a packed folder that is not trusted; paths that leave it are left out. Raises
+    ValueError for broken data, for more than `most`, and beyond MAX_BYTES."""
     found: dict[str, Entry] = {}
     left = MAX_BYTES
     for path, kind, mode, content in folder.unpack(data, most):

@@ -5,7 +5,8 @@ Nothing heavy is imported before names are checked and threads are set. Not here
 """
 
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from turnwise.threads import configure_threads
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
+    from turnwise.training.context import RunContext
 
 
 def configure(recipe: Recipe) -> None:
@@ -40,16 +42,16 @@ def check_names(recipe: Recipe) -> None:
     ENVIRONMENTS.check(recipe.environment.name)
 
 
-def run_in(folder: "RunFolder", recipe: Recipe, display: Display) -> dict[str, Any]:
-    """Do what is left of a run; returns the report. In the main thread, signals end it in good
-    order (`stopping.py`)."""
+@contextmanager
+def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator[RunContext]":
+    """Inside, the run is this process's alone and has its parts, for `training.run.run`; in the
+    main thread, signals end it in good order (`stopping.py`)."""
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
         from turnwise.training.context import prepare
-        from turnwise.training.run import run
 
-        return event_loop.run(run(prepare(recipe, folder, display)))
+        yield prepare(recipe, folder, display)
 
 
 def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[str, Any]:
@@ -83,9 +85,8 @@ async def evaluate_parts(
         await parts.check()
     display.phase("evaluation", len(tasks))
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
-    _, summary = await evaluate_policy(
-        parts.roller(limits), tasks, config.seed, "evaluate", lambda _: display.advance()
-    )
+    runner = parts.runner(limits, progress=lambda _: display.advance())
+    _, summary = await evaluate_policy(runner, tasks, config.seed, "evaluate")
     display.close()
     return summary
 

@@ -1,6 +1,7 @@
-"""What is asked of a vLLM server over HTTP, each question with its deadline.
+"""Requests to a vLLM server over HTTP, each with its deadline.
 
-Not here: who is asked (`routing.py`), and what a completion's fields mean (`completions.py`).
+Not here: the choice of the server (`routing.py`), and what a completion's fields mean
+(`completions.py`).
 """
 
 from collections.abc import Mapping

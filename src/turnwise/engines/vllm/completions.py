@@ -13,7 +13,7 @@ from turnwise.errors import ConfigError, InfrastructureError
 
 
 class AbortedError(InfrastructureError):
-    """The server gave the request up, because somebody else told it to."""
+    """The server gave the request up, because another request ordered it."""
 
 
 def check_supported(sampling: Sampling) -> None:
@@ -84,7 +84,8 @@ def completion(
     ends: frozenset[int],
     version: int,
 ) -> Completion:
-    """What was sampled, cut behind the first token that ends the turn, should there be more."""
+    """The sampled completion, cut behind the first token that ends the turn, should there be
+    more."""
     tokens, logprobs, reason = read_answer(answer)
     for count, token in enumerate(tokens, 1):
         if matcher.feed(token):

@@ -43,14 +43,14 @@ from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0
 """Between two looks at every server."""
 BAD_LOOKS = 3
-"""In a row after which a server is lost: one alone may be due to this process being busy."""
+"""Failed checks in a row that mean a lost server: one may be due to this process being busy."""
 ATTEMPTS = 5
-"""Of one request, for reasons other than a lost server."""
+"""Attempts at one request, for reasons other than a lost server."""
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class VllmEngine:
         """Folder of the newest weights, and what a server that has them calls them."""
         self._probes = make_probes(tokenizer, limit)
         self._expected: list[Probe] = []
-        """What the newest weights gave; empty while they are being changed."""
+        """Log-probabilities under the newest weights; empty while they are being changed."""
         self._sessions: dict[str, Session] = {}
         self._open = False
         """Whether requests may be sent; not while weights change, nor while servers sleep."""
@@ -115,13 +115,13 @@ class VllmEngine:
         """Why no request will be sent any more."""
         self._changed = asyncio.Event()
         self._bug: BaseException | None = None
-        """What ended a background task that nothing should end."""
+        """The error that ended a background task, none of which should end."""
         self._background: set[asyncio.Task[None]] = set()
         self._repairs: dict[int, asyncio.Task[None]] = {}
         self._stopped = False
         self.version = 0
         self.restarts = 0
-        """Of servers that were lost."""
+        """Restarts of servers that were lost."""
         self.parity = 0.0
         """The disagreement that was measured last."""
 
@@ -295,7 +295,7 @@ class VllmEngine:
             await self._change()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Do it in the background; what it raises reaches whoever waits."""
+        """Run it in the background; its exception reaches every waiting caller."""
         task = asyncio.create_task(work)
 
         def noticed(ended: "asyncio.Task[None]") -> None:
@@ -320,7 +320,7 @@ class VllmEngine:
         await self._changed.wait()
 
     def _tell(self) -> None:
-        """Wake all who wait for a change."""
+        """Wake everything that waits for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 

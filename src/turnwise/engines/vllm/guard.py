@@ -48,7 +48,7 @@ def _wait_for_server(server: "subprocess.Popen[bytes]", over: threading.Event) -
 
 
 def _others() -> bool:
-    """Whether the group has another process than this one; where nothing tells, yes."""
+    """Whether the group has another process than this one; True where that cannot be seen."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:

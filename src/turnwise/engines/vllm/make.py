@@ -20,7 +20,7 @@ from turnwise.engines.vllm.replica import Replica
 from turnwise.errors import ConfigError
 
 NAME = "turnwise"
-"""Of the model, where turnwise starts the server."""
+"""Name of the model on servers that turnwise starts."""
 
 
 def make_vllm(

@@ -18,16 +18,17 @@ from turnwise.engines.base import Sampling
 from turnwise.engines.runner import evaluating
 
 LENGTHS = (8, 32, 128, 512)
-"""Of the prompts, where the context has room."""
+"""Lengths of the prompts, where the context has room."""
 SAMPLED = 16
 """Tokens after each."""
 TEMPERATURES = (1.0, 0.5)
-"""In turn, so that a server which reports the probabilities at another temperature is found out."""
+"""Temperatures, in turn: a server that reports probabilities at another one is found out."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A prompt, tokens sampled after it, and somebody's log-probabilities of these."""
+    """A prompt, tokens sampled after it, and a server's or the model's log-probabilities of
+    these."""
 
     prompt: list[int]
     sampling: Sampling
@@ -53,7 +54,7 @@ def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
 
 @torch.no_grad()
 def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
-    """The same tokens with the model's own log-probabilities, in float32."""
+    """The probes with the model's own log-probabilities, in float32."""
     scored = []
     with evaluating(list(model.modules())):
         for probe in probes:
@@ -70,7 +71,7 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
     """Mean absolute difference of the log-probabilities of what both sampled.
 
     Both have the same prompts. Of each pair the tokens up to the first different one are compared;
-    infinity if there are none at all.
+    infinity without any.
     """
     differences = [
         abs(mine - theirs)

@@ -21,8 +21,8 @@ MODULE = "vllm.entrypoints.openai.api_server"
 LOOK_SECONDS = 60
 """An interpreter that takes longer to say whether it has vLLM counts as broken."""
 CPU_CACHE_GIB = "4"
-"""Of keys and values, on a CPU, unless the environment says otherwise: left alone, vLLM takes
-nearly all memory there is. A GPU's memory is shared out by `--gpu-memory-utilization`."""
+"""Memory for keys and values on a CPU, unless the environment says otherwise: left alone, vLLM
+takes nearly all memory there is. A GPU's memory is shared out by `--gpu-memory-utilization`."""
 OWN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """Variables that belong to this interpreter and would mislead another one."""
 PROBLEM = re.compile(r"\b\w*(Error|Exception)\b: ?\S|error: ")
@@ -75,7 +75,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Of the server as it was started last."""
+        """Address of the server as it was started last."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, model: Path) -> None:
@@ -101,7 +101,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def problem(self) -> str:
-        """Why it ended, as far as its log tells, in one line."""
+        """The reason why it ended, as far as its log gives it, in one line."""
         with self._log.open("rb") as log:
             log.seek(self._begin)
             lines = log.read().decode(errors="replace").splitlines()

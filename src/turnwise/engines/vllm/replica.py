@@ -48,7 +48,7 @@ class Replica:
 
     @property
     def url(self) -> str:
-        """Of the server as it was brought up last."""
+        """Address of the server as it was brought up last."""
         return self._process.url if self._process is not None else self._url
 
     async def bring_up(self, weights: Path, label: str) -> None:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Loaded(Protocol):
-    """What the choice depends on."""
+    """The facts about a server that the choice depends on."""
 
     up: bool
     in_flight: int

@@ -71,7 +71,7 @@ def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _active_adapters(module: torch.nn.Module) -> list[str]:
-    """Of a layer with LoRA adapters; none of any other module."""
+    """The active adapters of a layer with LoRA; an empty list for any other module."""
     if not hasattr(module, "get_delta_weight"):
         return []
     return list(cast(Sequence[str], module.active_adapters))

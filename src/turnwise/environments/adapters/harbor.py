@@ -16,9 +16,10 @@ from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 SECONDS = 60.0
 
@@ -66,7 +67,6 @@ class Harbor(Environment):
         return EnvironmentSpec("harbor", "1", self._data_hash, {"noop": 0.0, "oracle": 1.0})
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -100,7 +100,6 @@ class Harbor(Environment):
         return self._begin.encode() + b"\0" + self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         begin, _, folder = state.partition(b"\0")
         self._begin = begin.decode()
         self.workspace.restore(folder)

@@ -52,7 +52,7 @@ class Source:
     instruction: str
     recipe: Recipe
     context: Path
-    """What the Dockerfile copies from."""
+    """The folder that the Dockerfile copies from."""
     tests: Mapping[str, bytes]
     """By path, the script that is run among them."""
     script: str
@@ -60,7 +60,7 @@ class Source:
     solution: Mapping[str, bytes]
     solve: str
     variables: Mapping[str, str]
-    """Of the tests."""
+    """Environment variables of the tests."""
     writes_reward: bool
     """Whether the script writes its reward; else its exit status is it."""
 
@@ -74,8 +74,8 @@ class Loaded:
 
 
 def read_tasks(folder: Path, sandbox: CodeSandbox) -> Loaded:
-    """The tasks of a folder, or of those in it at any depth, that hold here. Raises DataError where
-    there is none."""
+    """The tasks of a folder, or of those in it at any depth, that hold here. Raises DataError for a
+    folder without any."""
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
     loaded = Loaded()
@@ -92,7 +92,7 @@ def read_tasks(folder: Path, sandbox: CodeSandbox) -> Loaded:
 
 
 def entries(task: Task) -> dict[str, Entry]:
-    """What an episode begins with."""
+    """The entries that an episode's folder begins with."""
     return {
         path: Entry(kind, base64.b64decode(content), mode)
         for path, kind, content, mode in task.data["folder"]

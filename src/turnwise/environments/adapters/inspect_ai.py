@@ -79,7 +79,7 @@ class Inspect(Environment):
 
     @property
     def restorable(self) -> bool:
-        """Where there are no tools, which may keep anything."""
+        """Only an environment without tools is restorable: tools may keep anything."""
         return not self._tools
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -107,7 +107,7 @@ class Inspect(Environment):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """The first scorer's value; those of all are among the parts.
 
-        Whatever a scorer raises, and a value that is no number, leaves the episode ungraded."""
+        A scorer's exception, or a value that is not a number, leaves the episode ungraded."""
         sample = self._samples[trajectory.task.id]
         parts = {}
         for name, scorer in self._scorers.items():
@@ -275,7 +275,7 @@ def _letters(answer: str) -> frozenset[str]:
 
 
 def _number(name: str, score: Any) -> float:
-    """A score's value. Raises ValueError where it is none."""
+    """A score's value as a number. Raises ValueError for any other value."""
     from inspect_ai.scorer import value_to_float
 
     value = None if score is None else score.value

@@ -1,4 +1,4 @@
-"""Where the links of a folder lead, worked out from the folder alone.
+"""The targets of a folder's links, worked out from the folder alone.
 
 Tests compare what an agent left with what they bring: a link to the latter would compare it with
 itself. Not here: other ways to read a file while tests run, which programs have.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from turnwise.tools.workspace import Entry
 
 ROOT = "/work/workspace"
-"""Where the folder is while a command runs."""
+"""The path of the folder while a command runs."""
 PLAIN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "etc")
 """Folders of the system that a link may lead to: none of them leads back."""
 MOST_LINKS = 40

@@ -39,11 +39,11 @@ from turnwise.types import Action, Task, Trajectory, Verdict
 
 SEEDS = 2**31
 MOST_CHARACTERS = 10_000
-"""Of an answer; a longer one is wrong."""
+"""Longest answer, in characters; a longer one is wrong."""
 LIMITS = Limits(seconds=20.0, cpu_seconds=20.0, memory=4096 * MEBIBYTE)
-"""Of a scorer."""
+"""Limits of a scorer."""
 MAKING = Limits(seconds=1800.0, cpu_seconds=1800.0, memory=4096 * MEBIBYTE)
-"""Of the making of all questions."""
+"""Limits of the program that makes all questions."""
 PROGRAM = Path(reasoning_gym_program.__file__)
 
 
@@ -127,7 +127,7 @@ class ReasoningGym(Environment):
             raise ValueError(f"not a snapshot of reasoning_gym: {len(state)} bytes")
 
     def _made(self, count: int) -> dict[str, Any]:
-        """What the program makes of the settings, in a sandbox."""
+        """The questions that the program makes from the settings, in a sandbox."""
         seeds = {
             name: [derive("reasoning_gym", name, number) % SEEDS for number in range(2 * count)]
             for name in self._settings

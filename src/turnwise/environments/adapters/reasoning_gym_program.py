@@ -113,7 +113,7 @@ def load(name: str) -> Any:
 
 
 def minimal_score(dataset: Any, entry: Any, answer: str) -> float:
-    """What the dataset gives for an answer; 0 where it gives 1 for nonsense too, or for the answer
+    """The dataset's score of an answer; 0 where it gives 1 for nonsense too, or for the answer
     without its first or last word: then it only looked for what is right somewhere in it."""
     words = list(re.finditer(r"\S+", answer))
     score = scored(dataset, entry, answer)
@@ -136,8 +136,8 @@ def scored(dataset: Any, entry: Any, answer: str) -> float:
 
 
 def is_tame(answer: str) -> bool:
-    """Whether sympy, which evaluates what it parses, may have it: known functions, variables of
-    one letter, and no powers but small ones of what is no power."""
+    """Whether sympy, which evaluates what it parses, may have it: known functions, variables of one
+    letter, and no powers but small ones, of bases that are not powers themselves."""
     powers = answer.replace("^", "**")
     names = (name for name in _NAME.findall(answer) if len(name) > 1)
     return bool(

@@ -1,4 +1,4 @@
-"""What adapters of games share: one tool, `act`; a state that is what was done since the beginning.
+"""The common part of adapters to games: one tool, `act`; a state that lists all actions so far.
 
 Another's game need not be made of plain data, so a snapshot is the list of what was done, and to
 restore is to begin again and do it again, when the next action comes. Not here: the games (one file
@@ -15,15 +15,16 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, in_thread
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 RANDOM_ACTIONS = 100
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a game said to one action."""
+    """A game's reply to one action."""
 
     shown: str
     reward: float = 0.0
@@ -64,8 +65,8 @@ class Replayed(Environment):
 
     @abstractmethod
     def _do(self, action: str) -> Reply:
-        """Act in it. Raises ToolError for what is no action of it; whatever else it raises leaves
-        the episode ungraded."""
+        """Act in it. Raises ToolError for an action that the game does not know; any other
+        exception leaves the episode ungraded."""
 
     def _end(self) -> None:
         """Release the game."""
@@ -97,7 +98,7 @@ class Replayed(Environment):
         return reply.shown
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """What the task says, and the first view."""
+        """Begin the game; the task's prompt and the first view."""
         await self.close()
         shown = await in_thread(lambda: self._begin(task, seed))
         self._played, self._live = Played(dict(task.data), seed, shown=shown), True
@@ -139,7 +140,7 @@ class Replayed(Environment):
         ]
 
     def snapshot(self) -> bytes:
-        """What was done, and what came of it."""
+        """The actions so far, and what came of them."""
         return json.dumps(vars(self._played)).encode()
 
     def restore(self, state: bytes) -> None:
@@ -147,7 +148,7 @@ class Replayed(Environment):
         self._played, self._live = Played(**json.loads(state)), False
 
     def reseed(self, seed: int) -> None:
-        """Other luck from now on."""
+        """Draw chance from another seed from now on, and in every replay."""
         self._played.done.append(seed)
         if self._live:
             self._reseed(seed)

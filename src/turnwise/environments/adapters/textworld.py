@@ -4,7 +4,8 @@
     environment.options={ rooms = 3, quest_length = 4, admissible = true }
 
 Success is to win. A game takes a second or two to make, so made ones are kept in the cache folder
-(`search/cache.py`). Not here: games that TextWorld did not make, which tell neither score nor end.
+(`search/cache.py`). Not here: games that TextWorld did not make, which report neither score nor
+end.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ from turnwise.types import Action, Task, ToolCall
 PROMPT = "Play a text adventure. Give one command at a time, such as: look."
 SEEDS = 2**31
 MOST_CHARACTERS = 200
-"""Of a command."""
+"""Longest command, in characters."""
 KNOWN = 9
 """Characters of a word that the interpreter reads."""
 OUTSIDE = (
@@ -221,8 +222,8 @@ def _made(rooms: int, objects: int, quest_length: int, count: int, version: str)
 
 
 def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) -> bool:
-    """Make a game and write it, the `.z8` last; False where the seed gives none that its own
-    walkthrough wins: in some, two things have names that the game cannot tell apart."""
+    """Make a game and write it, the `.z8` last; False where the seed gives no game that its own
+    walkthrough wins: in some, two things have names that the game confuses."""
     from textworld import GameOptions
     from textworld.generator import QuestGenerationError, compile_game, make_game
 

@@ -28,7 +28,7 @@ from turnwise.types import Action, Task, Trajectory, Verdict
 COUNT, MAX_STEPS = 1000, 3
 HELDOUT_SHARE = 0.5
 TOLERANCE = 1e-6
-"""Of floats, relative or absolute."""
+"""Tolerance for floats, relative or absolute."""
 RANDOM_FLOOR = 0.0
 """Measured, none of the 2,000 standard tasks: success of a random function of the same making."""
 MODULE = "answer"
@@ -84,7 +84,6 @@ class Code(Environment):
         return EnvironmentSpec("code", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     @tool

@@ -138,7 +138,7 @@ class Pipeline:
     steps: tuple[tuple[Step, int], ...]
 
     def __call__(self, values: Sequence[int]) -> Any:
-        """What the function returns."""
+        """Apply the steps to values, as the function does."""
         found: Any = list(values)
         for step, number in self.steps:
             found = step.function(found, number)
@@ -146,13 +146,13 @@ class Pipeline:
 
     @property
     def words(self) -> str:
-        """What it does. Example: "Keep the even ones; then return their sum."."""
+        """The steps in words. Example: "Keep the even ones; then return their sum."."""
         parts = [step.words.format(n=number) for step, number in self.steps]
         text = "; then ".join(parts)
         return f"{text[0].upper()}{text[1:]}."
 
     def code(self, name: str) -> str:
-        """As a Python function."""
+        """The steps as a Python function."""
         *steps, (end, _) = self.steps
         lines = [f"    values = {step.code.format(n=number)}" for step, number in steps]
         return "\n".join([f"def {name}(values):", *lines, f"    return {end.code}", ""])
@@ -164,7 +164,7 @@ class Pipeline:
 
 
 def inputs() -> list[Values]:
-    """What functions are tried on: edges, and lists with repetitions and negative numbers."""
+    """The values that functions are tried on: edges, and lists with repetitions and negatives."""
     stream = random.Random(derive("code", "inputs"))
     drawn = [
         [stream.randint(-12, 24) for _ in range(size)] for size in (3, 4, 5, 6, 7, 8, 9, 10, 12)

@@ -19,7 +19,7 @@ from turnwise.types import Task
 
 SLOW = {("knapsack", 6404180), ("levenshtein", "amanaplanacanalpanama")}
 """Program and first argument of the tests that even the correct program has no time or memory for:
-QuixBugs runs them only when it is asked for slow ones (from memory). They are left out."""
+They are left out."""
 TOLERANT = "epsilon"
 
 _AS_JSON = """
@@ -50,7 +50,8 @@ def as_json(module: str, name: str) -> str:
 def read_programs(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
     """The tasks of a file, each program once, shuffled by a hash.
 
-    Raises DataError, naming file and line or entry, for what is missing or is no program.
+    Raises DataError, naming file and line or entry, for a missing field or a text that is not a
+    program.
     """
     tasks = [_repair(record, where) for where, record in read_records(path)]
     if not tasks:

@@ -19,9 +19,9 @@ from turnwise.seeds import derive
 FEWEST = 6
 """A condition is met by so many classes or more."""
 MOST_HANDLES = 60
-"""A method that more classes have is no way to find one of them."""
+"""Most classes that may share a method which helps to find one of them."""
 SIZES = (3, 4, 2)
-"""How many conditions a set has, in the order in which they are tried."""
+"""Numbers of conditions in a set, in the order in which they are tried."""
 PER_CLASS, TRIES = 16, 400
 """Sets that are kept of one class, and that are tried for it."""
 
@@ -37,7 +37,7 @@ class Condition:
 
     @property
     def sentence(self) -> str:
-        """For a question."""
+        """The condition as a sentence of a question."""
         return {
             "method": f"It has the method {self.value}.",
             "package": f"It is in the package {self.value}, or in a part of it.",
@@ -50,7 +50,8 @@ class Condition:
 
 @dataclass
 class Classes:
-    """The classes of the documents by id, with their methods, and who meets what."""
+    """The classes of the documents by id, with their methods, and which classes meet which
+    condition."""
 
     methods: dict[str, list[str]] = field(default_factory=dict)
     """Names of methods by the id of their class."""

@@ -2,8 +2,8 @@
 
 Several conditions that many things meet, together met by one: easy to check, hard to find. The
 corpus is that of the environment `search`; the agent searches, turns pages over, opens documents
-and keeps notes, and who browses more finds more. Not here: chains of facts (`search`), one's own
-documents.
+and keeps notes, and an agent that browses more finds more. Not here: chains of facts (`search`),
+one's own documents.
 """
 
 import hashlib
@@ -21,18 +21,19 @@ from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.answer import exact_match
+from turnwise.tokens import Source
 from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 RANDOM_FLOOR = 0.0211
-"""Measured on all tasks of Python 3.11: success of one who looks for one of the methods, and names
-the class of one of the first results."""
+"""Measured on all tasks of Python 3.11: success of an agent that looks for one of the methods, and
+names the class of one of the first results."""
 
 
 @dataclass
 class Play:
-    """What was done in an episode, beside the notes."""
+    """Counts of an episode's searches and opened documents; the notes are apart."""
 
     searches: int = 0
     opened: int = 0
@@ -64,7 +65,6 @@ class DeepResearch(NotesTools, Environment):
         return EnvironmentSpec("deep_research", "1", self._data_hash, floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -134,12 +134,11 @@ class DeepResearch(NotesTools, Environment):
         return [Action("", calls=(call,)), Action("", answer=name)]
 
     def snapshot(self) -> bytes:
-        """What was done, and the notes."""
+        """The counts so far, and the notes."""
         state = {"play": asdict(self._play), "notes": self.notes.snapshot().decode()}
         return json.dumps(state).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         found = json.loads(state)
         self._play, self.notes = Play(**found["play"]), Notes()
         self.notes.restore(found["notes"].encode())

@@ -66,7 +66,7 @@ def is_shown_at_once(
 
 
 def question(one: Inverted) -> str:
-    """What the agent is asked."""
+    """The question that the agent is asked."""
     return " ".join(["Which class is this?", *(entry.sentence for entry in one.conditions)])
 
 

@@ -1,1 +1,1 @@
-"""A service desk: customers, orders, a policy, and a user who tells things one by one."""
+"""A service desk: customers, orders, a policy, and a user who gives facts one by one."""

@@ -1,7 +1,7 @@
-"""The service desk: do what a user wishes if the policy allows it, and tell what comes of it.
+"""The service desk: do what a user wishes if the policy allows it, and report the outcome.
 
 As in tau-bench (arXiv 2406.12045): a policy document, a database with tools that read and write, a
-user who tells facts turn by turn. The agent speaks by answering; the user's reply follows. Success
+user who gives facts turn by turn. The agent speaks by answering; the user's reply follows. Success
 is the database as the policy wants it, and no other change, and the right answer to the closing
 question. A refusal is a call too, so no task is solved by doing nothing. The user is scripted, or a
 language model (`model_user.py`). Not here: one's own tasks, tools and database (`own.py`).
@@ -24,23 +24,15 @@ from turnwise.environments.desk.tasks import made_tasks, tasks_hash
 from turnwise.environments.desk.user import User
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.rewards.numeric import matches
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
 ALL_WISHES = get_args(WishKind)
 RANDOM_FLOOR = 0.0015
-"""Measured on the standard tasks: success of one who lets the user talk, then refuses with a random
-rule and price, and names the rule."""
+"""Measured on the standard tasks: success of an agent that lets the user talk, then refuses with a
+random rule and price, and names the rule."""
 RULES, PRICES = 5, range(12, 100, 2)
 WISH = "\nCustomer: "
 """Stands between the policy and the user's first words."""
@@ -93,7 +85,6 @@ class ServiceDesk(Environment):
         return EnvironmentSpec("desk", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -166,9 +157,9 @@ class ServiceDesk(Environment):
         return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """Ask for the code and what else is needed, look, act, and tell; without a thought where
-        few words are wanted. Raises NotSupportedError with a language model as the user: nobody
-        knows when it is content."""
+        """Ask for the code and what else is needed, look, act, and report; without a thought where
+        few words are wanted. Raises NotSupportedError with a language model as the user: the turn
+        at which it is content is not known."""
         if self._model is not None:
             raise NotSupportedError("desk: there is no oracle with a language model as the user")
         secret = task.secret
@@ -196,22 +187,20 @@ class ServiceDesk(Environment):
         return [*talk, Action("", calls=(call,)), Action("", answer=str(rule))]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(asdict(self._play), sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         found = json.loads(state)
         user, dialogue = User(**found["user"]), Dialogue(**found["dialogue"])
         self._play = Play(found["state"], user, dialogue, found["over"])
 
     def reseed(self, seed: int) -> None:
-        """Of a language model, what it says next; a scripted user leaves nothing to chance."""
+        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
         self._play.dialogue.seed = seed
 
 
 def instruction(wish: str, script: Sequence[Sequence[str]]) -> str:
-    """What a language model is told of the customer that it plays."""
+    """The instructions for a language model, about the customer that it plays."""
     *known, (_, question) = script
     facts = " ".join(f"If asked for it: {said}" for _, said in known)
     return (

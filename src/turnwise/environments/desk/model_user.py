@@ -1,6 +1,6 @@
 """A language model as the user, behind an OpenAI-compatible endpoint (`/chat/completions`).
 
-The model is told what the customer wants and knows, and sees what was said, nothing else: no tool,
+The model is given what the customer wants and knows, and sees what was said, nothing else: no tool,
 no policy. Each reply is recorded under all that it depends on, so an episode that is restored, or
 played again with one seed, hears the same again; with a file, after a new start too. An endpoint
 that fails is infrastructure: the episode is ungraded. Not here: the scripted user (`user.py`).
@@ -24,10 +24,10 @@ from turnwise.errors import ConfigError, InfrastructureError, unknown_name
 from turnwise.seeds import derive
 
 STOP = "###STOP###"
-"""What the model writes to end the conversation, as tau-bench's users do."""
+"""The text that ends the conversation, as tau-bench's users write it."""
 GREETING = "Hello. How can I help you?"
 TRIED_AGAIN = frozenset({408, 409, 429})
-"""These codes of HTTP, and those from 500 on, may be another one the next time."""
+"""HTTP codes that are tried again, like all from 500 on: the next answer may differ."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds between attempts, doubled each time."""
 PART = (
@@ -49,9 +49,9 @@ class ModelUserSettings:
     model: str
     temperature: float = 0.0
     max_tokens: int = 512
-    """Of one reply, thinking included."""
+    """Longest reply in tokens, thinking included."""
     seconds: float = 30.0
-    """Of one attempt."""
+    """Deadline of one attempt."""
     attempts: int = 3
     key_variable: str = ""
     """The environment variable that has the key of the endpoint, if it needs one."""
@@ -85,8 +85,8 @@ class ModelUser:
         self._verify = ssl.create_default_context() if secure else False
 
     async def begin(self, dialogue: Dialogue) -> str:
-        """What the user says first. Raises InfrastructureError where that ends the conversation: no
-        agent has done anything yet."""
+        """The user's first message. Raises InfrastructureError where it ends the conversation: the
+        agent has not done anything yet."""
         return await self.hear(dialogue, GREETING) or ""
 
     async def hear(self, dialogue: Dialogue, said: str) -> str | None:
@@ -191,7 +191,7 @@ def make_model_user(options: Mapping[str, Any] | None) -> ModelUser | None:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """What was recorded. A line that was cut off by a crash is asked for again."""
+    """The recorded replies. A line that was cut off by a crash is asked for again."""
     replies: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:

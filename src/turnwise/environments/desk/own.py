@@ -1,9 +1,9 @@
 """A service desk of one's own: tasks in tau-bench's format, one's own database, tools and policy.
 
 The agent speaks by answering and works with the tools of the module (`own_tools.py`). Success is
-the database that the task's own actions make, and no other change, and that the agent itself told
-what has to be told. Tasks that are solved by doing nothing are left out. Not here: the built-in
-desk (`environment.py`).
+the database that the task's own actions make, and no other change, and messages of the agent with
+all facts that the user must learn. Tasks that are solved by doing nothing are left out. Not here:
+the built-in desk (`environment.py`).
 """
 
 import hashlib
@@ -24,21 +24,13 @@ from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20
-"""A message with more numbers than that tells none of them: it is a list to hit by chance."""
+"""Most numbers in a message that counts: a longer list could hit the right one by chance."""
 WEAKNESS = (
     "what has to be told counts in any sentence of the agent's: words around it are not read, and "
     "a message that lists up to 20 numbers tells each of them"
@@ -113,11 +105,10 @@ class OwnDesk(Environment):
         return self._play.data
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     def tools(self) -> list[Tool]:
-        """Those of the module, in alphabetical order."""
+        """The tools of the module, in alphabetical order."""
         return list(self._callable().values())
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -156,7 +147,7 @@ class OwnDesk(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the conversation came to its end, the database is what the task's actions make of
-        it, and all that has to be told was; else 0."""
+        it, and the agent said all expected facts; else 0."""
         secret = trajectory.task.secret
         kept = differences(self._base, self._play.data) == secret["changes"]
         said = [turn.action.answer for turn in trajectory.turns if turn.action.answer is not None]
@@ -166,8 +157,9 @@ class OwnDesk(Environment):
         return Verdict(float(success), success, parts, f"{len(said)} messages")
 
     def oracle(self, task: Task) -> Sequence[Action]:
-        """The task's own actions, and messages that tell what has to be told. Raises
-        NotSupportedError with a language model as the user: nobody knows when it is content."""
+        """The task's own actions, and messages with all facts that the user must learn. Raises
+        NotSupportedError with a language model as the user: the turn at which it is content is not
+        known."""
         if self._model is not None:
             raise NotSupportedError(
                 "own_desk: there is no oracle with a language model as the user"
@@ -193,7 +185,6 @@ class OwnDesk(Environment):
         return json.dumps(state, sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         found = json.loads(state)
         data: Data = pickle.loads(self._dump)
         write(found["changes"], data)
@@ -201,7 +192,7 @@ class OwnDesk(Environment):
         self._play = Play(data, user, dialogue, found["over"])
 
     def reseed(self, seed: int) -> None:
-        """Of a language model, what it says next; a scripted user leaves nothing to chance."""
+        """Reseed the next replies of a language model; a scripted user leaves nothing to chance."""
         self._play.dialogue.seed = seed
 
     def _callable(self) -> Mapping[str, Tool]:
@@ -210,8 +201,8 @@ class OwnDesk(Environment):
 
 def was_told(expected: str, said: Sequence[str]) -> bool:
     """Whether one of the messages has what is expected, whole, whatever its case; commas count in
-    neither, so 1,234 is 1234. As in tau-bench the words around it do not matter; unlike there, 23
-    is not told by 1234 and none by a long list of numbers."""
+    neither, so 1,234 is 1234. As in tau-bench the words around it do not matter; unlike there, 1234
+    does not contain 23, and a long list of numbers contains nothing."""
     wanted = _plain(expected)
     pattern = re.compile(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)")
     messages = [text for text in map(_plain, said) if len(_NUMBER.findall(text)) <= MOST_NUMBERS]

@@ -31,9 +31,9 @@ class OwnTools:
     described: Mapping[str, tuple[str, Mapping[str, Any]]]
     """Description and parameters, where the module states them beside the signature."""
     last: frozenset[str]
-    """Those that end the conversation: `TERMINATE_TOOLS` of the module."""
+    """Tools that end the conversation: `TERMINATE_TOOLS` of the module."""
     workers: Workers | None = None
-    """Where they run; None: in this process, which one that computes for ever holds up."""
+    """Processes that run the tools; None runs them here, where an endless one blocks all."""
 
     def over(self, holder: object) -> dict[str, Tool]:
         """The tools over `holder.data`, by name, in alphabetical order."""

@@ -23,7 +23,7 @@ class Policy:
 
     @property
     def document(self) -> str:
-        """What the agent reads."""
+        """The policy as the agent reads it."""
         return (
             "Rule 1: serve only who gives the right code. "
             "Rule 2: cancel open orders only; the refund is the price, or half of it if the order "
@@ -36,7 +36,7 @@ class Policy:
         )
 
     def short_document(self, wishes: Collection[WishKind]) -> str:
-        """The same in few words, for a small model: the rules that matter for such wishes."""
+        """The policy in few words, for a small model: the rules that matter for such wishes."""
         said = ["1 right code."]
         if "cancel" in wishes:
             said.append(f"2 cancel if open, half price over {self.full_days} days.")
@@ -49,7 +49,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a user wants. Example: Wish("cancel", 412)."""
+    """A user's request about one order. Example: Wish("cancel", 412)."""
 
     kind: WishKind
     order: int
@@ -58,7 +58,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Decision:
-    """The one call that is right, and what the user has to be told in the end."""
+    """The one call that is right, and the fact that the user must learn in the end."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Decision:
 
 
 def decide(policy: Policy, order: Mapping[str, Any], wish: Wish, code_is_right: bool) -> Decision:
-    """What the policy says of a wish."""
+    """The policy's decision on a wish."""
     rule = forbidden_by(policy, order, wish, code_is_right)
     if rule:
         arguments = {"order": wish.order, "rule": rule, "price": order["price"]}

@@ -23,7 +23,7 @@ from turnwise.types import Task
 
 GO_ON = "Yes, please go on. Tell me what you found and what you did."
 COUNTED = frozenset({"DB", "COMMUNICATE"})
-"""What of tau2-bench's `reward_basis` can be judged here."""
+"""Entries of tau2-bench's `reward_basis` that can be judged here."""
 ASSERTED = {"NL_ASSERTION": "nl_assertions", "ENV_ASSERTION": "env_assertions"}
 """Entries of it that ask for nothing where a record has none of these."""
 LEFT_OUT = {
@@ -36,7 +36,7 @@ LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What a record says, whichever of the formats it has."""
+    """The expectations of a record, whichever of the formats it has."""
 
     instruction: str
     actions: tuple[tuple[str, Mapping[str, Any]], ...]
@@ -118,7 +118,7 @@ def _expected(record: Mapping[str, Any], where: str) -> Expected:
 
 
 def _sentences(scenario: Any) -> Iterator[str]:
-    """All that a scenario of tau2-bench's tells the user, a line for each field."""
+    """All statements to the user in a scenario of tau2-bench, a line for each field."""
     if isinstance(scenario, Mapping):
         for name, value in scenario.items():
             lines = list(_sentences(value))

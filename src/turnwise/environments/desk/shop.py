@@ -28,7 +28,7 @@ class Shop:
         return "right" if customers[name.strip().lower()]["code"] == code else "wrong"
 
     def show_order(self, order: int) -> str:
-        """What is known of an order."""
+        """The known facts of an order."""
         found = self._order(order)
         return (
             f"{found['item']} of {found['customer']}, {found['price']} dollars, {found['status']}, "

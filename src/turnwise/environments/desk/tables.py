@@ -1,7 +1,7 @@
-"""A database as JSON tables, and what differs between two states of it.
+"""A database as JSON tables, and the difference between two states of it.
 
 A difference is small where the database is large: it is what tasks expect and what snapshots hold.
-Not here: who changes the tables (`own_tools.py`).
+Not here: the tools that change the tables (`own_tools.py`).
 """
 
 import copy
@@ -34,7 +34,7 @@ def read_tables(path: Path) -> Data:
 
 
 def differences(before: Data, after: Data) -> Changes:
-    """What has to be written to make `after` of `before`, as JSON has it."""
+    """The changes that turn `before` into `after`, as JSON has them."""
     found: Changes = {}
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

@@ -31,7 +31,7 @@ NAMES = (
     *("max", "nora", "otto", "pia", "rosa", "sam", "tess", "udo", "vera", "walt", "yuri", "zoe"),
 )
 NUMBERS = tuple(str(number) for number in range(10, 100))
-"""In few words, customers have numbers: a small model writes digits sooner than names."""
+"""Customers' numbers, in place of names in short tasks: a small model writes digits sooner."""
 ITEMS = ("lamp", "chair", "radio", "clock", "mirror", "kettle", "tent", "drum", "vase", "scarf")
 STREETS = ("elm road", "mill lane", "park row", "oak street", "bay walk", "hill road", "dock lane")
 STATUSES = ("open", "sent", "delivered")
@@ -58,7 +58,7 @@ RULES: Mapping[WishKind, tuple[int, ...]] = {
     "take_back": (1, 3, 4),
     "change_street": (1, 5, 5),
 }
-"""What forbids wishes of a kind, as often as it is drawn."""
+"""Rules that forbid wishes of a kind, each as often as it is drawn."""
 
 
 def made_tasks(count: int, short: bool, wishes: Sequence[WishKind]) -> dict[Split, list[Task]]:
@@ -134,8 +134,8 @@ def _state(stream: random.Random, known: Sequence[str]) -> State:
 def _wish(
     stream: random.Random, policy: Policy, state: State, wishes: Sequence[WishKind]
 ) -> tuple[Mapping[str, Any], Wish, bool]:
-    """An order, a wish for it, and whether the user is who it says; half of the wishes are
-    granted."""
+    """An order, a wish for it, and whether the user is the customer it claims to be; half of the
+    wishes are granted."""
     granted = stream.random() < 0.5
     kind = stream.choice(wishes)
     rule = 0 if granted else stream.choice(RULES[kind])

@@ -1,8 +1,8 @@
-"""The scripted user: tells one thing at a time, and at the end asks one question.
+"""The scripted user: it gives one fact at a time, and at the end asks one question.
 
 What the agent says decides which: a word such as `code` or `street` brings what is asked for,
-anything else the next thing. When all is told, the user asks the closing question, and what is said
-then ends the conversation. Not here: what the user wants (`tasks.py`).
+anything else the next thing. After the last fact, the user asks the closing question, and what is
+said then ends the conversation. Not here: what the user wants (`tasks.py`).
 """
 
 from dataclasses import dataclass, field

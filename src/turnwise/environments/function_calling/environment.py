@@ -3,7 +3,7 @@
 Each task has its own handful of typed tools, listed in its prompt, over a calendar, a file cabinet
 and a heating (`applications.py`). The model calls them through one tool, `tool_call`, whose
 argument is the calls as JSON, as in ToolRL; its answer ends a request, and the user's next one
-follows. What counts is the state that is left and what the user was told. Not here: recorded
+follows. What counts is the state that is left and the answers to the user. Not here: recorded
 dialogues whose tools cannot be run (`recorded.py`).
 """
 
@@ -28,24 +28,16 @@ from turnwise.rewards.tool_calls import (
     toolrl_format,
     write_calls,
 )
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 MAX_CALLS = 16
-"""In one turn."""
+"""Calls in one turn, at most."""
 RANDOM_FLOOR = 0.001
-"""Measured, one of the 1,000 standard held-out tasks: success of one who makes as many calls as
-are needed, of random offered tools with random words of the requests and random numbers, and
+"""Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
+as are needed, of random offered tools with random words of the requests and random numbers, and
 answers with such words."""
 
 
@@ -97,7 +89,6 @@ class FunctionCalling(Environment):
         )
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -161,8 +152,8 @@ class FunctionCalling(Environment):
         return actions
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
-        """As many calls as are needed, of the task's tools, with words of its requests; and an
-        answer to each request."""
+        """Random calls of the task's tools, as many as are needed, with words of its requests; and
+        an answer to each request."""
         words = re.findall(r"\w+", " ".join(task.data["requests"]))
         tools = [application_tools()[name] for name in task.data["tools"]]
         calls = [
@@ -174,11 +165,9 @@ class FunctionCalling(Environment):
         ]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(vars(self._play), sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
 

@@ -53,7 +53,6 @@ class RecordedCalls(Environment):
         return EnvironmentSpec("recorded_calls", "1", self._data_hash, floors, rewards="signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def step(self, action: Action) -> Step:
@@ -136,7 +135,7 @@ def _task(record: Mapping[str, Any], where: str) -> Task:
 
 
 def _between(text: str, start: str, end: str | None) -> str | None:
-    """What stands between two marks, to the end of the text for None; None without them."""
+    """The text between two marks, to the end of the text for None; None without them."""
     _, found, rest = text.partition(start)
     inside, closed, _ = rest.partition(end) if end is not None else (rest, start, "")
     return inside.strip() if found and closed else None

@@ -1,4 +1,5 @@
-"""What a user asks of the applications, made by program: words, the calls that do it, an answer.
+"""Requests of a user to the applications, made by program: words, calls that fulfil them, an
+answer.
 
 A maker looks at the state as it is when the user speaks, and draws a request that can be done. Some
 need a result first: their calls come in several turns. Not here: tasks (`tasks.py`).
@@ -50,7 +51,7 @@ class Request:
     turns: tuple[tuple[ToolCall, ...], ...]
     """The calls that do it: those of one turn do not need each other's results."""
     answer: str | None = None
-    """What must be told the user; None where anything may be said."""
+    """The fact that the answer must contain; None where any answer will do."""
 
 
 def draw_state(stream: random.Random) -> dict[str, State]:

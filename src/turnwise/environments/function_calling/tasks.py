@@ -1,8 +1,8 @@
 """The tasks of the function-calling environment: a state, tools, and what a user asks in turn.
 
 A draft becomes a task only if none of its answers stands in its words, and if each request changes
-something that no other one does: who leaves one out, or does nothing, leaves another state. Not
-here: what is asked (`requests.py`), how an episode goes (`environment.py`).
+something that no other one does: an agent that leaves one out, or does nothing, leaves another
+state. Not here: what is asked (`requests.py`), how an episode goes (`environment.py`).
 """
 
 import copy
@@ -41,7 +41,7 @@ class Draft:
 
     @property
     def key(self) -> str:
-        """What is asked, whatever the state."""
+        """The requests' words, whatever the state: equal keys are the same question."""
         return " / ".join(request.text for request in self.requests)
 
 
@@ -91,7 +91,7 @@ def _draft(stream: random.Random, count: int, tools: int) -> Draft | None:
 
 
 def _places(state: dict[str, State]) -> dict[Place, str]:
-    """What each event, file and room is, as text."""
+    """Each event's, file's and room's value, as text."""
     folders = state["cabinet"].items()
     return {
         **{("calendar", title): str(slot) for title, slot in state["calendar"].items()},

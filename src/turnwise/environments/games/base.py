@@ -1,4 +1,4 @@
-"""What the text games share: moves as tool calls, an end that the game itself decides, snapshots.
+"""The base of the text games: moves as tool calls, an end that the game itself decides, snapshots.
 
 A game is small on purpose: its exact values are known, so that an estimator of credit can be held
 against them. Not here: the games (one file each).
@@ -13,10 +13,11 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 DIRECTIONS = ("left", "down", "right", "up")
-"""In gymnasium's order, so that an index is its action."""
+"""Directions in gymnasium's order, so that an index is its action."""
 RANDOM_MOVES = 100
 
 
@@ -25,10 +26,10 @@ class Play:
     """The state of one episode, all of it: plain data, so that it can be saved."""
 
     scene: Any = None
-    """What the game makes of it: a position, a board."""
+    """The game's own state: a position, a board."""
     moves: int = 0
     reward: float = 0.0
-    """Of all moves so far."""
+    """Reward of all moves so far."""
     over: bool = False
     won: bool = False
     seed: int = 0
@@ -47,7 +48,7 @@ class Game(Environment):
 
     @abstractmethod
     def _look(self) -> str:
-        """What the agent sees."""
+        """The scene as the agent sees it."""
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Rules and first view."""
@@ -85,19 +86,17 @@ class Game(Environment):
         ]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(vars(self._play)).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
     def reseed(self, seed: int) -> None:
-        """Other luck from now on."""
+        """Draw chance from another seed from now on."""
         self._play.seed = seed
 
     def _moves(self, task: Task) -> Sequence[str]:
-        """What its one tool takes."""
+        """The moves that its one tool takes."""
         del task
         return DIRECTIONS
 

@@ -1,4 +1,4 @@
-"""A walk through hundreds of rooms, one tool call each, by a rule that is told only once.
+"""A walk through hundreds of rooms, one tool call each, by a rule that is given only once.
 
 Every room has doors of several colours, and is seen only from inside; the rule is an order of the
 colours. Now and then a herald changes it, and then the new order holds until the end. One wrong
@@ -116,7 +116,8 @@ class LongWalk(Game):
         return stream.sample(COLOURS, DOORS)
 
     def _herald(self, data: Mapping[str, Any], room: int) -> str | None:
-        """The colour that comes first from this room on, where somebody says so."""
+        """The colour that comes first from this room on, where a herald changes the rule; else
+        None."""
         if not self.herald_every or room == 0 or room % self.herald_every:
             return None
         return COLOURS[derive("long walk", data["walk"], "herald", room) % len(COLOURS)]

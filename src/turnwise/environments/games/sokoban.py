@@ -22,7 +22,7 @@ STEPS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 MOVE, ON, OFF, DONE = -0.1, 1.0, -1.0, 10.0
 RULES = "Push every box ($) onto a target (.). @ is you, # a wall, * a box on a target."
 DRAFTS_PER_BOARD = 4
-"""How many boards may be drawn for one that is not there yet."""
+"""Boards that may be drawn for each new one, at most."""
 MOST_STATES = 200_000
 """Looked at by the solver before it gives up."""
 
@@ -121,7 +121,7 @@ class Sokoban(Game):
 
 
 def solve(rows: Sequence[str]) -> list[str] | None:
-    """Directions of a shortest solution; None if there is none among MOST_STATES states."""
+    """Directions of a shortest solution; None if MOST_STATES states hold no solution."""
     targets, start = _places(rows, ".*+"), _first(rows)
     came: dict[State, tuple[State, str]] = {}
     queue = deque([start])
@@ -140,7 +140,7 @@ def solve(rows: Sequence[str]) -> list[str] | None:
 def read_levels(path: Path) -> list[tuple[str, ...]]:
     """Boards of Boxoban files: lines of `# @$.*+`, each board after a line that begins with `;`.
 
-    Raises DataError, naming the file and line, for what is no board.
+    Raises DataError, naming the file and line, for lines that are not a board.
     """
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     boards = [board for file in files for board in _boards(file)]
@@ -239,7 +239,7 @@ def _way(came: dict[State, tuple[State, str]], start: State, state: State) -> li
 
 
 def _plain(state: State) -> dict[str, list[Place]]:
-    """As JSON can have it."""
+    """A state as plain data, which JSON can hold."""
     return {"agent": [state[0]], "boxes": sorted(state[1])}
 
 

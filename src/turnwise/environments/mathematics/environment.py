@@ -19,8 +19,8 @@ from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MIN_STEPS, MAX_STEPS = 1000, 1, 4
 RANDOM_FLOOR = 0.0455
-"""Of the standard tasks: success of one who puts two different numbers of the question, drawn at
-random, together with + - * or /, exactly (all draws are counted)."""
+"""Computed for the standard tasks: success of an agent that puts two different numbers of the
+question, drawn at random, together with + - * or /, exactly (all draws are counted)."""
 HELDOUT_SHARE = 0.5
 
 
@@ -74,7 +74,6 @@ class Mathematics(Environment):
         return EnvironmentSpec("mathematics", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     @tool
@@ -111,7 +110,7 @@ class Mathematics(Environment):
         return [Action("", answer=str(made.value))]
 
     def floors(self) -> Mapping[str, Environment]:
-        """The same tasks with a calculator that does not work."""
+        """A variant whose calculator does not work."""
         variant = NoCalculator.__new__(NoCalculator)
         vars(variant).update(vars(self))
         return {"no_calculator": variant}

@@ -16,7 +16,7 @@ from turnwise.seeds import derive
 from turnwise.tools.calculator import evaluate, show
 
 LARGEST = 5000
-"""Of all results."""
+"""Largest result of any step."""
 WITH_DECIMALS = ("dollars", "hours", "liters")
 """Units of which an answer may be no whole number."""
 
@@ -31,7 +31,8 @@ class Problem:
 
     text: str
     steps: tuple[str, ...]
-    """What to work out, one after the other; each but the first uses the result before it."""
+    """Expressions to work out, one after the other; each but the first uses the result before
+    it."""
     answer: str
     unit: str
     kind: str
@@ -57,7 +58,7 @@ def numbers_in(text: str) -> list[int]:
 
 
 class _Story:
-    """A problem while it is being told."""
+    """A problem under construction."""
 
     def __init__(self, stream: random.Random) -> None:
         self._stream = stream

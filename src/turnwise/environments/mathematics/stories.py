@@ -1,8 +1,8 @@
-"""What word problems are told in: a beginning, changes, and a question, each one sentence or two.
+"""Templates of word problems: a beginning, changes, and a question, each one sentence or two.
 
 A story follows one amount. In a template's text and sum, `{v}` is the amount so far and `{a}`,
-`{b}`, `{c}` are new numbers; who and what it is about is filled in from NAMES and THINGS. Not here:
-how templates become a problem (`problems.py`).
+`{b}`, `{c}` are new numbers; persons and things are filled in from NAMES and THINGS. Not here: how
+templates become a problem (`problems.py`).
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Template:
 
     text: str
     sum: str
-    """What is worked out in one go; empty where nothing is."""
+    """The sum to work out in one step; empty where there is none."""
     numbers: str
     """The range of each new number: `a:2-40 b:5-95/5` (from, to, in steps of)."""
     unit: str = ""
-    """Of the amount from here on; empty where it stays."""
+    """Unit of the amount from here on; empty where it stays."""
 
 
 @dataclass(frozen=True)

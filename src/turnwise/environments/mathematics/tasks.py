@@ -21,7 +21,7 @@ from turnwise.seeds import derive
 from turnwise.types import Task
 
 DRAFTS_PER_TASK = 20
-"""How many problems may be drafted for one that is sound and new."""
+"""Problems that may be drafted for each one that is sound and new, at most."""
 
 _ANNOTATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 _MARK = "####"
@@ -59,7 +59,7 @@ def read_questions(
     with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
     has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
     that are no numbers, but expressions, intervals or words, are left out. Raises DataError, naming
-    file and line, for what is missing, for an answer of GSM8K's that is no number, and where
+    file and line, for what is missing, for an answer of GSM8K's that is not a number, and where
     nothing is left.
     """
     tasks: dict[str, Task] = {}
@@ -123,7 +123,7 @@ def _task(text: str, answer: str, steps: list[str]) -> Task:
 
 
 def _id(question: str) -> str:
-    """Of the words alone: the same for questions that differ in case and spaces."""
+    """Hash of the words alone: the same for questions that differ in case and spaces."""
     return hashlib.sha256(" ".join(question.lower().split()).encode()).hexdigest()[:16]
 
 

@@ -25,7 +25,7 @@ from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
 RANDOM_FLOOR = 0.014
-"""Measured on the standard tasks: success of one who answers with a word of the question."""
+"""Measured on the standard tasks: success of an agent that answers with a word of the question."""
 BONUS, MALFORMED = 0.1, -1.0
 """Tool-Star's rewards for a right answer with both tools, and for a broken form."""
 
@@ -74,7 +74,6 @@ class MultiTool(Environment):
         return EnvironmentSpec("multi_tool", "1", self._data_hash, self._floors, rewards=rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     def tools(self) -> list[Tool]:
@@ -135,8 +134,7 @@ class MultiTool(Environment):
         return [Action("", answer=stream.choice(re.findall(r"\w+", task.prompt)))]
 
     def floors(self) -> Mapping[str, Environment]:
-        """The same tasks with a search that finds nothing, and with a calculator that does not
-        work."""
+        """Variants with a search that finds nothing, and with a calculator that does not work."""
         return {"no_search": self._as(NoSearch), "no_interpreter": self._as(NoInterpreter)}
 
     def snapshot(self) -> bytes:

@@ -20,7 +20,7 @@ from turnwise.types import Task
 KINDS = ("none", "search", "calculator", "both")
 LARGEST = 999_999
 FACTS = 3
-"""Of a town."""
+"""Facts of a town."""
 MOST = len(KINDS) * FACTS * TOWNS
 """Tasks in a split, at most: each question that needs a search alone is asked once."""
 
@@ -133,7 +133,7 @@ def both(stream: random.Random, towns: Sequence[Town]) -> Question | None:
 def _worked_out(
     text: str, names: tuple[str, ...], expression: str, seen: Sequence[str] = ()
 ) -> Question | None:
-    """A question whose answer is none of the numbers that were seen before."""
+    """A question whose answer differs from all numbers that were seen before."""
     answer = calculate(expression)
     if answer in (*seen, *re.findall(r"\d+", text)) or not 0 < int(answer) <= LARGEST:
         return None

@@ -19,7 +19,7 @@ RIVERS = (
     *("jor", "kam", "lune", "mink", "nidd", "ouse", "pell", "rhee", "swale", "tave", "ure", "wye"),
 )
 TOWNS = 240
-"""In each split."""
+"""Towns in each split."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Town:
 
     @property
     def document(self) -> str:
-        """What a search shows."""
+        """The document that a search shows."""
         return f"{self.name}. River: {self.river}. People: {self.people}. Founded: {self.year}."
 
 

@@ -25,7 +25,7 @@ class Block:
     code: str
     variants: Variants = ONE
     uses: tuple[str, ...] = ()
-    """Other blocks that it calls."""
+    """Blocks that this one calls."""
 
 
 def _each(**columns: str) -> Variants:

@@ -1,8 +1,8 @@
 """The repair environment: a git repository, an issue, shell and file tools, and hidden tests.
 
 The files that are left when the episode ends are judged in a second sandbox (`judging.py`). The
-repository has one commit, of the state at hand: no history that could tell the repair. Not here:
-made repositories (`tasks.py`), SWE-bench's (`instances.py`), QuixBugs' (`programs.py`).
+repository has one commit, of the state at hand: no history that could give the repair away. Not
+here: made repositories (`tasks.py`), SWE-bench's (`instances.py`), QuixBugs' (`programs.py`).
 """
 
 import asyncio
@@ -29,13 +29,14 @@ from turnwise.environments.repair.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tokens import Source
 from turnwise.tools.workspace import Entry, Workspace, WorkspaceTools
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
 RANDOM_FLOOR = 0.018
-"""Measured on the standard tasks: success of one who makes a random small change."""
+"""Measured on the standard tasks: success of an agent that makes a random small change."""
 MOST_FILES = 1 << 14
 """Files and folders of a repository, with those of its commit."""
 DONE = Action("", "that is it", answer="done")
@@ -115,7 +116,6 @@ class Repair(WorkspaceTools, Environment):
         return EnvironmentSpec("repair", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -169,7 +169,6 @@ class Repair(WorkspaceTools, Environment):
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self.workspace.restore(state)
 
     def _workspace(self, task: Task) -> Workspace:

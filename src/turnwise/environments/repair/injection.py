@@ -37,7 +37,7 @@ def inject(repository: Path, sandbox: Sandbox, runner: str, count: int) -> Itera
     """Up to `count` records, one by one, the same for the same commit: HEAD's files, whose tests
     are run once as they are and once for each change that is tried.
 
-    Raises DataError for a folder that is no git repository, and where no test passes as it is.
+    Raises DataError for a folder that is not a git repository, and where no test passes unchanged.
     """
     commit = check_commit(repository, "HEAD", "inject")
     files = {

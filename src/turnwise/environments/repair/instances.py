@@ -38,12 +38,12 @@ class Loaded:
 
     tasks: dict[Split, list[Task]]
     left_out: Mapping[str, int]
-    """How many records, by the reason."""
+    """Number of records left out, by the reason."""
 
 
 def read_instances(path: Path, repositories: Path, runner: str, heldout_share: float) -> Loaded:
     """The tasks of a file, each once, shuffled by a hash. Left out are repositories that are too
-    large, and tests whose file cannot be told from their names.
+    large, and tests whose names do not give their file.
 
     `repositories` is the folder of clones: that of `owner/name` is at `owner/name`, `owner__name`
     or `name` in it. Raises DataError, naming file and line or entry, for what is missing: a field,
@@ -137,7 +137,7 @@ def _located(name: str, tests: Mapping[str, str], base: Mapping[str, Entry]) -> 
 
 
 def base_or_error(data: Mapping[str, Any], where: str) -> dict[str, Entry]:
-    """As `base_files`; a patch that does not fit is the data's mistake."""
+    """Read as `base_files` does; raise DataError for a patch that does not fit."""
     try:
         return base_files(data)
     except ToolError as error:

@@ -46,7 +46,7 @@ _UNITTEST_NAME = re.compile(r"(?P<method>\w+) \((?P<place>[\w.]+)\)")
 
 @dataclass(frozen=True)
 class Judgement:
-    """How many of the tests of each kind passed."""
+    """Numbers of tests of each kind that passed."""
 
     failed_before: tuple[int, int]
     """Passed, of all that did not pass before the repair."""

@@ -84,12 +84,12 @@ class _Text:
         self.starts = [0, *(match.end() for match in re.finditer(rb"\n", self.data))]
 
     def span(self, node: Any) -> tuple[int, int]:
-        """Where a node begins and ends."""
+        """The range of a node in the text."""
         first = self.starts[node.lineno - 1] + node.col_offset
         return first, self.starts[node.end_lineno - 1] + node.end_col_offset
 
     def of(self, node: Any) -> str:
-        """How a node is written."""
+        """The text of a node."""
         first, last = self.span(node)
         return self.data[first:last].decode()
 
@@ -104,7 +104,7 @@ class _Text:
 
 def mutants(source: str) -> list[Mutant]:
     """All texts with one bug, each once, in the order of their places. Docstrings, annotations and
-    what is outside of functions stay as they are. None of a text that is no Python."""
+    what is outside of functions stay as they are. Yields nothing for a text that is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):

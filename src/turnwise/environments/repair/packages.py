@@ -19,7 +19,7 @@ from turnwise.seeds import derive
 POOL = 128
 """Values for each kind of parameter."""
 CALLS = 6
-"""Of each function that is called."""
+"""Calls of each function that is called."""
 NUMBERS = (0, 5, 10, 10, 15, 20, 20, 25, 30, 30, 40, 60, 80, 90, 7, 42)
 """Mostly round, so that limits are met exactly."""
 REPORTS, OTHERS = 2, 3
@@ -28,7 +28,7 @@ REPORTS, OTHERS = 2, 3
 
 @dataclass(frozen=True)
 class Theme:
-    """What the records of a package are about."""
+    """The subject of a package's records."""
 
     rows: str
     who: str
@@ -80,11 +80,11 @@ class Package:
     theme: Theme
     functions: Mapping[str, Function]
     marks: Mapping[str, str]
-    """What separates the parts of a line and begins a comment."""
+    """The characters that separate the parts of a line, and that begin a comment."""
 
     @property
     def name(self) -> str:
-        """As it is imported."""
+        """The name that the package is imported by."""
         return self.theme.rows
 
     def target(self, function: str) -> str:
@@ -194,7 +194,7 @@ def draw_calls(
 
 
 def called(function: Any, arguments: Sequence[Any]) -> tuple[Any, str]:
-    """What a call returns, and the error that it raises instead."""
+    """A call's result, and the text of the error that it raises instead."""
     try:
         return function(*arguments), ""
     except Exception as error:  # noqa: BLE001 - what a bug leads to

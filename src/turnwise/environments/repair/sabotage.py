@@ -1,9 +1,9 @@
-"""Makes a repository's tests fail, to see whether failing is still told.
+"""Makes a repository's tests fail, to see whether failures are still reported.
 
 A suite shares its process with the code that it tests, so that code can replace what judges it. It
 does so for a copy of the suite too, in which each test ends in assertions that cannot hold: what
 `passes` there proves nothing. Not here: where both are run (`judging.py`), and code that reads the
-tests to tell the copy from the suite.
+tests to distinguish the copy from the suite.
 """
 
 import ast
@@ -44,17 +44,18 @@ FAILING = {
 }
 """unittest's and pytest's assertions, with arguments for which they have to raise."""
 OWNERS = {"raises": ("pytest",), "fail": ("pytest", "self", "cls")}
-"""Whose they are where others have functions of that name, which need not raise."""
+"""Owners of assertions with common names: functions of others by such a name need not raise."""
 EXPECTED = ("expectedFailure", "xfail")
 """Decorators of tests for which failing is right."""
 
 
 def sabotaged(source: str) -> tuple[str, set[str]]:
-    """A file of tests of which none can pass, and the names of the functions that were changed:
-    those whose name begins with `test`, and which are not expected to fail.
+    """A file of tests that can only fail, and the names of the functions that were changed: those
+    whose name begins with `test`, and which are not expected to fail.
 
     A test does what it did; then each kind of assertion that it uses is tried on what it cannot
-    accept, and the test fails only if all of them raise. Raises SyntaxError for what is no Python.
+    accept, and the test fails only if all of them raise. Raises SyntaxError for text that is not
+    Python.
     """
     tree = ast.parse(source)
     changed = set()

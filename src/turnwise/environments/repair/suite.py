@@ -100,7 +100,7 @@ def _apart(run: Callable[[str, list[str]], Outcomes], path: str, names: list[str
 
 
 def _silence() -> None:
-    """What tests print is of no use here, and could be more than is allowed."""
+    """Discard what tests print: nothing reads it, and it could be more than is allowed."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

@@ -53,7 +53,7 @@ class _Broken:
     failing: list[_Call]
     passing: list[_Call]
     found: list[str]
-    """What each of the failing calls gives in place of what it should."""
+    """Wrong results of the failing calls, in their order."""
 
 
 def made_tasks(count: int) -> dict[Split, list[Task]]:

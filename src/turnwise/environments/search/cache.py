@@ -48,7 +48,7 @@ def _key(sources: Sequence[Path]) -> str:
 
 
 def _read(path: Path) -> list[Record] | None:
-    """None when there is no such file or when it is not what `_write` wrote."""
+    """The cached records; None when there is no such file, or `_write` did not write it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         header, *records = [json.loads(line) for line in lines]

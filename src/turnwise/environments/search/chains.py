@@ -38,9 +38,9 @@ class Candidate:
     """(query, name to find) in order; the last name is the answer."""
     wanted: tuple[str, ...]
     """The name to be found by each search, in the words of the cards; "" where the searches so far
-    do not tell it."""
+    do not give it."""
     evidence: tuple[frozenset[int], ...]
-    """For each search, positions of the documents that state what is to be found."""
+    """Positions, for each search, of the documents that state what is to be found."""
     inverse: bool = False
     """Whether a thing has to be found by what its card states, as a class by its base; else each
     search is for a thing by its name."""
@@ -87,7 +87,7 @@ def steps(graph: Graph, kind: str, names: tuple[str, ...]) -> Iterator[tuple[Rel
 
 
 def is_known(graph: Graph, relation: Relation, edge: Edge) -> bool:
-    """False for a base class of which there is no document, because it is private."""
+    """Whether a document describes the class; private base classes have none."""
     return relation != BASE or bool(graph.neighbours(MODULE, edge.name))
 
 

@@ -25,7 +25,7 @@ COMPILED_MODULES = (
     *("_random", "_signal", "_socket", "_stat", "_string", "_struct", "_thread", "_tracemalloc"),
     *("_weakref", "_zoneinfo"),
 )
-"""What is imported, and nothing else is."""
+"""Modules that are imported; no others are."""
 
 _REPLACED = frozenset({"breakpointhook", "displayhook", "excepthook", "unraisablehook"})
 """Functions of sys that a shell or a test runner puts its own in the place of: left out."""

@@ -37,7 +37,7 @@ BUILDER = tuple(
 
 @dataclass(frozen=True)
 class Document:
-    """What a search can find.
+    """An entry that a search can find.
 
     Example: Document(id="tarfile.TarFile", name="TarFile", kind="class",
         card="Class TarFile. Module: tarfile. Base: object.", text="TarFile(name=None, ...) ...",
@@ -51,7 +51,7 @@ class Document:
     kind: str
     """module, class, function, method; passage for a user's own."""
     card: str
-    """What a result begins with."""
+    """The text that a result begins with."""
     text: str
     facts: tuple[tuple[str, str], ...] = ()
     """(relation, bare name of its object): module, class, base, package."""
@@ -101,7 +101,7 @@ def _files() -> list[tuple[str, Path]]:
 
 
 def _owned(module: Module, modules: dict[str, Module]) -> dict[str, Definition]:
-    """What belongs to a public module: its own definitions, then what it takes over."""
+    """The definitions of a public module: its own definitions, then what it takes over."""
     owned = dict(module.definitions)
     for source, name in module.imports:
         origin = modules.get(source)

@@ -1,4 +1,5 @@
-"""What is read out of a Python module: names, signatures and first paragraphs; no documents yet."""
+"""The contents read out of a Python module: names, signatures and first paragraphs; no documents
+yet."""
 
 import inspect
 from dataclasses import dataclass, field

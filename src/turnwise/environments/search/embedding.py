@@ -1,4 +1,4 @@
-"""What embeds documents and queries: a model of sentence-transformers, or a function of one's own.
+"""Embedders of documents and queries: a model of sentence-transformers, or a function of one's own.
 
 A name with a colon is a function, `path/to/file.py:embed` or `package.module:embed`, from a list of
 texts to an array; any other is a model's folder or name, which needs the extra `dense`. Embeddings

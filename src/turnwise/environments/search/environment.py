@@ -129,7 +129,6 @@ class SearchEnvironment(Environment):
         return EnvironmentSpec("search", "1", self._data_hash, floors=floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     @tool
@@ -174,7 +173,7 @@ class SearchEnvironment(Environment):
         return [*searches, Action("", thoughts[-1], answer=task.secret["answers"][0])]
 
     def floors(self) -> Mapping[str, Environment]:
-        """The same tasks with a search that finds nothing, and with one that finds anything."""
+        """Variants with a search that finds nothing, and with one that finds anything."""
         return {
             "no_search": self._as(NoSearchEnvironment),
             "random_document": self._as(RandomDocumentEnvironment),

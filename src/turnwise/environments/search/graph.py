@@ -1,7 +1,7 @@
 """The facts of the documents as a graph: which names stand in which relation to which.
 
 Names are bare, and a name may belong to several documents. A relation is therefore asked of all the
-documents with that name at once, whatever its case, because a search does not tell them apart; it
+documents with that name at once, whatever its case, because a search does not distinguish them; it
 is single-valued for a name only if they agree. Not here: questions.
 """
 
@@ -54,7 +54,7 @@ RELATIONS = (
 
 
 class Edge(NamedTuple):
-    """Where a relation leads from a name, and the documents (by position) that say so."""
+    """A relation's target from a name, and the documents (by position) that say so."""
 
     name: str
     evidence: frozenset[int]
@@ -86,7 +86,8 @@ class Graph:
         return sorted(name for found in spellings.values() if len(found) == 1 for name in found)
 
     def package(self, name: str) -> str:
-        """Top-level package of the first document with that name; the name where there is none."""
+        """Top-level package of the first document with that name; the name itself without such a
+        document."""
         return self._packages.get(name.lower(), name)
 
     def neighbours(self, relation: Relation, name: str) -> list[Edge]:
@@ -95,7 +96,7 @@ class Graph:
         return [Edge(key, frozenset(found[key])) for key in sorted(found)]
 
     def follow(self, relation: Relation, name: str) -> Edge | None:
-        """The one name that the relation leads to; None when there is none, or more than one."""
+        """The one name that the relation leads to; None when it leads to no name, or to several."""
         edges = self.neighbours(relation, name)
         return edges[0] if len(edges) == 1 else None
 

@@ -29,14 +29,14 @@ from turnwise.environments.search.wording import (
 from turnwise.seeds import derive
 
 FEW = 3
-"""A method that more classes have is no condition: one search cannot show them all."""
+"""Most classes that may share a method used as a condition: one search has to show them all."""
 
 _FUNCTION = Relation("module", "function", "module")
 _CLASS = Relation("class", "method", "class")
 _METHODS = replace(_CLASS, inverse=True)
 
 WAYS = 12
-"""How many functions, and how many methods, are tried as a way to one module."""
+"""Functions, and methods, that are tried as a way to one module."""
 
 Evidence = frozenset[int]
 Find = tuple[tuple[str, str], str, Evidence]

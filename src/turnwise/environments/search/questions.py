@@ -32,7 +32,7 @@ class Question:
 
     @property
     def id(self) -> str:
-        """Of its content: the same for questions that differ in case and punctuation only."""
+        """Hash of the content: the same for questions that differ in case and punctuation only."""
         return question_id(self.text)
 
 
@@ -66,7 +66,7 @@ def question_tasks(questions: Sequence[Question], heldout_share: float) -> dict[
 
 
 def unsupported(questions: Sequence[Question], documents: Iterable[Document]) -> int:
-    """How many questions have no accepted answer, as whole words, in any document."""
+    """Number of questions without an accepted answer, as whole words, in any document."""
     wanted: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for question in questions:
         for answer in map(_words, question.answers):

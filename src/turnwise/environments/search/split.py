@@ -12,10 +12,10 @@ from turnwise.environments.search.chains import Candidate
 from turnwise.environments.search.graph import Graph
 
 HELDOUT_SHARE = 0.45
-"""Of the weight of all candidates, how much the held-out packages may hold."""
+"""Share of the weight of all candidates that the held-out packages may hold."""
 
 TRAIN_PACKAGES = ("builtins",)
-"""What every agent should see in training."""
+"""Packages that every agent should see in training."""
 
 _WEIGHTS = {"one": 1.0, "two": 2.0, "three": 4.0, "intersection": 2.0}
 """Long chains are rare, so that losing one costs more."""

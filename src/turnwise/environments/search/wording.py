@@ -63,7 +63,8 @@ def last_question(relation: Relation, phrase: str) -> str:
 
 
 def describe(relations: Sequence[Relation], kind: str, name: str) -> str:
-    """What `relations` lead to from the `kind` called `name`; with none, the thing itself.
+    """A phrase for the target of `relations` from the `kind` called `name`; without relations, for
+    the thing itself.
 
     Example: "the base class of the class TarInfo".
     """

@@ -19,15 +19,16 @@ from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MAX_REQUESTS = 1000, 3
 HELDOUT_SHARE = 0.5
 RANDOM_FLOOR = 0.001
-"""Measured on the standard tasks: success of one who runs the command of another request for the
-same folder, and answers with a number below 10."""
+"""Measured on the standard tasks: success of an agent that runs the command of another request for
+the same folder, and answers with a number below 10."""
 
 
 class Shell(Environment):
@@ -82,7 +83,6 @@ class Shell(Environment):
         return EnvironmentSpec("shell", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -139,7 +139,6 @@ class Shell(Environment):
         return self.workspace.snapshot()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self.workspace.restore(state)
 
     def _read(self, path: Path, scripts: Path, heldout_share: float) -> None:

@@ -55,7 +55,7 @@ def entries_of(folder: Folder) -> dict[str, Entry]:
 
 
 def state_of(entries: Mapping[str, Entry]) -> dict[str, list[object]]:
-    """What counts of a workspace: files and links with their content, and which can be run by
+    """The judged part of a workspace: files and links with their content, and which can be run by
     their owner. Empty folders, times and other permissions do not."""
     return {
         path: [entry.kind, entry.content.hex(), entry.kind == "file" and bool(entry.mode & 0o100)]

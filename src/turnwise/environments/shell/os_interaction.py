@@ -37,7 +37,7 @@ from turnwise.types import Action, Task, ToolCall
 
 KIND = "checks"
 FOLDER = "/work/workspace"
-"""Where the folder is while a command runs."""
+"""The path of the folder while a command runs."""
 _MOVED = re.compile(
     r"(?<![\w./-])/(root|home|opt|srv|mnt|data|var|tmp|usr)(?![\w.-])"
     r"(?!/(?:bin|sbin|lib|lib32|lib64|include|local|share)\b)"
@@ -69,7 +69,7 @@ class Loaded:
 
     tasks: dict[Split, list[Task]]
     left_out: Mapping[str, int]
-    """How many records, by the reason."""
+    """Number of records left out, by the reason."""
     constant: float
     """Success of the one answer that is right most often, given to every task at once."""
 
@@ -123,7 +123,7 @@ def judge(
 def example_actions(sandbox: Sandbox, task: Task) -> Sequence[Action]:
     """The answer that is compared; else what the example does, with what it writes as the answer.
 
-    Raises NotSupportedError for a pattern of answers, and where there is no example.
+    Raises NotSupportedError for a pattern of answers, and for a record without an example.
     """
     match, example = task.secret["match"], task.secret["example"]
     if match is not None and "answer" in match:
@@ -146,7 +146,7 @@ class _Draft:
     secret: Mapping[str, Any]
     labels: str
     left_out: str
-    """Why it cannot be done here, if that can be told without trying."""
+    """The reason why it cannot be done here, if that is known without trying."""
 
 
 def _draft(record: Mapping[str, Any], scripts: Path, where: str) -> _Draft:
@@ -232,7 +232,7 @@ def is_match(match: Mapping[str, Any], answer: str) -> bool:
 
 
 def _is_solved(sandbox: Sandbox, task: Task) -> bool:
-    """Whether the example passes; True where there is none."""
+    """Whether the example passes; True without an example."""
     example = task.secret["example"]
     if example is None or task.secret["match"] is not None:
         return True

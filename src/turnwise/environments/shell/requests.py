@@ -1,4 +1,4 @@
-"""What can be asked of a folder: in words, as a command, and what comes of it, worked out here.
+"""Requests about a folder: in words, as a command, and the result, worked out here.
 
 Folders are dicts of files by path, a file is its text and whether it can be run. Not here: how
 folders are made (`folders.py`), how requests become tasks (`tasks.py`).

@@ -67,7 +67,7 @@ def folder_of(task: Task) -> dict[str, File]:
 
 
 def entries(task: Task) -> dict[str, Entry]:
-    """What an episode begins with."""
+    """The entries that an episode's folder begins with."""
     return {
         path: Entry(kind, base64.b64decode(content), mode)
         for path, kind, content, mode in task.data["folder"]

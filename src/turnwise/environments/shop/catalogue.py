@@ -64,22 +64,22 @@ class Product:
 
     @property
     def price(self) -> float:
-        """In dollars."""
+        """Price in dollars."""
         return self.cents / 100
 
     @cached_property
     def nouns(self) -> frozenset[str]:
-        """Of the title: the kind's words and the brand."""
+        """Nouns of the title: the kind's words and the brand."""
         return frozenset([*self.kind.split(), self.title.split()[0].lower()])
 
     @property
     def features(self) -> str:
-        """The page that tells the attributes."""
+        """The text of the page of attributes."""
         return "; ".join(self.attributes)
 
     @property
     def text(self) -> str:
-        """What a search looks through."""
+        """The text that a search looks through."""
         values = " ".join(value for values in self.options.values() for value in values)
         return f"{self.title}. {self.features}. {values}"
 

@@ -17,15 +17,16 @@ from turnwise.environments.shop.catalogue import Product, catalogue
 from turnwise.environments.shop.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.shopping import NOTHING_BOUGHT, Bought, Wanted, is_as_wanted, webshop_reward
+from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT, PAGE = 1000, 10
 MOST_RESULTS = 50
 RANDOM_FLOOR = 0.05
-"""Measured on the standard tasks: success of one who searches for the request's words, clicks one
-of the first results and random options, and buys."""
+"""Measured on the standard tasks: success of an agent that searches for the request's words, clicks
+one of the first results and random options, and buys."""
 BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
 
 
@@ -81,7 +82,6 @@ class Shop(Environment):
         return EnvironmentSpec("shop", "1", self._data_hash, self._floors, rewards=rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -115,7 +115,7 @@ class Shop(Environment):
         return "Bought. Thank you." if self._play.bought else self._shown()
 
     async def step(self, action: Action) -> Step:
-        """As everywhere; buying ends the episode, and what is called after it is not run."""
+        """Run the calls in order; buying ends the episode, and later calls are not run."""
         if action.answer is not None:
             return Step(done=True)
         results = []
@@ -149,7 +149,7 @@ class Shop(Environment):
         return self._products[self._places[name.lower()]]
 
     def found(self, keywords: str) -> list[Product]:
-        """What a search finds, best first, MOST_RESULTS at most."""
+        """Products that a search finds, best first, MOST_RESULTS at most."""
         return [self._products[place] for place in self._index.search(keywords, MOST_RESULTS)]
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -178,11 +178,9 @@ class Shop(Environment):
         return [search, *(Action("", calls=(_click(target),)) for target in clicks)]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         return json.dumps(asdict(self._play), sort_keys=True).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         self._play = Play(**json.loads(state))
 
     def _wanted(self, task: Task) -> Wanted:

@@ -1,4 +1,4 @@
-"""What is asked for in the shop: a product in words, with attributes, options and a highest price.
+"""Requests to the shop: a product in words, with attributes, options and a highest price.
 
 Not here: products (`catalogue.py`), and when a purchase is right (`rewards/shopping.py`).
 """

@@ -20,18 +20,19 @@ from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import made_tasks, scene_of, tasks_hash
 from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
+from turnwise.tokens import Source
 from turnwise.tools.postgres import PostgresDatabase, PostgresServer
 from turnwise.tools.sql import Database, Table
 from turnwise.tools.tool import Tool, in_thread, tool
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 Result = TypeVar("Result")
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
 RANDOM_FLOORS = {"small": 0.011, "full": 0.008}
-"""Measured on the standard tasks: success of one who runs a statement of the grammar, with names
-that the tables have, and answers with a number below 10."""
+"""Measured on the standard tasks: success of an agent that runs a statement of the grammar, with
+names that the tables have, and answers with a number below 10."""
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Play:
 
     database: Database | PostgresDatabase = field(default_factory=Database)
     left: list[PostgresDatabase] = field(default_factory=list)
-    """Those of before, which are dropped by the next thread that waits for the server."""
+    """Databases of earlier episodes, dropped by the next thread that waits for the server."""
 
 
 class SqlEnvironment(Environment):
@@ -92,7 +93,6 @@ class SqlEnvironment(Environment):
         return EnvironmentSpec("sql", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     def tools(self) -> list[Tool]:
@@ -155,13 +155,11 @@ class SqlEnvironment(Environment):
         return [Action("", calls=(call,)), Action("", answer=str(stream.randrange(10)))]
 
     def snapshot(self) -> bytes:
-        """The complete state of the episode."""
         database = self._play.database
         dump = base64.b64encode(database.dump()).decode()
         return json.dumps({"written": database.written, "dump": dump}).encode()
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
         found = json.loads(state)
         before, left = self._play.database, self._play.left
         if isinstance(before, PostgresDatabase):

@@ -1,4 +1,4 @@
-"""What is asked of tables, made by program: words, the statement that does it, and its kind.
+"""Requests about tables, made by program: words, the statement that answers, and its kind.
 
 A maker looks at the rows and draws a request that can be done. The small grammar has one table,
 numbers for names, and short statements in lower case; the full one has a second table, and
@@ -36,7 +36,7 @@ class Theme:
     second: str
     """Another number, in the full grammar only."""
     owner: str
-    """Of the second table, which is named after the group: a word, and a number."""
+    """Column of the second table, which is named after the group: a word, and a number."""
     size: str
 
 
@@ -75,7 +75,7 @@ class Scene:
     """(group, owner, size)."""
 
     def tables(self) -> list[Table]:
-        """As the database has them."""
+        """The tables as the database has them."""
         theme, text, number = self.theme, "TEXT", "INTEGER"
         if not self.groups:
             names = (theme.key, theme.group, theme.number)
@@ -126,7 +126,7 @@ def lookup(stream: random.Random, scene: Scene) -> Request:
 
 
 def count(stream: random.Random, scene: Scene) -> Request:
-    """How many rows of a group."""
+    """Ask for the number of rows of a group."""
     theme, group = scene.theme, stream.choice(scene.used_groups())
     text = f"How many {theme.table} have the {theme.group} {group}?"
     where = f"{theme.group} = {literal(group)}"

@@ -55,7 +55,6 @@ class WebForms(WebEnvironment):
         return EnvironmentSpec("web_forms", "1", self._data_hash, self._floors)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
         return self._tasks[split]
 
     def site(self, data: Mapping[str, Any]) -> FormSite:

@@ -26,7 +26,7 @@ def area(label: str, name: str) -> str:
 
 
 def hidden(name: str, value: str) -> str:
-    """What a form sends along."""
+    """A hidden field: a form sends it along."""
     return f'<input type="hidden" name="{name}" value="{escape(value)}">'
 
 

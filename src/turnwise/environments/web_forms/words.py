@@ -62,7 +62,7 @@ LEVELS = ("never", "sometimes", "daily", "always")
 
 @dataclass(frozen=True)
 class Words:
-    """Those of one split; colours and levels are everybody's."""
+    """The words of one split; colours and levels belong to both."""
 
     first_names: tuple[str, ...]
     surnames: tuple[str, ...]

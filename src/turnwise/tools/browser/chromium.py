@@ -40,7 +40,7 @@ PLAYWRIGHTS = (
     "chromium_headless_shell-*/chrome-*/*headless*shell",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
-"""Where `playwright install chromium` puts it, below Playwright's folder."""
+"""Places where `playwright install chromium` puts it, below Playwright's folder."""
 ARGUMENTS = (
     # Nothing but the gates is ever looked up or spoken to, by no part of the browser.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
@@ -50,7 +50,7 @@ ARGUMENTS = (
 
 
 class Browser:
-    """How pages are opened; the prototype's, shared by all episodes."""
+    """The opener of pages; the prototype's, shared by all episodes."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Browser:
 
     async def open(self, sites: Mapping[str, Site] = {}) -> "BrowserPage":
         """An empty page in a context of its own, for which `sites` are there too, by host. Raises
-        InfrastructureError where there is none in time."""
+        InfrastructureError where it does not open in time."""
         from turnwise.tools.browser.page import BrowserPage
 
         gate = Gate(sites, self._fetcher)
@@ -120,7 +120,7 @@ class ChromiumProcess:
         self._playwright: Any = None
         self._chromium: Any = None
         self.number = 0
-        """How many were started, the running one's number."""
+        """Number of browsers started so far, which names the running one."""
 
     def alive(self, number: int) -> bool:
         """Whether the Chromium of this number is still there."""
@@ -183,7 +183,7 @@ class ChromiumProcess:
                     await playwright.stop()
 
     def end(self) -> None:
-        """End everything. Bounded; whoever waited for a page gets an InfrastructureError."""
+        """End everything. Bounded; an episode waiting for a page gets an InfrastructureError."""
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -246,7 +246,7 @@ class ChromiumProcess:
 
 def find_chromium(program: str = "") -> str:
     """The path of Chromium: the given one, else Playwright's own, else the system's. Raises
-    ConfigError where there is none."""
+    ConfigError where none of these exists."""
     if program:
         found = shutil.which(program)
         if found is None:
@@ -264,7 +264,7 @@ def find_chromium(program: str = "") -> str:
 
 
 def marked(marker: str) -> list[int]:
-    """Processes that were started with this argument; none where there is no /proc."""
+    """Processes that were started with this argument; none on systems without /proc."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -274,7 +274,7 @@ def marked(marker: str) -> list[int]:
 
 
 def first_line(error: Exception) -> str:
-    """What Playwright says, without its log of the call."""
+    """Playwright's message without its log of the call."""
     return str(error).strip().partition("\n")[0]
 
 

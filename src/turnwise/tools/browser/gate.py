@@ -17,7 +17,7 @@ from turnwise.tools.browser.sites import Response, Site, request_of
 from turnwise.tools.http import Fetcher
 
 MOST_BYTES = 1 << 20
-"""Of one request's head or form."""
+"""Largest head or form of one request, in bytes."""
 _CHUNK = 1 << 16
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -34,7 +34,7 @@ class Gate:
         self.refused: dict[str, str] = {}
         """Hosts that were refused, with their port if it is not the scheme's own, and why."""
         self.problem: Exception | None = None
-        """What a site raised, a bug."""
+        """The exception that a site raised, a bug."""
 
     async def open(self) -> int:
         """Listen on this machine alone; gives the port."""

@@ -43,7 +43,7 @@ class LightPage:
 
     @property
     def lost(self) -> bool:
-        """Never: there is no process that could be gone."""
+        """Always False: a plain page has no process that could die."""
         return False
 
     def do(self, operation: str, *arguments: Any) -> None:
@@ -68,11 +68,11 @@ class LightPage:
         return self._view
 
     async def act(self, operation: str, *arguments: Any) -> None:
-        """As `do`."""
+        """Do an operation, as `do`, for environments that await it."""
         self.do(operation, *arguments)
 
     async def view(self) -> View:
-        """As `look`."""
+        """Look at the page, as `look`, for environments that await it."""
         return self.look()
 
     async def close(self) -> None:
@@ -139,7 +139,8 @@ class LightPage:
         self._go(url)
 
     def _go(self, url: str) -> None:
-        """As browsers do, a page that is asked for again takes its own place in the history."""
+        """Load a page; if it is asked for again, it takes its own place in the history, as in
+        browsers."""
         if self._history and self._history[-1] == url:
             self._history.pop()
         self._load(url)
@@ -180,7 +181,7 @@ class LightPage:
 
 
 def chosen_option(select: Node, number: int, option: str) -> int:
-    """The place of an option by its text. Raises ToolError where there is none."""
+    """The place of an option by its text. Raises ToolError for an unknown option."""
     if select.tag != "select":
         raise ToolError(f"element {number} is no list to select from")
     names = [text_of(one) for one in options_of(select)]

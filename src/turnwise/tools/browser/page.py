@@ -1,7 +1,7 @@
 """One page in Chromium: what can be done on it, what it says, and a picture of it.
 
-Elements are told by numbers (`reading.py`) and acted on by mouse and keyboard. What is in the way
-of a click is told to the agent at once; what does not end in time, and a browser that died, is
+Elements have numbers (`reading.py`) and are acted on by mouse and keyboard. The agent is shown at
+once what is in the way of a click; what does not end in time, and a browser that died, is
 infrastructure. A page that opens another goes on in that one. Dialogs are dismissed. Not here:
 frames, downloads, uploads.
 """
@@ -55,7 +55,7 @@ UNOPENED = {
     "Download is starting": "is a file to download, and no page",
     "ERR_ABORTED": "has no page",
 }
-"""What Chromium says of addresses that it cannot show, and what the agent is told."""
+"""Chromium's messages on addresses that it cannot show, and the agent's observation for each."""
 REASONS = {
     "gone": "is gone: read the page again",
     "hidden": "has no place on the page",
@@ -134,7 +134,7 @@ class BrowserPage:
         return self._view
 
     async def screenshot(self, *, marks: bool = False) -> bytes:
-        """What the screen shows, as PNG; with `marks`, the elements' numbers are drawn on it."""
+        """The screen as PNG; with `marks`, the elements' numbers are drawn on it."""
         view = await self.view()
         places = [element.node.place for element in view.elements] if marks else []
 
@@ -272,7 +272,7 @@ class BrowserPage:
 
     async def _can_go_back(self) -> bool:
         """Whether a page stands before this one, of this host or another: `navigation.canGoBack`
-        knows of the same only. The empty page that comes first is none."""
+        knows of the same only. The empty page that comes first does not count."""
         session = await self._context.new_cdp_session(self._page)
         history = await session.send("Page.getNavigationHistory")
         await session.detach()
@@ -284,7 +284,8 @@ class BrowserPage:
         await self._page.evaluate("(far) => window.scrollBy(0, far)", sign * self._height * 0.8)
 
     async def _return_if_refused(self) -> None:
-        """Leave the error page for the page before it, and tell the agent what is not allowed."""
+        """Leave the error page for the page before it, and raise what the agent reads about the
+        refusal."""
         reason = self._gate.refused.get(urlsplit(self._failed).netloc.rpartition("@")[2])
         if reason is None:
             return

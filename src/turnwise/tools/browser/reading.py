@@ -1,4 +1,4 @@
-"""How a page is told in words: its text, with a number for each element that can be acted on.
+"""A page in words: its text, with a number for each element that can be acted on.
 
     Sign in (http://forms.test/)
     # Sign in
@@ -6,9 +6,9 @@
     [2] password "Password": ""
     [3] button "Sign in"
 
-The same tree gives the same words, whoever made it: Chromium (`page.py`) or the reader of plain
-pages (`light.py`). What can be typed is quoted as JSON has it, so that no typed text looks like an
-element. Not here: frames, pictures without words, where things are on the screen.
+The same tree gives the same words, whichever reader made it: Chromium (`page.py`) or the reader of
+plain pages (`light.py`). What can be typed is quoted as JSON has it, so that no typed text looks
+like an element. Not here: frames, pictures without words, where things are on the screen.
 """
 
 import json
@@ -35,7 +35,7 @@ HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BUTTONS = ("submit", "button", "reset", "image")
 TYPED = ("textbox", "password", "date", "time", "number")
 ROLES = _words("button link checkbox radio tab menuitem option switch textbox combobox searchbox")
-"""Of a page's own elements, by its attribute role."""
+"""Roles of a page's own elements, by their attribute role."""
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Node:
 
     tag: str
     attributes: dict[str, str] = field(default_factory=dict)
-    """As in HTML; `value`, `checked`, `selected` and `open` as they are now."""
+    """Attributes as in HTML; `value`, `checked`, `selected` and `open` as they are now."""
     children: list["Node | str"] = field(default_factory=list)
     place: int = 0
-    """Its number among the visible elements, by which who made the tree finds it again."""
+    """Its number among the visible elements, by which the tree's maker finds it again."""
 
     def walk(self) -> Iterator["Node"]:
         """The node and all below it, in order."""
@@ -59,7 +59,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Element:
-    """What can be acted on. Example: Element("button", "Send", node)."""
+    """An element that can be acted on. Example: Element("button", "Send", node)."""
 
     role: str
     name: str
@@ -68,7 +68,7 @@ class Element:
 
 @dataclass(frozen=True)
 class View:
-    """A page as it is told. Element number n is `elements[n - 1]`."""
+    """A page in words. Element number n is `elements[n - 1]`."""
 
     title: str
     url: str
@@ -100,7 +100,7 @@ def view_of(title: str, url: str, root: Node) -> View:
 
 
 def role_of(node: Node) -> str:
-    """What an element is to who acts on it; empty for one that is only text."""
+    """An element's role for an agent that acts on it; empty for one that is only text."""
     given, tag = node.attributes, node.tag
     if tag == "a" and "href" in given:
         return "link"
@@ -156,7 +156,7 @@ def options_of(select: Node) -> list[Node]:
 
 
 class _Reader:
-    """Collects lines; each element that is no part of a line begins one."""
+    """Collects lines; each element that is not part of a line begins one."""
 
     def __init__(self, root: Node) -> None:
         self.lines: list[str] = []

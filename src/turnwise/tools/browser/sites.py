@@ -29,9 +29,9 @@ class Request:
     method: Literal["GET", "POST"]
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
-    """Of names that come twice, the last."""
+    """The query's values; of a name that comes twice, the last."""
     form: tuple[tuple[str, str], ...] = ()
-    """What a form sent, in its order; ends of lines are \\n."""
+    """The fields that a form sent, in its order; ends of lines are \\n."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def request_of(method: str, target: str, body: str = "") -> Request:
 
 
 def page(title: str, body: str) -> str:
-    """A whole page; `body` is HTML. There is no icon to ask for, and no script."""
+    """A whole page; `body` is HTML. It has an empty icon, so that browsers ask for none, and no
+    script."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<link rel="icon" href="data:,"><style>{STYLE}</style></head>'

@@ -5,9 +5,9 @@
             self.browser = Browser(["docs.python.org"])     # the prototype's
         ...
 
-After each call the agent is told the page as it is then. Pages of other people are in no snapshot:
-an environment that makes its own pages can be restored (`environments/web.py`). Not here: the
-browser (`chromium.py`).
+After each call the agent gets the page as it is then. Pages of other people are in no snapshot: an
+environment that makes its own pages can be restored (`environments/web.py`). Not here: the browser
+(`chromium.py`).
 """
 
 from typing import Any, Literal, Protocol
@@ -20,7 +20,7 @@ from turnwise.tools.tool import tool
 
 
 class Page(Protocol):
-    """What `LightPage` and `BrowserPage` have in common."""
+    """The interface that `LightPage` and `BrowserPage` have in common."""
 
     @property
     def lost(self) -> bool:
@@ -83,7 +83,7 @@ class PageTools:
         return await self.acted("read")
 
     async def acted(self, operation: str, *arguments: Any) -> str:
-        """Do something, and tell the page. Raises InfrastructureError without a page."""
+        """Do something, and show the page after it. Raises InfrastructureError without a page."""
         if self.page is None:
             raise InfrastructureError("browser: there is no page")
         before = (await self.page.view()).url
@@ -97,8 +97,8 @@ class PageTools:
 
 
 class BrowserTools(PageTools):
-    """Those and `goto`, in Chromium: derive from this first, then from Environment, and set
-    `browser`."""
+    """The page tools and `goto`, in Chromium: derive from this first, then from Environment, and
+    set `browser`."""
 
     browser: Browser
     page: BrowserPage | None = None

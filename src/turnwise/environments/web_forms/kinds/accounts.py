@@ -1,4 +1,4 @@
-"""What needs a sign-in, or tabs: an account to sign in to, settings to change."""
+"""Kinds of tasks with a sign-in, or tabs: an account to sign in to, settings to change."""
 
 import random
 from urllib.parse import quote
@@ -28,7 +28,7 @@ class Login(Kind):
         return Draft(prompt, data, {"user": user, "pressed": action})
 
     def get(self, site: FormSite, request: Request) -> tuple[str, str]:
-        """The account for who has signed in, else the way in."""
+        """The account for a user who has signed in, else the form to sign in."""
         if site.user:
             buttons = [html.button(label, "pressed", label) for label in site.data["labels"]]
             return "Account", f"<p>Signed in as {site.user}.</p>{html.form('/press', *buttons)}"
@@ -41,7 +41,7 @@ class Login(Kind):
         )
 
     def post(self, site: FormSite, request: Request) -> str:
-        """Sign in, or what is pressed by who has."""
+        """Sign in, or press a button of the account after that."""
         given = dict(request.form)
         if request.path == "/press" and site.user:
             site.send({"user": site.user, "pressed": given.get("pressed", "")})

@@ -1,4 +1,4 @@
-"""What a kind of task is: pages, what they do with forms, and the way of one who knows.
+"""A kind of task: pages, what they do with forms, and the way that solves it.
 
 What a site received is its `sent`; a task is solved when that is what was wanted. Not here: which
 tasks there are (`../tasks.py`).
@@ -44,7 +44,7 @@ class Kind:
         return "/done"
 
     def way(self, look: "Look", draft: Draft) -> Way:
-        """What solves it."""
+        """The operations that solve the task."""
         raise NotImplementedError
 
 
@@ -54,7 +54,7 @@ class FormSite:
     def __init__(self, kind: Kind, data: Mapping[str, Any]) -> None:
         self.kind, self.data = kind, data
         self.user = ""
-        """Who has signed in."""
+        """The user who has signed in."""
         self.sent: Any = None
         self.finished = False
 

@@ -15,12 +15,12 @@ from turnwise.environments.web_forms.words import Words
 from turnwise.tools.browser.sites import Request
 
 BEST = {"cheapest": 2, "first": 0, "quickest": 1}
-"""What is asked for, and the column that tells it."""
+"""Requests for the best train, and the column that decides each."""
 PARTS = ("from", "to", "day")
 
 
 class Booking(Kind):
-    """Book the cheapest, first or quickest train of a day for somebody, with a seat."""
+    """Book the cheapest, first or quickest train of a day for a passenger, with a seat."""
 
     name = "booking"
 

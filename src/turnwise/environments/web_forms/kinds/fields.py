@@ -145,7 +145,7 @@ class Boxes(Kind):
 
 
 class Day(Kind):
-    """Enter a date that is told in words."""
+    """Enter a date that is given in words."""
 
     name = "day"
 

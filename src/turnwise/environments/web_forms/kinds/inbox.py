@@ -18,7 +18,7 @@ REPLIES = (
 
 
 class Inbox(Kind):
-    """Do one thing with one mail, which its sender and its subject tell."""
+    """Do one thing with one mail, found by its sender and its subject."""
 
     name = "inbox"
 
@@ -65,7 +65,7 @@ class Inbox(Kind):
         return f"The {topic}", f"{body}<nav>{' '.join(links)}</nav>{form}"
 
     def post(self, site: FormSite, request: Request) -> str:
-        """What is done with which mail."""
+        """Record the action on a mail."""
         site.send({"mail": "", "action": "", "to": "", "text": "", **dict(request.form)})
         return "/done"
 

@@ -59,12 +59,12 @@ class Menu(Kind):
 
 
 class Rows(Kind):
-    """Press a button of one row of a table, which two columns tell."""
+    """Press a button of one row of a table, found by two columns."""
 
     name = "rows"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Five to eight rows; who is wanted shares a name with others."""
+        """Five to eight rows; the wanted person shares a name with others."""
         people, cities = stream.sample(words.first_names, 4), stream.sample(words.cities, 3)
         pairs = [(person, city) for person in people for city in cities]
         shown = stream.sample(pairs, stream.randint(5, 8))
@@ -100,7 +100,7 @@ class Search(Kind):
     name = "search"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """Twelve to thirty things; a thing is told by colour, name and city."""
+        """Twelve to thirty things; colour, name and city identify a thing."""
         things = _things(words, stream)
         colour, good, city, _ = stream.choice(things)
         number = next(at for at, one in enumerate(things) if one[:3] == [colour, good, city])
@@ -131,7 +131,7 @@ class Lookup(Search):
     name = "lookup"
 
     def make(self, words: Words, stream: random.Random) -> Draft:
-        """As for a search."""
+        """Twelve to thirty things, as for a search, over several pages."""
         things = _things(words, stream)
         colour, good, city, price = stream.choice(things)
         prompt = f"What does the {colour} {good} from {city} cost? Answer with the number alone."

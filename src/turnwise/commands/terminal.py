@@ -1,9 +1,10 @@
-"""What the command line prints: trajectories with their masks, tables of results and names.
+"""The output of the command line: trajectories with their masks, tables of results and names.
 
 Reads run folders only. The policy's tokens stand between « and », so that the mask can be seen
 without colour; with colour they are also bold green, and everything else is dim.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,8 +19,9 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
-from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.types import Source
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
 
 STYLES = {
     Source.TEMPLATE: "dim",
@@ -87,6 +89,40 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
     if others := others_line(run, name):
         console.rule(style="dim")
         console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
+
+
+def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
+    """Tables of a row for each token: where it came from and, of sampled ones, the policy's
+    version, its log-probability when it was sampled, its advantage, and the critic's value."""
+    tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
+    for row in rows:
+        numbers = ["logprob", "advantage", *(["value"] if row["value"] else [])]
+        table = Table(
+            "place",
+            "token",
+            Column("text", no_wrap=True),
+            "source",
+            "turn",
+            "version",
+            *(Column(name, justify="right") for name in numbers),
+            title=f"{row['group']} #{row['episode']}: outcome {row['outcome']}",
+        )
+        columns = zip(*(row[name] for name in ("ids", "source", "turn", "version")), strict=True)
+        for place, (token, source, turn, version) in enumerate(columns):
+            sampled = source == Source.MODEL
+            found = [f"{row[name][place]:+.4f}" if sampled else "" for name in numbers]
+            text = repr(tokenizer.decode([token], skip_special_tokens=False))
+            table.add_row(
+                str(place),
+                str(token),
+                Text(text),
+                Source(source).name.lower(),
+                str(turn),
+                str(version) if sampled else "",
+                *found,
+                style=STYLES[Source(source)],
+            )
+        yield table
 
 
 def _tokenizer(file: Path) -> Tokenizer:
@@ -164,7 +200,7 @@ def _pieces(
 
 
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
-    """What RL did: every evaluation, then each label's values before and after."""
+    """The effect of RL: every evaluation, then each label's values before and after."""
     parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
     if not parts:
         return []
@@ -191,7 +227,7 @@ def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
 
 
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What every algorithm is made of: the first row whole, of the others what differs from it."""
+    """The parts of every algorithm: the first row whole, the others where they differ from it."""
     first = Column("name", no_wrap=True)
     table = Table(first, f"made of (else as {rows[0]['name']})", "source", title="algorithms")
     for row in rows:
@@ -207,7 +243,7 @@ def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def algorithm_table(description: Mapping[str, Any]) -> Table:
-    """What one algorithm is made of."""
+    """The parts of one algorithm."""
     title = f"{description['name']} ({description['source']})"
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, title=title)
@@ -223,7 +259,7 @@ def algorithm_table(description: Mapping[str, Any]) -> Table:
 
 
 def parts_table(parts: Sequence[Mapping[str, Any]]) -> Table:
-    """What parts of one name do, each for another choice."""
+    """The parts of one name, each for another choice."""
     choices, numbers = Column("choice", no_wrap=True), Column("numbers", overflow="fold")
     table = Table(choices, "part", "what it does", numbers, "needs")
     for part in parts:
@@ -261,7 +297,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
 
 
 def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """What was measured of each environment."""
+    """The measurements of each environment."""
     name = Column("name", min_width=16, overflow="fold")
     table = Table(name, "tasks", title="environments, played without a model")
     for column in RATES:
@@ -328,6 +364,8 @@ def _headline(row: Mapping[str, Any]) -> Text:
         f"advantage {advantage:+.2f}",
         f"{row['turns']} turns",
         f"{row['tool_calls']} tool calls",
+        *(f"{name} {value:g}" for name, value in json.loads(row["parts"]).items()),
+        *([f"turn rewards {row['turn_rewards']}"] if row["turn_rewards"] else []),
         f"{sampled} of {len(row['ids'])} tokens the policy's",
     ]
     if row["problem"] or row["detail"]:

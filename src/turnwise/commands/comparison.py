@@ -33,7 +33,7 @@ def compare_algorithms(
 ) -> list[dict[str, Any]]:
     """Train what is missing, write comparison.md and comparison.png into `out`, return the rows.
 
-    Raises ConfigError for an algorithm or recipe that is none, before anything is trained.
+    Raises ConfigError for an unknown algorithm or recipe, before anything is trained.
     """
     names = list(dict.fromkeys(name.strip() for name in names))
     for name in names:

@@ -1,28 +1,31 @@
 """The command line. Each command reads its arguments, calls one thing, and prints.
 
-Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
-machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
-by SIGUSR1, to be run again. The last three save first. `--debug` anywhere shows tracebacks.
+`--debug` anywhere shows tracebacks. Not here: exit codes (`failures.py`), and what is printed
+(`terminal.py`, `printing.py`).
 """
 
 import asyncio
 import codecs
 import io
-import json
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from turnwise.commands.failures import exit_code, fail, first_error, plainer
+from turnwise.commands.making import build_tiny, inject
+from turnwise.commands.printing import (
+    console,
+    print_json,
+    print_line,
+    print_table,
+    terminal_display,
+)
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError, TurnwiseError, UserError, located, own_place
-from turnwise.stopping import Stopped
+from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -37,11 +40,6 @@ app = typer.Typer(
     "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
     "75 ended by SIGUSR1. After 130, 143 and 75 the run is saved and goes on with --resume.",
 )
-console = Console()
-
-NARROWEST = 100
-"""Columns of a table, at least: a narrower terminal breaks lines, and no word is cut."""
-
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
@@ -75,7 +73,7 @@ def train(
     ] = None,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option(help="Where to write the run; runs/<recipe's name> if not given.")
+        Path | None, typer.Option(help="Folder of the new run; runs/<recipe's name> if not given.")
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in that folder.")] = False,
@@ -83,7 +81,7 @@ def train(
 ) -> None:
     """Train an agent: cold start, reinforcement learning, evaluation, report."""
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.start import run_in
+    from turnwise.training.start import prepared
 
     if (recipe is None) == (resume is None):
         raise ConfigError("give either a recipe to start or --resume RUN to go on")
@@ -95,17 +93,19 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    with _resumable(folder):
-        report = run_in(folder, loaded, _display())
+    with _resumable(folder), prepared(loaded, folder, terminal_display()) as context:
+        from turnwise.training.run import run as run_stages
+
+        report = asyncio.run(run_stages(context))
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
-        from turnwise.terminal import report_tables
+        from turnwise.commands.terminal import report_tables
 
         for table in report_tables(report):
-            _print_table(table)
+            print_table(table)
         hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
-        console.print(hint, markup=False, highlight=False, soft_wrap=True)
+        print_line(hint)
 
 
 @app.command()
@@ -119,11 +119,11 @@ def evaluate(
 
     summary = api.evaluate(run, *(overrides or []))
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
-        from turnwise.terminal import summary_table
+        from turnwise.commands.terminal import summary_table
 
-        _print_table(summary_table(run, summary))
+        print_table(summary_table(run, summary))
 
 
 @app.command()
@@ -144,7 +144,7 @@ def export(
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
 ) -> None:
-    """Take out of a run what is used elsewhere: the policy, conversations, preference pairs."""
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.export import export_policy, export_preferences, export_successes
 
@@ -160,7 +160,7 @@ def export(
         if file is not None:
             count, left_out = export_rows(folder, file)
             written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
-    console.print("\n".join(written), markup=False, highlight=False, soft_wrap=True)
+    print_line("\n".join(written))
 
 
 @app.command()
@@ -169,23 +169,29 @@ def show(
     step: Annotated[
         str | None, typer.Option(help="A step's number, or a name such as evaluation-trained.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many trajectories.")] = 3,
+    count: Annotated[int, typer.Option(min=1, help="Number of trajectories to show.")] = 3,
     outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="As a table: a row for each token and its numbers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show trajectories: what was said, and which tokens are trained."""
-    from turnwise.terminal import choose_rows, show_rows
+    """Show trajectories: their messages, and which tokens are trained."""
+    from turnwise.commands.terminal import choose_rows, show_rows, token_tables
 
     rows, name = choose_rows(run, step, outcome, count)
     if as_json:
-        _print_json({"file": name, "trajectories": rows})
+        print_json({"file": name, "trajectories": rows})
+    elif tokens:
+        for table in token_tables(run, rows):
+            print_table(table)
     else:
         show_rows(console, run, name, rows)
 
 
 @app.command()
 def play(
-    recipe: Annotated[str, typer.Argument(help="A recipe whose environment you want to try.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe whose environment to play.")],
     overrides: Overrides = None,
     task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
 ) -> None:
@@ -194,7 +200,7 @@ def play(
     from turnwise.training.start import configure
 
     configure(loaded)
-    from turnwise.play import play_episode
+    from turnwise.commands.play import play_episode
 
     asyncio.run(play_episode(loaded, task, console))
 
@@ -202,14 +208,14 @@ def play(
 @app.command(name="list")
 def list_(as_json: AsJson = False) -> None:
     """List what a recipe can name: recipes, environments, algorithms, engines, scaffolds."""
-    from turnwise.catalogue import catalogue
-    from turnwise.terminal import names_table
+    from turnwise.commands.catalogue import catalogue
+    from turnwise.commands.terminal import names_table
 
     names = catalogue()
     if as_json:
-        _print_json(names)
+        print_json(names)
     else:
-        _print_table(names_table(names))
+        print_table(names_table(names))
 
 
 @app.command()
@@ -217,7 +223,7 @@ def algorithms(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One of them, or of their parts, such as path/to/file.py:function; all algorithms "
+            help="An algorithm, or a part of one, such as path/to/file.py:function; all algorithms "
             "if not given."
         ),
     ] = None,
@@ -225,45 +231,17 @@ def algorithms(
 ) -> None:
     """Show the algorithms as a table of choices, or what one of them, or one part, is made of."""
     from turnwise.algorithms.registry import ALGORITHMS, describe, describe_parts, table
-    from turnwise.terminal import algorithm_table, algorithms_table, parts_table
+    from turnwise.commands.terminal import algorithm_table, algorithms_table, parts_table
 
     described: Any = table() if name is None else None
     if name is not None:
         described = describe(name) if name in ALGORITHMS else describe_parts(name)
     if as_json:
-        _print_json(described)
+        print_json(described)
     elif name is None:
-        _print_table(algorithms_table(described))
+        print_table(algorithms_table(described))
     else:
-        _print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
-
-
-@app.command()
-def inject(
-    repository: Annotated[Path, typer.Argument(help="A git repository with tests.")],
-    output: Annotated[Path, typer.Argument(help="Where to write the bugs: a new .jsonl file.")],
-    count: Annotated[int, typer.Option(min=1, help="How many bugs, at most.")] = 100,
-    runner: Annotated[str, typer.Option(help="What runs its tests: plain or pytest.")] = "plain",
-    packages: Annotated[
-        list[str] | None, typer.Option(help="A folder that its code may import from.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="That one run of all tests may take.")] = 60.0,
-) -> None:
-    """Put bugs into a copy of your repository: tasks for the environment `repair`."""
-    from turnwise.environments.repair.injection import inject as injected
-    from turnwise.sandbox.sandbox import Sandbox
-    from turnwise.sandbox.settings import Limits, SandboxSettings
-
-    if runner not in ("plain", "pytest"):
-        raise ConfigError(f"--runner is plain or pytest, not {runner!r}")
-    if output.exists() or output.suffix != ".jsonl":
-        raise ConfigError(f"{output}: give a new file whose name ends with .jsonl")
-    limits = Limits(seconds=seconds, cpu_seconds=seconds)
-    with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
-        records = list(injected(repository, sandbox, runner, count))
-    output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    told = f"{len(records)} bugs in {output}: environment.options.instances"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+        print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
 
 
 @app.command()
@@ -271,11 +249,11 @@ def environments(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names, or path/to/file.py:Class, each with its options after it, as in "
+            help="Names, or path/to/file.py:Class, each followed by its options, as in "
             "gymnasium id=Taxi-v4 success=terminated; all if not given."
         ),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Play at most so many tasks of each.")] = 1000,
+    tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Measure environments: floors, oracle, determinism, snapshots, speed. Needs no model."""
@@ -284,7 +262,7 @@ def environments(
     from turnwise.environments.measurement import measure, measure_all
     from turnwise.environments.registry import environment_names, named_with_options
 
-    display = _display()
+    display = terminal_display()
     chosen = named_with_options(names or [])
     display.phase("environments", len(chosen or environment_names()))
     rows = []
@@ -294,67 +272,50 @@ def environments(
         display.advance(row.name)
     display.close()
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        from turnwise.terminal import environments_table
+        from turnwise.commands.terminal import environments_table
 
-        _print_table(environments_table(rows))
+        print_table(environments_table(rows))
 
 
 @app.command()
 def compare(
-    recipe: Annotated[str, typer.Argument(help="The recipe that all of them are to learn.")],
+    recipe: Annotated[str, typer.Argument(help="The recipe that every algorithm is trained on.")],
     overrides: Overrides = None,
     names: Annotated[
-        str, typer.Option("--algorithms", help="Names, with commas between them.")
+        str, typer.Option("--algorithms", help="Algorithms, separated by commas.")
     ] = "grpo,rloo,dapo,gspo",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds 0, 1, …")] = 3,
-    out: Annotated[Path, typer.Option(help="Where the runs go; finished ones are kept.")] = Path(
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per algorithm, seeds 0, 1, …")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are kept.")] = Path(
         "runs/comparison"
     ),
-    target: Annotated[float, typer.Option(help="Success to be reached, for the speed.")] = 0.8,
+    target: Annotated[float, typer.Option(help="Count the steps to this success rate.")] = 0.8,
     as_json: AsJson = False,
 ) -> None:
     """Train with several algorithms, each from the same cold start, and compare them."""
-    from turnwise.comparison import compare_algorithms
+    from turnwise.commands.comparison import compare_algorithms
 
     rows = compare_algorithms(recipe, overrides or [], names.split(","), range(seeds), out, target)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        from turnwise.terminal import comparison_table
+        from turnwise.commands.terminal import comparison_table
 
-        _print_table(comparison_table(rows, target))
+        print_table(comparison_table(rows, target))
         console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
 
 
-@app.command()
-def build_tiny(
-    target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
-    stages: Annotated[
-        str,
-        typer.Option(
-            help="Of read, cards, tags, words, search; the last is not in what is shipped."
-        ),
-    ] = "read,cards,tags,words",
-) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (over an hour)."""
-    from turnwise.threads import configure_threads
-
-    configure_threads(2)
-    from turnwise.environments.search.corpus import standard_library
-    from turnwise.synthesis.tiny import build
-
-    build(target, standard_library(), seed, _display(), stages.split(","))
+app.command()(inject)
+app.command()(build_tiny)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: turns the errors a user should read into one line and an exit code.
 
-    `arguments` are those of the command line if not given. Always raises SystemExit.
+    `arguments` default to those of the command line. Always raises SystemExit.
     """
-    codecs.register_error("plainer", _plainer)
+    codecs.register_error("plainer", plainer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="plainer")
@@ -363,81 +324,23 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
-        error = _first(raised)
+        error = first_error(raised)
         if debug:
             raise
         if isinstance(error, TurnwiseError | KeyboardInterrupt):
-            _fail(str(error) or "interrupted", _exit_code(error))
+            fail(str(error) or "interrupted", exit_code(error))
         if not own_place(error):
             raise  # a bug in turnwise
-        _fail(f"{located(error)}; --debug shows the traceback", 2)
+        fail(f"{located(error)}; --debug shows the traceback", 2)
 
 
 @contextmanager
 def _resumable(folder: "RunFolder") -> Iterator[None]:
-    """Whoever ends a run by a signal is told how it goes on."""
+    """Print how the run goes on when a signal ends it."""
     try:
         yield
     except KeyboardInterrupt as ended:
         how = f"go on with: turnwise train --resume {folder.path}"
         if not (folder.path / "config.toml").is_file():
             how = "the run had not begun"
-        _fail(f"{str(ended) or 'interrupted'}; {how}", _exit_code(ended))
-
-
-def _display() -> Any:
-    from turnwise.monitor.display import TerminalDisplay
-
-    return TerminalDisplay(Console(stderr=True))
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error inside a task group, which is what went wrong."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, Stopped):
-        return error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    return 2 if isinstance(error, UserError) else 3
-
-
-PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""Substitutes for characters that a terminal without Unicode cannot show; "?" is that of all
-others."""
-
-
-def _plainer(error: UnicodeError) -> tuple[str, int]:
-    """Handle what an output's encoding lacks; see `codecs.register_error`."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(PLAIN.get(character, "?") for character in missing), error.end
-
-
-def _print_table(table: Table) -> None:
-    """Print a table at the terminal's width, but no narrower than what its words need."""
-    Console(width=max(console.width, NARROWEST)).print(table)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_without_nan(value), indent=2, default=str, allow_nan=False))
-
-
-def _without_nan(value: Any) -> Any:
-    """The same with null for NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    stderr = Console(stderr=True)
-    stderr.print(f"turnwise: {message}", markup=False, highlight=False, soft_wrap=True)
-    raise SystemExit(code)
+        fail(f"{str(ended) or 'interrupted'}; {how}", exit_code(ended))

@@ -1,4 +1,4 @@
-"""What a recipe can name, by kind, each with a line that says what it is."""
+"""The names that a recipe can use, by kind, each with a line that describes it."""
 
 from turnwise.algorithms.registry import table
 from turnwise.config import shipped_recipes
