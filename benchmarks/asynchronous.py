@@ -42,7 +42,7 @@ from typing import Any
 import torch
 
 from turnwise.algorithms.parts import PARTS
-from turnwise.comparison import finished_run
+from turnwise.commands.comparison import finished_run
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Engine, Sampling
 from turnwise.engines.embedded import Counters, EmbeddedEngine

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from turnwise.comparison import finished_run
+from turnwise.commands.comparison import finished_run
 from turnwise.storage.checkpoint import latest
 
 VARIANTS = ("masked", "unmasked")

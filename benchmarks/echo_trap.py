@@ -26,7 +26,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from turnwise.comparison import finished_run
+from turnwise.commands.comparison import finished_run
 from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, look
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder

@@ -35,7 +35,8 @@ from turnwise.learning.prefix_tree import plant
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_tokenizer
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 VOCABULARY = 2048
 SHAPES = {"1M": (128, 4, 384), "5M": (256, 5, 768), "20M": (512, 6, 1408)}

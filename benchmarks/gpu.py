@@ -230,16 +230,8 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
     from turnwise.algorithms import make_algorithm
     from turnwise.config import LearningConfig
     from turnwise.learning.policy import PolicyLearner
-    from turnwise.types import (
-        Group,
-        Outcome,
-        Segment,
-        Source,
-        Task,
-        Tokens,
-        Trajectory,
-        Verdict,
-    )
+    from turnwise.tokens import Segment, Source, Tokens
+    from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
     kind = arguments.type if arguments.pure else "float32"
     model = random_model(shape, kind, arguments.device)

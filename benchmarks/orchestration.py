@@ -25,8 +25,8 @@ from turnwise.config import ModelConfig, RolloutConfig, ScaffoldConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment, Split
 from turnwise.models.load import load_tokenizer
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.threads import configure_threads
 from turnwise.tools.tool import tool
@@ -94,10 +94,10 @@ def measure(episodes: int, turns: int) -> dict[str, float]:
         max_turns=turns, max_tokens=4096, max_tool_calls=turns, max_seconds=PATIENCE
     )
     engine = Counting(policy)
-    roller = Roller(environment, scaffold, engine, limits, Seats(episodes))
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(episodes))
     tasks = environment.tasks("train")
     before, start, used = memory(), time.perf_counter(), time.process_time()
-    (group,) = asyncio.run(roller.collect(tasks, episodes, 0, "benchmark"))
+    (group,) = asyncio.run(runner.collect(tasks, episodes, 0, "benchmark"))
     seconds, used = time.perf_counter() - start, time.process_time() - used
     members = group.trajectories
     assert engine.most == episodes

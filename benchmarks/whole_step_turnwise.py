@@ -21,7 +21,7 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
-from turnwise.types import Source
+from turnwise.tokens import Source
 
 STEPS = 1_000_000
 """More than there are rounds: nothing is done but steps."""

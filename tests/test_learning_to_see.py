@@ -10,9 +10,10 @@ from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
+from turnwise.tokens import Source
 from turnwise.training.context import prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import Action, Observation, Source, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.vision_models import picture, save_vision_model

@@ -67,8 +67,8 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
 }
 """What is measured together; what cannot be has a run of its own."""
-UNMEASURED = "rollout/tool_success"
-"""A random model calls no tool."""
+UNMEASURED = {"rollout/tool_success", "reward/turns"}
+"""A random model calls no tool; the environments give no turn rewards."""
 ROUNDED = ("critic", "process rewards")
 """In bfloat16, where weights are rounded."""
 
@@ -120,5 +120,7 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
     written = {name for folder in folders for line in folder.lines(file) for name in line}
     outcomes = {name for name in written if name.startswith("outcome/")}
     assert outcomes <= {f"outcome/{outcome}" for outcome in Outcome}
-    apart = {"outcome/NAME", UNMEASURED}
-    assert set(named) - apart == written - outcomes - apart
+    parts = {name for name in written if name.startswith("reward/parts/")}
+    assert bool(parts) is (file == "metrics.jsonl")
+    apart = {"outcome/NAME", "reward/parts/NAME"} | UNMEASURED
+    assert set(named) - apart == written - outcomes - parts - apart

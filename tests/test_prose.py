@@ -29,9 +29,9 @@ UNCHECKED = re.compile(r"from memory|from notes|our notes")
 FRAGMENTS = {
     "environments": 5,
     "learning": 80,
-    "rollout": 17,
+    "rollout": 15,
     "storage": 4,
-    "tools": 7,
+    "tools": 8,
     "training": 19,
 }
 RIDDLES = {"environments": 2, "learning": 5, "sandbox": 1, "storage": 5, "tools": 1, "training": 1}

@@ -166,7 +166,7 @@ def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
 
 def test_what_can_be_named_is_listed_without_torch() -> None:
     code = (
-        "import sys; from turnwise.catalogue import catalogue; catalogue(); "
+        "import sys; from turnwise.commands.catalogue import catalogue; catalogue(); "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,8 +18,8 @@ from turnwise.config import CurriculumConfig
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.learning.sft import batch_of_step
 from turnwise.rollout.curriculum import Curriculum
-from turnwise.rollout.groups import new_groups
 from turnwise.rollout.order import tasks_of_step
+from turnwise.rollout.runner import new_groups
 from turnwise.seeds import derive
 from turnwise.types import Task
 

@@ -7,17 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.tokens import NO_VERSION, Segment, Source, Tokens
 from turnwise.types import (
-    NO_VERSION,
     Action,
     Group,
     Observation,
     Outcome,
-    Segment,
-    Source,
     Step,
     Task,
-    Tokens,
     Trajectory,
     Turn,
     Verdict,

@@ -22,7 +22,7 @@ from transformers import (
 from tests.fakes import byte_tokenizer
 from turnwise.config import ModelConfig
 from turnwise.models.load import load_model
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 FAMILIES = ("idefics3", "internvl", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm")
 TOKENS = (

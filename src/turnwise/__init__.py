@@ -6,18 +6,9 @@ needs is here; everything else is imported from where it lives.
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ToolError
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Outcome,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Outcome, Step, Task, ToolCall, Trajectory, Verdict
 
 __version__ = "0.1.0"
 __all__ = [

@@ -1,6 +1,6 @@
 """`python -m turnwise` is the command `turnwise`."""
 
-from turnwise.cli import main
+from turnwise.commands.cli import main
 
 if __name__ == "__main__":
     main()

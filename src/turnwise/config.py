@@ -172,7 +172,10 @@ class LearningConfig(Section):
     betas: tuple[float, float] = (0.9, 0.95)
     max_gradient_norm: float = Field(1.0, gt=0)
     updates_per_step: int = Field(1, ge=1)
-    """Optimizer updates on one step's trajectories, each on an equal share of its groups."""
+    """Optimizer updates in one pass over a step's trajectories, each on an equal share of its
+    groups (PPO's minibatches)."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a step's trajectories, of the policy and of the critic alike."""
     tokens_per_micro_batch: int = Field(4096, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
     share_prefixes: bool = False

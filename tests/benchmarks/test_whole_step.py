@@ -17,8 +17,9 @@ from whole_step_work import work_of
 from turnwise.config import ModelConfig
 from turnwise.models.load import load_tokenizer
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Observation, Source
+from turnwise.types import Observation
 
 TURN = 12
 

@@ -13,7 +13,7 @@ from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.rounding import assert_rounding

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from turnwise.commands.terminal import environments_table
 from turnwise.environments.measurement import COMPARED, Measurement, measure, measure_all, spread
 from turnwise.environments.random_actions import random_script, random_value
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.terminal import environments_table
 from turnwise.types import Task
 
 OWN = '''

@@ -18,8 +18,8 @@ from turnwise.environments.web import WebEnvironment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.environments.web_forms.kinds.base import FormSite
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.tools.browser.chromium import Browser, marked
 from turnwise.tools.browser.sites import Request, Response
@@ -151,10 +151,10 @@ def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     limits = RolloutConfig(
         max_turns=2, max_turn_tokens=200, max_tokens=4000, max_ungraded_share=1.0, max_seconds=120.0
     )
-    roller = Roller(made, scaffold, ScriptedEngine(say), limits, Seats(1))
+    runner = RolloutRunner(made, scaffold, ScriptedEngine(say), limits, PrioritySemaphore(1))
 
     async def collect(chosen: Sequence[Task]) -> list[Any]:
-        groups = await roller.collect(chosen, 1, 0, "test")
+        groups = await runner.collect(chosen, 1, 0, "test")
         return [group.trajectories[0] for group in groups]
 
     before, dead, after = asyncio.run(collect(tasks))

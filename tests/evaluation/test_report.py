@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from turnwise.commands.terminal import report_tables
 from turnwise.evaluation.evaluate import summarise
 from turnwise.evaluation.report import report_markdown
-from turnwise.terminal import report_tables
 from turnwise.types import Outcome, Task, Trajectory, Verdict
 
 

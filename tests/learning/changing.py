@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.types import Group, Tokens, Trajectory
+from turnwise.tokens import Tokens
+from turnwise.types import Group, Trajectory
 
 ARRAYS = {one.name for one in fields(Tokens)}
 

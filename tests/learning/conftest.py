@@ -23,7 +23,8 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 VOCABULARY = 50
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {

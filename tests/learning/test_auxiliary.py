@@ -24,7 +24,8 @@ from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.selection import kept_groups
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group, Segment, Source, Tokens
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]

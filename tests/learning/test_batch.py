@@ -24,16 +24,8 @@ from turnwise.learning.batch import (
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.selection import kept_groups
 from turnwise.learning.signals.base import Signals
-from turnwise.types import (
-    Group,
-    Outcome,
-    Segment,
-    Source,
-    Task,
-    Tokens,
-    Trajectory,
-    Verdict,
-)
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 CPU = torch.device("cpu")
 GRPO = make_algorithm("grpo", {})

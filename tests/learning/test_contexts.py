@@ -23,7 +23,8 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.kl_reward import KLReward
-from turnwise.types import Group, Segment, Source, Tokens, Trajectory
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Trajectory
 
 pytestmark = pytest.mark.numbers
 

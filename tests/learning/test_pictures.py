@@ -12,7 +12,7 @@ from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import collate, loss_mask, supervised_examples
 from turnwise.learning.hidden import hidden_states
 from turnwise.learning.preferences import _pictures, _tensors, saved_pairs
-from turnwise.types import Picture, Segment, Source, Tokens
+from turnwise.tokens import Picture, Segment, Source, Tokens
 
 pytestmark = pytest.mark.numbers
 

@@ -136,6 +136,24 @@ def test_the_gap_is_measured_on_sampled_tokens_before_the_first_update(
     assert again.metrics["policy/approx_kl"] != report.metrics["policy/approx_kl"]
 
 
+def test_two_epochs_are_two_passes_over_the_same_shares(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """With ratios to the policy that sampled they are two updates on the same trajectories."""
+    groups = make_groups(REWARDS)
+    credits = estimate(groups, Signals(), GRPO)
+    twice, once = (
+        learner(load_model, epochs=2, updates_per_step=2),
+        learner(load_model, updates_per_step=2),
+    )
+    report = twice.update(groups, credits)
+    once.update(groups, credits)
+    assert not torch.equal(weights(once.model), weights(twice.model))
+    once.update(groups, credits)
+    assert report.metrics["policy/updates"] == 4
+    assert torch.equal(weights(once.model), weights(twice.model))
+
+
 def test_a_loss_that_is_not_finite_is_skipped_and_named(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:

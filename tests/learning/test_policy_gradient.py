@@ -16,7 +16,8 @@ from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group, Segment, Source
+from turnwise.tokens import Segment, Source
+from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
 

@@ -19,7 +19,8 @@ from turnwise.learning.preferences import (
     check_preferences,
     saved_pairs,
 )
-from turnwise.types import Group, Source, Tokens
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Group
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]

@@ -35,7 +35,8 @@ from turnwise.learning.prefix_tree import (
     plant,
 )
 from turnwise.learning.signals.base import Signals
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 pytestmark = pytest.mark.numbers
 

@@ -21,12 +21,12 @@ from turnwise.learning.selection import (
     selection_metrics,
 )
 from turnwise.learning.signals.base import Signals
+from turnwise.tokens import Source
 from turnwise.types import (
     Action,
     Group,
     Observation,
     Outcome,
-    Source,
     Step,
     ToolCall,
     ToolResult,

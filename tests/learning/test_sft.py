@@ -12,7 +12,7 @@ from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
 from turnwise.learning.optimizer import warm_up, warm_up_then_cosine
 from turnwise.learning.sft import SupervisedLearner
-from turnwise.types import Segment, Source, Tokens
+from turnwise.tokens import Segment, Source, Tokens
 
 pytestmark = pytest.mark.numbers
 

@@ -1,10 +1,13 @@
 """What nothing was measured for is absent, in the metrics and in what is said of a step."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from tests.learning.conftest import random_trajectory
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
-from turnwise.types import Group
+from turnwise.types import Action, Group, Step, Turn
 
 Rewards = list[float | None]
 MEASURED_OF_GRADES = {
@@ -42,6 +45,20 @@ def test_groups_of_one_grade_have_no_spread() -> None:
 
 def test_without_a_tool_call_there_is_no_share_of_good_ones() -> None:
     assert "rollout/tool_success" not in rollout_metrics(groups([1.0, 0.0]))
+
+
+def test_parts_of_the_reward_and_turn_rewards_are_means_over_what_is_graded() -> None:
+    (group,) = groups([1.0, 0.0, None])
+    rewarded = Turn(Action("x"), Step(reward=0.5))
+    members = [
+        replace(one, verdict=one.verdict and replace(one.verdict, parts={"f1": 0.4 * n}))
+        for n, one in enumerate(group.trajectories)
+    ]
+    members[0] = replace(members[0], turns=(rewarded, rewarded))
+    metrics = rollout_metrics([replace(group, trajectories=tuple(members))])
+    assert metrics["reward/parts/f1"] == pytest.approx(0.2)
+    assert metrics["reward/turns"] == 1.0
+    assert "reward/turns" not in rollout_metrics([group])
 
 
 def test_a_step_is_said_by_what_was_measured() -> None:

@@ -9,7 +9,8 @@ import torch
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.config import LearningConfig
 from turnwise.monitor.mutual_information import first_turns, from_scores, mutual_information
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 TASKS = 4
 

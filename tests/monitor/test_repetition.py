@@ -8,19 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.monitor.repetition import NGRAM, repetition_metrics
-from turnwise.types import (
-    Action,
-    Group,
-    Outcome,
-    Segment,
-    Source,
-    Task,
-    Tokens,
-    ToolCall,
-    Trajectory,
-    Turn,
-    Verdict,
-)
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Action, Group, Outcome, Task, ToolCall, Trajectory, Turn, Verdict
 
 
 def episode(*actions: Action, graded: bool = True) -> Trajectory:

@@ -8,20 +8,11 @@ from typing import Any, TypeVar
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.base import Environment, Split
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Segment,
-    Source,
-    Task,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Task, ToolCall, ToolResult, Trajectory, Verdict
 
 Result = TypeVar("Result")
 
@@ -152,5 +143,5 @@ class Versioned:
         pass
 
 
-def roller(engine: Versioned, environment: Waiting, seats: int) -> Roller:
-    return Roller(environment, OneWord(), engine, LIMITS, Seats(seats))
+def runner(engine: Versioned, environment: Waiting, seats: int) -> RolloutRunner:
+    return RolloutRunner(environment, OneWord(), engine, LIMITS, PrioritySemaphore(seats))

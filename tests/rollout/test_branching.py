@@ -12,17 +12,18 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.branching import branch_at, play_on, turn_values, values_of
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Outcome, Source, Task, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Outcome, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 2
 MEAN = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
 
 
-def roller(snapshots: bool = True) -> Roller:
+def runner(snapshots: bool = True) -> RolloutRunner:
     """A policy that pulls either arm with probability one half."""
     bandit = Bandit(pulls=PULLS, count=4)
     stream = random.Random(0)
@@ -34,16 +35,18 @@ def roller(snapshots: bool = True) -> Roller:
 
     scaffold = TagsScaffold(TOKENIZER, bandit.tools(), instructions="")
     limits = RolloutConfig(max_turns=4, max_turn_tokens=60, max_tokens=900)
-    return Roller(bandit, scaffold, ScriptedEngine(policy), limits, Seats(64), snapshots=snapshots)
+    return RolloutRunner(
+        bandit, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(64), snapshots=snapshots
+    )
 
 
-def parents(made: Roller) -> list[Trajectory]:
+def parents(made: RolloutRunner) -> list[Trajectory]:
     groups = asyncio.run(made.collect(made.environment.tasks("train"), 2, 0, "test"))
     return [member for group in groups for member in group.trajectories]
 
 
 def test_a_branch_shares_its_parents_past_and_trains_none_of_it() -> None:
-    made = roller()
+    made = runner()
     parent = parents(made)[0]
     (children,) = asyncio.run(play_on(made, [(parent, 1)], 5, 0, "branch"))
     end = len(branch_at(parent, 1).tokens)
@@ -60,7 +63,7 @@ def test_a_branch_shares_its_parents_past_and_trains_none_of_it() -> None:
 
 
 def test_branches_have_other_luck_and_other_choices() -> None:
-    made = roller()
+    made = runner()
     parent = parents(made)[0]
     (children,) = asyncio.run(play_on(made, [(parent, 0)], 60, 0, "branch"))
     assert len({child.reward for child in children}) > 3
@@ -69,7 +72,7 @@ def test_branches_have_other_luck_and_other_choices() -> None:
 @pytest.mark.long
 def test_values_of_turns_are_right_within_their_errors() -> None:
     """A pull is worth 0.2 on average; what was paid already is certain."""
-    made = roller()
+    made = runner()
     played = parents(made)
     found = asyncio.run(turn_values(made, played, 150, 0, "values"))
     for parent, values in zip(played, found, strict=True):
@@ -86,7 +89,7 @@ def test_values_of_turns_are_right_within_their_errors() -> None:
 def test_branching_repeats_with_the_seed() -> None:
     rewards = []
     for _ in range(2):
-        made = roller()
+        made = runner()
         (children,) = asyncio.run(play_on(made, [(parents(made)[0], 0)], 8, 3, "branch"))
         rewards.append([child.reward for child in children])
     assert rewards[0] == rewards[1]
@@ -94,7 +97,7 @@ def test_branching_repeats_with_the_seed() -> None:
 
 def test_without_snapshots_there_is_no_branch() -> None:
     with pytest.raises(NotSupportedError, match="roll out with them"):
-        branch_at(parents(roller(snapshots=False))[0], 0)
+        branch_at(parents(runner(snapshots=False))[0], 0)
 
 
 def test_a_replay_without_a_grade_is_in_no_value() -> None:

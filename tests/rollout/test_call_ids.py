@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.rollout.clockwork import CALL, OneWord, Versioned, Waiting, roller, run
+from tests.rollout.clockwork import CALL, OneWord, Versioned, Waiting, run, runner
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
@@ -38,7 +38,7 @@ class Several(OneWord):
 
 def episodes(seconds: Sequence[float], count: int) -> list[Trajectory]:
     environment = Sleeping()
-    made = roller(Versioned(), environment, seats=count)
+    made = runner(Versioned(), environment, seats=count)
     limits = made.limits.model_copy(update={"max_tool_calls": 9})
     made = replace(made, scaffold=Several(seconds), limits=limits)
 

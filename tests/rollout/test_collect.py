@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms.declared import functions
-from tests.rollout.test_trees import PULLS, Strict, roller
+from tests.rollout.test_trees import PULLS, Strict, runner
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.engines.base import Completion, Sampling
 from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY
@@ -15,18 +15,18 @@ from turnwise.errors import RunStoppedError
 from turnwise.learning.credits import estimate, estimator_inputs
 from turnwise.learning.signals.base import Signals
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.rollout.groups import Roller
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.types import Group
 
 ROLLOUTS = functions("rollout")
 
 
-def collect(name: str, made: Roller, size: int = 4, **numbers: float) -> list[Group]:
+def collect(name: str, made: RolloutRunner, size: int = 4, **numbers: float) -> list[Group]:
     tasks = made.environment.tasks("train")
     return asyncio.run(ROLLOUTS[name](made, tasks, size, 0, "test", **numbers))
 
 
-def watch(made: Roller) -> list[Sampling]:
+def watch(made: RolloutRunner) -> list[Sampling]:
     """All that the engine is asked for from now on."""
     seen: list[Sampling] = []
     generate = made.engine.generate
@@ -40,7 +40,7 @@ def watch(made: Roller) -> list[Sampling]:
 
 
 def test_one_greedy_episode_beside_each_group() -> None:
-    made = roller()
+    made = runner()
     seen = watch(made)
     groups = collect("greedy", made)
     assert [sampling.temperature for sampling in seen].count(0.0) == len(groups) * PULLS
@@ -54,7 +54,7 @@ def test_one_greedy_episode_beside_each_group() -> None:
 
 def test_the_other_episodes_are_those_without_it() -> None:
     """And none is played where nothing asks for it."""
-    plain, greedy = collect("independent", roller()), collect("greedy", roller())
+    plain, greedy = collect("independent", runner()), collect("greedy", runner())
     assert not any(group.beside for group in plain)
     for group, other in zip(plain, greedy, strict=True):
         assert group.id == other.id
@@ -64,7 +64,7 @@ def test_the_other_episodes_are_those_without_it() -> None:
 
 
 def test_the_greedy_episode_is_in_no_statistic() -> None:
-    groups = collect("greedy", roller())
+    groups = collect("greedy", runner())
     credits = estimate(groups, Signals(), make_algorithm("remax", {}))
     found = rollout_metrics(groups)
     bare = [Group(group.id, group.trajectories) for group in groups]
@@ -81,14 +81,14 @@ def test_the_greedy_episode_is_in_no_statistic() -> None:
 
 
 def test_a_greedy_episode_without_a_grade() -> None:
-    groups = collect("greedy", roller(kind=Strict))
+    groups = collect("greedy", runner(kind=Strict))
     baselines = [group.beside[0].reward for group in groups]
     assert None in baselines
     for group, baseline in zip(groups, baselines, strict=True):
         expected = np.nan if baseline is None else baseline
         for own in estimator_inputs(group, Signals()):
             np.testing.assert_equal(own.baseline, expected)
-    strict = roller(kind=Strict)
+    strict = runner(kind=Strict)
     strict = replace(strict, limits=strict.limits.model_copy(update={"max_ungraded_share": 0.01}))
     with pytest.raises(RunStoppedError, match="of 20 episodes"):
         collect("greedy", strict)
@@ -96,7 +96,7 @@ def test_a_greedy_episode_without_a_grade() -> None:
 
 def test_replays_give_every_turn_its_value() -> None:
     """A pull is worth 0.2 on average, whatever was pulled before."""
-    groups = collect("turn_replays", roller(), 2, replays=12)
+    groups = collect("turn_replays", runner(), 2, replays=12)
     first = []
     mean = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
     for group in groups:
@@ -114,7 +114,7 @@ def test_replays_give_every_turn_its_value() -> None:
 
 
 def test_ungraded_episodes_are_not_replayed() -> None:
-    groups = collect("turn_replays", roller(kind=Strict), 4, replays=1)
+    groups = collect("turn_replays", runner(kind=Strict), 4, replays=1)
     ungraded = [m for g in groups for m in g.trajectories if m.reward is None]
     assert ungraded
     assert not {member.id for member in ungraded} & {

@@ -18,22 +18,12 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.branching import branch_at
 from turnwise.rollout.context import COMPACTIONS, REQUEST, SHOWN, drop, summarise, truncate
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Outcome,
-    Segment,
-    Source,
-    Step,
-    Task,
-    Tokens,
-    ToolCall,
-    Trajectory,
-    Turn,
-)
+from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn
 
 TOKENIZER = byte_tokenizer()
 MODES = ("drop", "truncate", "summarise")
@@ -75,8 +65,10 @@ def play(mode: str, lookups: int, **changes: int) -> Trajectory:
     sizes = {"max_turns": 20, "max_turn_tokens": 40, "max_tokens": 520, "max_tool_calls": 99}
     limits = RolloutConfig(**{**sizes, **changes, "context": mode, "max_ungraded_share": 1.0})
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, Seats(1))
-    (group,) = asyncio.run(roller.collect(environment.tasks("train")[:1], 1, 0, "test"))
+    runner = RolloutRunner(
+        environment, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(1)
+    )
+    (group,) = asyncio.run(runner.collect(environment.tasks("train")[:1], 1, 0, "test"))
     return group.trajectories[0]
 
 
@@ -225,10 +217,10 @@ def test_every_token_was_sampled_in_exactly_its_context(mode: str) -> None:
     engine = EmbeddedEngine(model, TOKENIZER, slots=2, max_tokens=500, deterministic=True)
     environment = Letters()
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    roller = Roller(environment, scaffold, engine, limits, Seats(4))
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(4))
 
     async def collected() -> list[Trajectory]:
-        (group,) = await roller.collect(environment.tasks("train")[:1], 4, 0, "test")
+        (group,) = await runner.collect(environment.tasks("train")[:1], 4, 0, "test")
         await engine.stop()
         return group.trajectories
 

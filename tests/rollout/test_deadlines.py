@@ -20,6 +20,7 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.episode import Episode
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Trajectory, Verdict
 
@@ -63,8 +64,10 @@ def episode(
         trajectory = Trajectory(environment.tasks("train")[0], "test/0/France", 0, seed=77)
 
     async def play() -> Trajectory:
-        engine.open("s")
-        played = Episode(trajectory, environment, scaffold, engine, limits, "s", **options)
+        semaphore = PrioritySemaphore(1)
+        played = Episode(
+            trajectory, environment, scaffold, engine, limits, "s", semaphore, **options
+        )
         async with asyncio.timeout(A_HANG):
             return await played.run()
 

@@ -18,11 +18,12 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError, RunStoppedError
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Verdict
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 LIMITS = RolloutConfig(max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0)
@@ -46,9 +47,9 @@ def play(
     last = turns[-1] if turns else ""
     engine = engine or ScriptedEngine(lambda session, prompt: encode(next(said, last)))
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
-    roller = Roller(environment, scaffold, engine, limits, Seats(2))
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(2))
     task = Capitals().tasks("train")[0]
-    (group,) = by(lambda: roller.collect([task], 1, 0, "test"))
+    (group,) = by(lambda: runner.collect([task], 1, 0, "test"))
     return group.trajectories[0]
 
 
@@ -310,8 +311,8 @@ def test_one_bad_episode_leaves_the_others_alone() -> None:
             )
         )
     )
-    roller = Roller(environment, scaffold, engine, LIMITS, Seats(3))
-    groups = asyncio.run(roller.collect(environment.tasks("train"), 4, 0, "test"))
+    runner = RolloutRunner(environment, scaffold, engine, LIMITS, PrioritySemaphore(3))
+    groups = asyncio.run(runner.collect(environment.tasks("train"), 4, 0, "test"))
     assert [len(group.graded) for group in groups] == [0, 4]
     assert [member.episode for group in groups for member in group.trajectories] == [0, 1, 2, 3] * 2
     assert len({member.seed for group in groups for member in group.trajectories}) == 8
@@ -365,8 +366,10 @@ def test_a_hung_tool_is_the_agents_failure_and_its_neighbours_go_on() -> None:
         land = "France" if "France" in text else "Italy"
         return encode("<answer>Rome</answer>" if "Rome" in text else f"<lookup>{land}</lookup>")
 
-    roller = Roller(environment, scaffold, ScriptedEngine(policy), LIMITS, Seats(40))
-    groups = asyncio.run(roller.collect(environment.tasks("train"), 20, 0, "test"))
+    runner = RolloutRunner(
+        environment, scaffold, ScriptedEngine(policy), LIMITS, PrioritySemaphore(40)
+    )
+    groups = asyncio.run(runner.collect(environment.tasks("train"), 20, 0, "test"))
     assert not returned
     over.set()
     outcomes = [{member.outcome for member in group.trajectories} for group in groups]

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rollout.clockwork import Versioned, Waiting, roller, run
+from tests.rollout.clockwork import Versioned, Waiting, run, runner
 from turnwise.errors import RunStoppedError
 from turnwise.rollout.order import tasks_of_step
-from turnwise.rollout.pipeline import Pipeline, beside_sampling
+from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.staleness import check_staleness, staleness_metrics, staleness_of
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 TASKS_PER_STEP, GROUP_SIZE = 2, 3
 
@@ -31,18 +32,21 @@ async def train(
 ) -> list[list[Group]]:
     """The loop of the trainer; an update takes a random time. Returns each step's groups."""
     engine, environment = engine or Versioned(), environment or Waiting()
-    chance, made = random.Random(seed), roller(engine, environment, seats)
+    chance, made = random.Random(seed), runner(engine, environment, seats)
     tasks = environment.tasks("train")
 
-    async def play(step: int) -> list[Group]:
+    async def play(step: int) -> Played:
         chosen = tasks_of_step(tasks, step, TASKS_PER_STEP, seed)
-        return await replace(made, occasion=step).collect(chosen, GROUP_SIZE, seed, f"train/{step}")
+        own = replace(made, priority=step)
+        return Played(await own.collect(chosen, GROUP_SIZE, seed, f"train/{step}"), 0.0)
 
-    pipeline = Pipeline(play, range(steps), max_staleness)
+    pipeline = Pipeline(range(steps), max_staleness)
     found = []
     try:
         for step in range(steps):
-            pipeline.admit(step)
+            for due in pipeline.admit(step):
+                pipeline.add(due, asyncio.create_task(play(due)))
+            await asyncio.sleep(0)
             under_way = {int(session.partition("-")[2]) for session in engine.sessions}
             assert under_way <= set(range(step, step + max_staleness + 1))
             found.append((await pipeline.step(step)).groups)
@@ -114,16 +118,18 @@ def test_a_hung_tool_stalls_nobody() -> None:
 
 
 def test_one_that_fails_ends_the_run_when_its_turn_comes() -> None:
-    async def play(step: int) -> list[Group]:
+    async def play(step: int) -> Played:
         if step == 1:
             raise RunStoppedError("too many ungraded")
-        return []
+        return Played([], 0.0)
 
     async def work() -> None:
-        pipeline = Pipeline(play, range(3), max_staleness=1)
-        pipeline.admit(0)
+        pipeline = Pipeline(range(3), max_staleness=1)
+        for step in pipeline.admit(0):
+            pipeline.add(step, asyncio.create_task(play(step)))
         assert (await pipeline.step(0)).groups == []
-        pipeline.admit(1)
+        for step in pipeline.admit(1):
+            pipeline.add(step, asyncio.create_task(play(step)))
         with pytest.raises(RunStoppedError):
             await pipeline.step(1)
         await pipeline.close()

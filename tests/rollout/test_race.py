@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.rollout.clockwork import LIMITS, Versioned, Waiting, roller, run
+from tests.rollout.clockwork import LIMITS, Versioned, Waiting, run, runner
 from turnwise.errors import RunStoppedError
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.rollout.collect import independent, with_spares
-from turnwise.rollout.groups import Roller
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.types import Group, Outcome, Trajectory, Verdict
 
 
@@ -20,7 +20,7 @@ def collect(
 ) -> tuple[list[Group], float]:
     """The groups, and how long it took."""
     engine = Versioned()
-    made = roller(engine, environment, seats)
+    made = runner(engine, environment, seats)
     made = replace(made, limits=LIMITS.model_copy(update=limits))
 
     async def work() -> tuple[list[Group], float]:
@@ -34,7 +34,7 @@ def collect(
 
 def seconds(environment: Waiting) -> dict[str, list[float]]:
     """When all of eight episodes of each task end by themselves."""
-    made: Roller = roller(Versioned(), environment, 100)
+    made: RolloutRunner = runner(Versioned(), environment, 100)
     run(lambda: independent(made, environment.tasks("train"), 8, 0, "t"))
     found: dict[str, list[float]] = {}
     for task, when in environment.log:

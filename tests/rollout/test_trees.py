@@ -19,12 +19,13 @@ from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.games.bandit import Bandit
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.rollout.trees import entropy_branches, random_branches, roots_of, turn_entropy
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
-from turnwise.types import Group, Source, ToolCall, ToolResult, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Group, ToolCall, ToolResult, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
 PULLS = 3
@@ -72,25 +73,27 @@ def encode(text: str) -> list[int]:
     return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
-def roller(
+def runner(
     logprobs: Sequence[float] = (SURE,) * PULLS, kind: type[Bandit] = Quick, pulls: int = PULLS
-) -> Roller:
+) -> RolloutRunner:
     bandit = kind(pulls=pulls, count=4)
     scaffold = TagsScaffold(TOKENIZER, bandit.tools(), instructions="")
     share = 0.0 if kind is Quick else 1.0
     limits = RolloutConfig(
         max_turns=4, max_turn_tokens=60, max_tokens=900, max_ungraded_share=share
     )
-    return Roller(bandit, scaffold, Telling(logprobs), limits, Seats(64))
+    return RolloutRunner(bandit, scaffold, Telling(logprobs), limits, PrioritySemaphore(64))
 
 
-def random_trees(made: Roller, size: int, trees: int, expansions: int, rounds: int) -> list[Group]:
+def random_trees(
+    made: RolloutRunner, size: int, trees: int, expansions: int, rounds: int
+) -> list[Group]:
     tasks = made.environment.tasks("train")
     work = random_branches(made, tasks, size, 0, "test", trees, expansions, rounds)
     return asyncio.run(work)
 
 
-def rising_trees(made: Roller, size: int = 8, share: float = 0.5) -> list[Group]:
+def rising_trees(made: RolloutRunner, size: int = 8, share: float = 0.5) -> list[Group]:
     tasks = made.environment.tasks("train")
     return asyncio.run(entropy_branches(made, tasks, size, 0, "test", share, 0.5, 0.2, 20))
 
@@ -117,7 +120,7 @@ def check_shared(group: Group) -> None:
 
 
 def test_random_branches_make_trees_of_the_asked_size() -> None:
-    for group in random_trees(roller(), 14, 2, 3, 2):
+    for group in random_trees(runner(), 14, 2, 3, 2):
         check_shared(group)
         assert Counter(roots_of(group)) == {0: 7, 1: 7}
         assert all(len(member.turns) == PULLS for member in group.trajectories)
@@ -130,7 +133,7 @@ def test_random_branches_make_trees_of_the_asked_size() -> None:
 
 
 def test_later_rounds_branch_off_branches_too() -> None:
-    groups = random_trees(roller(), 18, 2, 2, 4)
+    groups = random_trees(runner(), 18, 2, 2, 4)
     depth: dict[tuple[str, int], int] = {}
     for group in groups:
         check_shared(group)
@@ -142,7 +145,7 @@ def test_later_rounds_branch_off_branches_too() -> None:
 
 
 def test_a_tree_of_one_turn_is_played_anew_from_before_it() -> None:
-    for group in random_trees(roller((SURE,), pulls=1), 8, 2, 3, 1):
+    for group in random_trees(runner((SURE,), pulls=1), 8, 2, 3, 1):
         check_shared(group)
         assert all(m.first_turn == 0 for m in group.trajectories)
         assert Counter(roots_of(group)) == {0: 4, 1: 4}
@@ -150,12 +153,12 @@ def test_a_tree_of_one_turn_is_played_anew_from_before_it() -> None:
 
 def test_the_trees_must_be_a_group() -> None:
     with pytest.raises(ConfigError, match=r"group_size is 8.* 2 x \(1 \+ 2 x 1\) = 6"):
-        random_trees(roller(), 8, 2, 2, 1)
+        random_trees(runner(), 8, 2, 2, 1)
 
 
 def test_branches_where_the_policy_became_less_certain() -> None:
     """Sure, sure, then unsure: P(1) = 0.5, P(2) = 1, and the group is filled with branches."""
-    for group in rising_trees(roller((SURE, SURE, UNSURE))):
+    for group in rising_trees(runner((SURE, SURE, UNSURE))):
         check_shared(group)
         assert len(group.trajectories) == 8
         branches = [m for m in group.trajectories if m.parent != m.episode]
@@ -166,13 +169,13 @@ def test_branches_where_the_policy_became_less_certain() -> None:
 
 def test_no_branches_where_it_became_more_certain() -> None:
     """What the budget leaves is played from the beginning."""
-    for group in rising_trees(roller((UNSURE, SURE, SURE))):
+    for group in rising_trees(runner((UNSURE, SURE, SURE))):
         check_shared(group)
         assert roots_of(group) == list(range(8))
 
 
 def test_branches_branch_again_while_there_is_room() -> None:
-    groups = rising_trees(roller((SURE, UNSURE, UNSURE)), size=10, share=0.1)
+    groups = rising_trees(runner((SURE, UNSURE, UNSURE)), size=10, share=0.1)
     for group in groups:
         check_shared(group)
         branches = [(m.parent, m.first_turn) for m in group.trajectories[1:4]]
@@ -182,14 +185,14 @@ def test_branches_branch_again_while_there_is_room() -> None:
 
 def test_the_chance_of_a_branch_is_the_stated_one() -> None:
     """With no rise, one half: 4 tasks, 10 episodes each with 2 turns after tools."""
-    groups = rising_trees(roller(), size=40, share=0.25)
+    groups = rising_trees(runner(), size=40, share=0.25)
     new = [m for g in groups for m in g.trajectories if m.parent is not None and m.parent < 10]
     branches = [m for m in new if m.parent != m.episode]
     assert abs(len(branches) - 40) < 4 * np.sqrt(80 / 4)
 
 
 def test_entropy_is_estimated_from_the_first_tokens_of_the_turn() -> None:
-    trajectory = rising_trees(roller(), size=1)[0].trajectories[0]
+    trajectory = rising_trees(runner(), size=1)[0].trajectories[0]
     sampled = np.flatnonzero(trajectory.tokens.mask & (trajectory.tokens.turn == 1))
     logprob = trajectory.tokens.logprob.copy()
     logprob[sampled[:3]] = [-1.0, -2.0, -6.0]
@@ -201,7 +204,7 @@ def test_entropy_is_estimated_from_the_first_tokens_of_the_turn() -> None:
 
 @pytest.mark.parametrize("made", ["random", "rising"])
 def test_ungraded_episodes_are_not_branched_from(made: str) -> None:
-    strict = roller((SURE, UNSURE, UNSURE), Strict)
+    strict = runner((SURE, UNSURE, UNSURE), Strict)
     groups = random_trees(strict, 10, 2, 2, 2) if made == "random" else rising_trees(strict, 10)
     assert any(m.reward is None for g in groups for m in g.trajectories)
     for group in groups:
@@ -210,7 +213,7 @@ def test_ungraded_episodes_are_not_branched_from(made: str) -> None:
 
 
 def test_trees_repeat_with_the_seed() -> None:
-    for make in (lambda: random_trees(roller(), 8, 2, 3, 1), lambda: rising_trees(roller())):
+    for make in (lambda: random_trees(runner(), 8, 2, 3, 1), lambda: rising_trees(runner())):
         first, again = make(), make()
         for group, other in zip(first, again, strict=True):
             for member, twin in zip(group.trajectories, other.trajectories, strict=True):
@@ -224,7 +227,7 @@ def test_trees_repeat_with_the_seed() -> None:
 
 
 def test_ungraded_episodes_are_counted_over_all_rounds() -> None:
-    strict = roller(kind=Strict)
+    strict = runner(kind=Strict)
     limits = strict.limits.model_copy(update={"max_ungraded_share": 0.05})
     object.__setattr__(strict, "limits", limits)
     with pytest.raises(RunStoppedError, match="of 40 episodes could not be graded"):

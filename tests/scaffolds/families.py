@@ -7,7 +7,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.fakes import Letters, small_model
-from turnwise.types import Action, Observation, Source, Step
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Step
 
 QWEN = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"),

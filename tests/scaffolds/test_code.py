@@ -7,13 +7,14 @@ import pytest
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.scaffolds.code import CodeScaffold
+from turnwise.tokens import Source
 from turnwise.tools.python import PythonSession
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Observation, Outcome, Source, Task, ToolCall
+from turnwise.types import Action, Observation, Outcome, Task, ToolCall
 
 TOKENIZER = byte_tokenizer()
 
@@ -135,8 +136,8 @@ def test_several_calls_come_back_in_one_block() -> None:
     script = iter([Action("", calls=calls), Action("", answer="Paris")])
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
     limits = RolloutConfig(max_turn_tokens=100)
-    roller = Roller(environment, scaffold, engine, limits, Seats(1))
-    (group,) = asyncio.run(roller.collect(environment.tasks("train")[:1], 1, 0, "test"))
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1))
+    (group,) = asyncio.run(runner.collect(environment.tasks("train")[:1], 1, 0, "test"))
     played = group.trajectories[0]
     assert played.outcome == Outcome.SUCCESS
     tokens = played.tokens
@@ -175,8 +176,8 @@ def test_variables_are_kept_in_a_session_and_other_tools_are_called_outside_of_i
     blocks = iter(["x = 20", "print(x + 22)", "lookup('France')", "final_answer('Paris')"])
     engine = ScriptedEngine(lambda session, prompt: encode(f"<code>\n{next(blocks)}\n</code>"))
     limits = RolloutConfig(max_turn_tokens=100)
-    roller = Roller(environment, scaffold, engine, limits, Seats(1))
-    (group,) = asyncio.run(roller.collect(environment.tasks("train")[:1], 1, 0, "test"))
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(1))
+    (group,) = asyncio.run(runner.collect(environment.tasks("train")[:1], 1, 0, "test"))
     played = group.trajectories[0]
     assert played.outcome == Outcome.SUCCESS
     assert [text.strip() for text in played.observed[1:]] == ["42", "The capital is Paris."]

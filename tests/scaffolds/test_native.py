@@ -10,19 +10,11 @@ from tests.scaffolds.families import FAMILIES, family_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.native import NativeScaffold
-from turnwise.types import (
-    Action,
-    Observation,
-    Outcome,
-    Segment,
-    Source,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-)
+from turnwise.tokens import Segment, Source
+from turnwise.types import Action, Observation, Outcome, ToolCall, ToolResult, Trajectory
 
 pytest.importorskip("renderers", reason="needs the extra renderers", exc_type=ImportError)
 ENVIRONMENT = Capitals()
@@ -57,8 +49,10 @@ def play(family: str, script: list[Action]) -> tuple[NativeScaffold, Trajectory,
         return scaffold.render(next(actions))
 
     limits = RolloutConfig(max_tokens=6000, max_turn_tokens=400)
-    roller = Roller(ENVIRONMENT, scaffold, ScriptedEngine(policy), limits, Seats(1))
-    (group,) = asyncio.run(roller.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
+    runner = RolloutRunner(
+        ENVIRONMENT, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(1)
+    )
+    (group,) = asyncio.run(runner.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
     return scaffold, group.trajectories[0], prompts
 
 

@@ -8,12 +8,13 @@ from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.errors import ConfigError
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.react import ReActScaffold
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Action, Outcome, Source, ToolCall, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 TOKENIZER = byte_tokenizer()
 ENVIRONMENT = Capitals()
@@ -32,8 +33,8 @@ def play(scaffold: Scaffold, max_tool_calls: int) -> Trajectory:
     script = iter(SCRIPT)
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
     limits = RolloutConfig(max_turn_tokens=200, max_tool_calls=max_tool_calls)
-    roller = Roller(ENVIRONMENT, scaffold, engine, limits, Seats(1))
-    (group,) = asyncio.run(roller.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
+    runner = RolloutRunner(ENVIRONMENT, scaffold, engine, limits, PrioritySemaphore(1))
+    (group,) = asyncio.run(runner.collect(ENVIRONMENT.tasks("train")[:1], 1, 0, "test"))
     return group.trajectories[0]
 
 

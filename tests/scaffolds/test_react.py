@@ -7,11 +7,12 @@ import pytest
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.react import ReActScaffold
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Observation, Outcome, Segment, Source, ToolCall
+from turnwise.types import Action, Observation, Outcome, ToolCall
 
 TOKENIZER = byte_tokenizer()
 
@@ -123,8 +124,8 @@ def test_an_episode_is_one_text() -> None:
     task = environment.tasks("train")[0]
     script = iter(environment.oracle(task))
     engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
-    roller = Roller(environment, scaffold, engine, RolloutConfig(), Seats(1))
-    (group,) = asyncio.run(roller.collect([task], 1, 0, "test"))
+    runner = RolloutRunner(environment, scaffold, engine, RolloutConfig(), PrioritySemaphore(1))
+    (group,) = asyncio.run(runner.collect([task], 1, 0, "test"))
     played = group.trajectories[0]
     assert played.outcome == Outcome.SUCCESS
     assert TOKENIZER.decode(played.tokens.ids.tolist()) == (

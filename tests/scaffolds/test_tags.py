@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.fakes import byte_tokenizer
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall
+from turnwise.types import Action, Observation, ToolCall
 
 TOKENIZER = byte_tokenizer()
 

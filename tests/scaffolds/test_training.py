@@ -12,10 +12,11 @@ import pytest
 from tests.scaffolds.families import save_family_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
 from turnwise.training.context import prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import Source
 
 ENVIRONMENT = f"{Path(__file__).with_name('families.py')}:Talk"
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [

@@ -18,7 +18,7 @@ from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
-from turnwise.types import Segment, Source, Tokens
+from turnwise.tokens import Segment, Source, Tokens
 
 LoadModel = Callable[..., Any]
 STATE = {"cursor": 17, "seen": ["a", "b"]}

@@ -11,19 +11,10 @@ from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import SignalArrays, Signals
 from turnwise.monitor.metrics import rollout_metrics
-from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.types import (
-    Action,
-    Group,
-    Outcome,
-    Segment,
-    Source,
-    Task,
-    Tokens,
-    Trajectory,
-    Turn,
-    Verdict,
-)
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Action, Group, Outcome, Task, Trajectory, Turn, Verdict
 
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
 

@@ -15,10 +15,11 @@ from turnwise.errors import DataError
 from turnwise.models.load import load_tokenizer
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
-from turnwise.storage.run_folder import trajectory_row
+from turnwise.storage.trajectory_rows import trajectory_row
 from turnwise.synthesis.conversations import conversation_tokens, messages_of, read_conversations
 from turnwise.synthesis.demonstrations import demonstrate
-from turnwise.types import Action, Source, ToolCall
+from turnwise.tokens import Source
+from turnwise.types import Action, ToolCall
 
 TOKENIZER = load_tokenizer(ModelConfig(name="tiny"))
 CALL = {"id": "a", "function": {"name": "lookup", "arguments": '{"country": "France"}'}}

@@ -19,15 +19,16 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
+from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
 from turnwise.training.context import prepare
-from turnwise.types import Action, Observation, Segment, Source, Task, ToolCall
+from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """
 name = "nothing there"
@@ -62,6 +63,18 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "compares with the batch's others: raise one of them",
     ),
     ("algorithm.name=pass_at_k algorithm.k=5", "raise it, or lower k"),
+    ("sft.file=x.jsonl sft.behaviours.faithful=1", "both say what is imitated"),
+    ("evaluation.patience=1", "there are none: set evaluation.every"),
+    ("evaluation.every=3 evaluation.keep_best=true train.checkpoint_every=2", "a multiple of"),
+    (
+        "evaluation.every=1 evaluation.keep_best=true train.checkpoint_every=1 "
+        "monitor.echo_trap=roll_back",
+        "a best checkpoint of their own: choose one of them",
+    ),
+    (
+        "evaluation.every=1 train.max_staleness=1 engine.deterministic=false",
+        "evaluation.every pauses sampling",
+    ),
     ("algorithm.name=gdpo", "as in algorithm.reward_weights.exact_match=1"),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
@@ -69,7 +82,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("curriculum.tasks=by_success curriculum.lowest=0.9", "no task lies between them"),
     ("train.refills=1", "grpo drops none: give it a group_filter"),
     ("implicit_reward.beta=0.1", "grpo has no process rewards"),
-    ("algorithm.name=kl_cov", "needs learning.updates_per_step of 2 or more"),
+    ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
         "algorithm.name=starpo algorithm.kl_target=1 algorithm.kl_horizon=1",
         "the KL coefficient could become 0 at once; raise it",
@@ -271,7 +284,9 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Components(recipe, environment(), model, tokenizer, scaffold, engine, Seats(1))
+    return Components(
+        recipe, environment(), model, tokenizer, scaffold, engine, PrioritySemaphore(1)
+    )
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]

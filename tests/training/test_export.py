@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import small_runs
 from tests.small_runs import write_recipe
-from turnwise.cli import main
+from turnwise.commands.cli import main
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.export import export_policy, export_preferences, export_successes

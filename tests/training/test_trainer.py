@@ -21,7 +21,8 @@ from tests.small_runs import FAKES, start, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import TerminalDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.threads import configure_threads
 from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch
@@ -147,7 +148,7 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
         "    if event == 'os.rename' and '/.step-000002' in str(arguments[0]):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.addaudithook(end)\n"
-        "from turnwise.cli import main\n"
+        "from turnwise.commands.cli import main\n"
         "main()\n"
     )
     run = tmp_path / "killed"
@@ -304,7 +305,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-        "from turnwise.cli import main\n"
+        "from turnwise.commands.cli import main\n"
         f"sys.argv = ['turnwise', 'train', '--resume', {str(run)!r}]\n"
         "main()\n"
     )

@@ -23,12 +23,13 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.order import tasks_of_step
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import NO_VERSION
 from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.components import build_components
 from turnwise.training.context import prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import NO_VERSION
 
 TABLES = """
 [engine]
@@ -60,11 +61,11 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
     loaded = load_recipe(str(recipe))
     parts, algorithm = build_components(loaded), make_algorithm("grpo", {})
     learner = PolicyLearner(parts.model, None, loaded.learning, algorithm, 1.0)
-    roller, tasks = parts.roller(loaded.rollout), parts.environment.tasks("train")
+    runner, tasks = parts.runner(loaded.rollout), parts.environment.tasks("train")
     for step in range(loaded.train.steps):
         await parts.engine.load({}, step)
         chosen = tasks_of_step(tasks, step, loaded.train.tasks_per_step, loaded.seed)
-        groups = await roller.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
+        groups = await runner.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
         learner.update(groups, estimate(groups, Signals(), algorithm))
     await parts.engine.stop()
     return parts.model.state_dict()

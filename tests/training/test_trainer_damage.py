@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.small_runs import Listening, interrupted, resume, train, write_recipe
-from turnwise.cli import main
+from turnwise.commands.cli import main
 from turnwise.config import load_recipe
 from turnwise.errors import DataError
 from turnwise.monitor.display import SilentDisplay
@@ -232,7 +232,7 @@ def test_refills_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
     loop = ReinforcementLoop(context)
     for step in (0, 1):
-        groups = asyncio.run(loop.sample(step))
+        groups = asyncio.run(loop.sample(step)).groups
         orders = [0, derive(0, "refill", 1), derive(0, "refill", 2)]
         expected = [
             task.id for order in orders for task in tasks_of_step(context.tasks, step, 2, order)

@@ -9,16 +9,18 @@ import pytest
 import torch
 from rich.console import Console
 
+from turnwise.commands.terminal import choose_rows, show_rows
 from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.terminal import choose_rows, show_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.training.context import RunContext, prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.vision_models import picture, save_vision_model

@@ -10,9 +10,10 @@ from tests.small_runs import FAKES, Listening, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
 from turnwise.training.context import prepare
-from turnwise.types import Source
 
 TABLES = """
 [engine]

@@ -17,7 +17,8 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay, TerminalDisplay
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.context import prepare
 from turnwise.training.run import run as run_stages

@@ -3,9 +3,9 @@
 Not here: the algorithms that there are (`rows.py`), what a part is (`parts.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from turnwise.algorithms.parts import BYPASS, PARTS, Number, Part, Requirement, Trait
@@ -91,7 +91,11 @@ class Algorithm:
     def call(self, choice: str, *given: Any) -> Any:
         """Call the function of the part that was chosen, with its numbers. Example:
         algorithm.call("group_filter", rewards)."""
-        return self.part(choice).function(*given, **self.numbers_of(choice))
+        return self.function(choice)(*given)
+
+    def function(self, choice: str) -> Callable[..., Any]:
+        """The function of the part that was chosen, with its numbers filled in."""
+        return partial(self.part(choice).function, **self.numbers_of(choice))
 
     def numbers_of(self, choice: str) -> dict[str, Any]:
         """The numbers of one choice, and its tables of weights. Example:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from turnwise.config import EngineConfig, VllmConfig
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -25,7 +25,7 @@ from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, k
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 ADMIT_SHARE = 8
 """Requests are prefilled together once there is one for every so many running ones."""

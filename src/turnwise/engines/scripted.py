@@ -9,7 +9,7 @@ from typing import Any
 
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.errors import NotSupportedError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 ScriptedPolicy = Callable[[str, list[int]], Sequence[int]]
 """(session, whole token history) -> the tokens of the next turn."""

@@ -17,7 +17,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.cache import Run
 from turnwise.engines.sampling import StopMatcher
 from turnwise.engines.sight import Sight
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
 Promise = asyncio.Future[Result] | concurrent.futures.Future[Result]

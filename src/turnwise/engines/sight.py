@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.models.vision import Features, ImageReader
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 
 @dataclass(frozen=True)

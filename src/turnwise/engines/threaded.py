@@ -18,7 +18,7 @@ from turnwise.engines import sessions
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
 

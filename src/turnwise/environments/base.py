@@ -15,11 +15,11 @@ from typing import ClassVar, Literal, Self
 
 from turnwise.environments.random_actions import random_script
 from turnwise.errors import NotSupportedError, ToolError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tools_of
 from turnwise.types import (
     Action,
     Observation,
-    Source,
     Step,
     Task,
     ToolCall,

@@ -21,7 +21,8 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import DeadlineError, InfrastructureError, NotSupportedError, UserError
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Outcome, Source, Step, Task, Trajectory, Turn
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
 
 COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""

@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.tokens import Source
 from turnwise.tools.browser.chromium import Browser
 from turnwise.tools.browser.light import LightPage
 from turnwise.tools.browser.page import BrowserPage
 from turnwise.tools.browser.reading import TYPED, Element, options_of, text_of
 from turnwise.tools.browser.sites import Site
 from turnwise.tools.browser.tools import Page, PageTools
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 Pages = Literal["text", "browser"]
 Observations = Literal["text", "screenshot"]

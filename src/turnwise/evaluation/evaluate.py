@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from turnwise.evaluation.intervals import wilson
-from turnwise.rollout.groups import Progress, Roller
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -23,14 +23,13 @@ def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
 
 
 async def evaluate_policy(
-    roller: Roller,
+    runner: RolloutRunner,
     tasks: Sequence[Task],
     seed: int,
     label: str,
-    progress: Progress | None = None,
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play one episode on each task; returns the trajectories and their summary."""
-    groups = await roller.collect(tasks, 1, seed, label, progress)
+    groups = await runner.collect(tasks, 1, seed, label)
     return groups, summarise([group.trajectories[0] for group in groups])
 
 

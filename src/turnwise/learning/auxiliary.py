@@ -23,7 +23,8 @@ from turnwise.learning.batch import (
     weigh,
 )
 from turnwise.learning.sft import batch_of_step
-from turnwise.types import Group, Tokens, Trajectory
+from turnwise.tokens import Tokens
+from turnwise.types import Group, Trajectory
 
 
 @dataclass(frozen=True)

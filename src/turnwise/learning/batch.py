@@ -18,7 +18,8 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.kernels.training import Layout
 from turnwise.learning.credits import Credits
 from turnwise.learning.selection import kept_members
-from turnwise.types import Group, Picture, Source, Tokens, Trajectory
+from turnwise.tokens import Picture, Source, Tokens
+from turnwise.types import Group, Trajectory
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 

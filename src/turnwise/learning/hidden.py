@@ -23,7 +23,7 @@ from turnwise.models.plain import is_plain, may_compile
 from turnwise.models.rounding import sensitivities
 from turnwise.models.twin import is_rounding, longest_sum, twin_of
 from turnwise.models.vision import reader_of
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 Pictures = Sequence[Sequence[Picture]]
 """Of each row of a batch, in order; without any row where there are no pictures at all."""

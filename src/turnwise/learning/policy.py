@@ -129,9 +129,9 @@ class PolicyLearner:
         companion: Companion | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
-        """`updates_per_step` optimizer updates, each on an equal share of the groups that the
-        algorithm's filter keeps, and of the demonstrations that are mixed in; with the companion's
-        gradient, if there is one.
+        """In each of `epochs` passes `updates_per_step` optimizer updates, each on an equal share
+        of the groups that the algorithm's filter keeps, and of the demonstrations that are mixed
+        in; with the companion's gradient, if there is one.
 
         `credits` are those of all graded trajectories (`credits.estimate`). A share in which no
         trajectory can be trained on makes no update; one whose loss or gradient is not finite
@@ -150,7 +150,8 @@ class PolicyLearner:
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
         mixtures = shares(demonstrations, count)
-        for part, (examples, terms), mixed in zip(parts, batches, mixtures, strict=True):
+        epoch = list(zip(parts, batches, mixtures, strict=True))
+        for part, (examples, terms), mixed in epoch * self.config.epochs:
             alone = companion is not None and companion.has_update(part, self.algorithm)
             if not examples and not terms and not alone:
                 continue

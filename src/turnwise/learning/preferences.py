@@ -24,7 +24,8 @@ from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
 from turnwise.learning.sft import batch_of_step
-from turnwise.types import Group, Picture, Tokens, Trajectory
+from turnwise.tokens import Picture, Tokens
+from turnwise.types import Group, Trajectory
 
 Pair = tuple[Tokens, Tokens]
 """The better trajectory's record and the worse one's."""

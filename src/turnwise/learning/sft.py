@@ -22,7 +22,7 @@ from turnwise.learning.optimizer import (
     warm_up_then_cosine,
 )
 from turnwise.seeds import derive
-from turnwise.types import Tokens
+from turnwise.tokens import Tokens
 
 
 class SupervisedLearner:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.errors import DataError, InfrastructureError, MissingExtraError, NotSupportedError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 REMEMBERED = 1 << 28
 """Bytes of features that a reader keeps, those of the pictures that were used last."""

@@ -5,7 +5,7 @@ apart so that the metrics of two runs with the same seed are the same, byte for 
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
@@ -49,12 +49,24 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _beside([member for group in groups for member in group.beside])
     metrics |= _spare([member for group in groups for member in group.spare])
-    metrics |= repetition_metrics(groups)
+    metrics |= repetition_metrics(groups) | _parts(graded)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
 
 def _spread(group: Group) -> float:
     return pstdev([member.reward for member in group.graded if member.reward is not None])
+
+
+def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
+    """The means of the verdicts' parts, and of the sums of turn rewards, where there are any."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for member in graded:
+        if member.verdict is not None:
+            for name, value in member.verdict.parts.items():
+                found[f"reward/parts/{name}"].append(value)
+        if member.turn_rewards is not None:
+            found["reward/turns"].append(float(member.turn_rewards.sum()))
+    return {name: float(fmean(values)) for name, values in sorted(found.items())}
 
 
 def _beside(members: Sequence[Trajectory]) -> dict[str, float]:

@@ -21,7 +21,8 @@ from torch import nn
 
 from turnwise.config import LearningConfig
 from turnwise.learning.scoring import Sequenced, score
-from turnwise.types import Group, Tokens
+from turnwise.tokens import Tokens
+from turnwise.types import Group
 
 
 class FirstTurn(NamedTuple):

@@ -11,7 +11,8 @@ from statistics import fmean
 
 import numpy as np
 
-from turnwise.types import Group, Tokens, Trajectory
+from turnwise.tokens import Tokens
+from turnwise.types import Group, Trajectory
 
 NGRAM = 4
 """Tokens that make up one n-gram."""

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from turnwise.algorithms.playouts import mean_reward
 from turnwise.errors import NotSupportedError
-from turnwise.rollout.groups import Roller
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
-from turnwise.types import NO_VERSION, Branch, Source, Tokens, Trajectory
+from turnwise.tokens import NO_VERSION, Source, Tokens
+from turnwise.types import Branch, Trajectory
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,11 @@ def child_of(parent: Trajectory, turn: int, episode: int, seed: int, label: str)
 
 
 async def play_on(
-    roller: Roller, branches: Sequence[tuple[Trajectory, int]], count: int, seed: int, label: str
+    runner: RolloutRunner,
+    branches: Sequence[tuple[Trajectory, int]],
+    count: int,
+    seed: int,
+    label: str,
 ) -> list[list[Trajectory]]:
     """`count` new episodes from before each (parent, turn), in that order; see `child_of`.
 
@@ -99,14 +104,14 @@ async def play_on(
     for parent, turn in branches:
         start = branch_at(parent, turn)
         starts += [(child_of(parent, turn, n, seed, label), start) for n in range(count)]
-    played = await roller.play(starts)
-    roller.check_ungraded(played)
+    played = await runner.play(starts)
+    runner.check_ungraded(played)
     rest = iter(played)
     return [[next(rest) for _ in range(count)] for _ in branches]
 
 
 async def turn_values(
-    roller: Roller, parents: Sequence[Trajectory], count: int, seed: int, label: str
+    runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[TurnValues]:
     """What each turn of each graded parent was worth, by `count` episodes from before it.
 
@@ -115,17 +120,17 @@ async def turn_values(
     """
     if any(parent.reward is None for parent in parents):
         raise ValueError("an ungraded episode has no value to compare with")
-    played = await play_on_from_every_turn(roller, parents, count, seed, label)
+    played = await play_on_from_every_turn(runner, parents, count, seed, label)
     return [values_of(parent, rows) for parent, rows in zip(parents, played, strict=True)]
 
 
 async def play_on_from_every_turn(
-    roller: Roller, parents: Sequence[Trajectory], count: int, seed: int, label: str
+    runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[list[list[Trajectory]]]:
     """For each parent, for each of its own turns, `count` new episodes from before it."""
     own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
     places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
-    played = iter(await play_on(roller, places, count, seed, label))
+    played = iter(await play_on(runner, places, count, seed, label))
     return [[next(played) for _ in turns] for turns in own]
 
 

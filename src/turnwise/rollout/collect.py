@@ -9,24 +9,21 @@ from dataclasses import replace
 
 from turnwise.algorithms.parts import Count, Requirement, part
 from turnwise.rollout.branching import play_on_from_every_turn
-from turnwise.rollout.groups import Roller, new_groups, new_member
 from turnwise.rollout.race import first_graded
+from turnwise.rollout.runner import RolloutRunner, new_groups, new_member
 from turnwise.types import Group, Task
 
 Rollout = Callable[..., Awaitable[list[Group]]]
-"""(roller, tasks, group size, seed, label, **numbers) -> groups.
+"""(runner, tasks, group size, seed, label, **numbers) -> groups.
 
 The run's seed and the label, which names the occasion, determine every random number. Raises
 RunStoppedError when too many episodes are ungraded.
 """
 
 
-@part("rollout", "independent", "each episode from the beginning, by itself")
-async def independent(
-    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
-) -> list[Group]:
-    """Each episode from the beginning, by itself."""
-    return await roller.collect(tasks, group_size, seed, label)
+independent = part("rollout", "independent", "each episode from the beginning, by itself")(
+    RolloutRunner.collect
+)
 
 
 @part(
@@ -36,21 +33,21 @@ async def independent(
     gives=[Requirement.GREEDY],
 )
 async def greedy(
-    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str
+    runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
     """The same, and beside each group one episode at temperature 0, whose reward is the members'
     baseline.
 
     Source: ReMax (arXiv 2310.10505).
     """
-    groups = await roller.play_groups(new_groups(tasks, group_size, seed, label))
+    groups = await runner.play_groups(new_groups(tasks, group_size, seed, label))
     planned = [
         new_member(task, group.id, group_size, seed, label)
         for task, group in zip(tasks, groups, strict=True)
     ]
-    cold = replace(roller, limits=roller.limits.model_copy(update={"temperature": 0.0}))
+    cold = replace(runner, limits=runner.limits.model_copy(update={"temperature": 0.0}))
     beside = await cold.play([(episode, None) for episode in planned])
-    roller.check_ungraded([m for group in groups for m in group.trajectories] + beside)
+    runner.check_ungraded([m for group in groups for m in group.trajectories] + beside)
     return [replace(group, beside=(own,)) for group, own in zip(groups, beside, strict=True)]
 
 
@@ -62,7 +59,7 @@ async def greedy(
     gives=[Requirement.TURN_VALUES],
 )
 async def turn_replays(
-    roller: Roller,
+    runner: RolloutRunner,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
@@ -71,9 +68,9 @@ async def turn_replays(
 ) -> list[Group]:
     """Each episode by itself, and beside each graded one `replays` others from before each of its
     turns, whose mean rewards are the values of its turns."""
-    groups = await replace(roller, snapshots=True).collect(tasks, group_size, seed, label)
+    groups = await replace(runner, snapshots=True).collect(tasks, group_size, seed, label)
     members = [member for group in groups for member in group.graded]
-    played = await play_on_from_every_turn(roller, members, replays, seed, f"{label}/replays")
+    played = await play_on_from_every_turn(runner, members, replays, seed, f"{label}/replays")
     rows = iter(played)
     return [
         replace(
@@ -84,11 +81,16 @@ async def turn_replays(
 
 
 async def with_spares(
-    roller: Roller, tasks: Sequence[Task], group_size: int, seed: int, label: str, spares: int
+    runner: RolloutRunner,
+    tasks: Sequence[Task],
+    group_size: int,
+    seed: int,
+    label: str,
+    spares: int,
 ) -> list[Group]:
     """The first `group_size` episodes of each task that have a grade, of `spares` more that are
     begun; see `first_graded`. Asked for by a recipe, not by an algorithm."""
     groups = new_groups(tasks, group_size + spares, seed, label)
-    groups = await first_graded(roller, groups, group_size)
-    roller.check_ungraded([member for group in groups for member in group.trajectories])
+    groups = await first_graded(runner, groups, group_size)
+    runner.check_ungraded([member for group in groups for member in group.trajectories])
     return groups

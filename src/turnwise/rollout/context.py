@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.types import Source, Tokens
+from turnwise.tokens import Source, Tokens
 
 Places = NDArray[np.int64]
 

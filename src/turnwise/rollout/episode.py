@@ -24,17 +24,16 @@ from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import (
     Action,
     Branch,
     Observation,
     Outcome,
-    Segment,
-    Source,
     Step,
-    Tokens,
     ToolCall,
     Trajectory,
     Turn,
@@ -58,8 +57,10 @@ class EpisodeEnded(Exception):
 
 @dataclass
 class Episode:
-    """One run of the loop, which keeps what was said so far. Example: `await Episode(planned,
-    environment, scaffold, engine, limits, session="00000012").run()` returns the trajectory."""
+    """One run of the loop, which keeps what was said so far.
+
+    Example: `await runner.episode(0, planned).run()` returns the trajectory.
+    """
 
     planned: Trajectory
     """What is to be played: task, group, number, seed, and where it branches off."""
@@ -69,10 +70,16 @@ class Episode:
     engine: Engine
     limits: RolloutConfig
     session: str
+    semaphore: PrioritySemaphore
+    """Bounds the episodes under way."""
+    priority: int = 0
+    """The lowest is served first."""
     start: Branch | None = None
     """Where to begin; None is the beginning."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn."""
+    progress: Callable[[Trajectory], None] | None = None
+    """Called with the trajectory when it is finished."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, by which the environment's time is counted against the episode's budget."""
     tokens: Tokens = field(default_factory=Tokens.empty, init=False)
@@ -102,32 +109,44 @@ class Episode:
         )
 
     async def run(self) -> Trajectory:
-        """Play the episode and have it judged. Raises only for bugs and for cancellation."""
-        start = self.clock()
-        try:
-            await self._begin()
-            while (turn := len(self.turns)) < self.limits.max_turns:
-                if self.snapshots:
-                    self.environment_states.append(await self._snapshot())
-                action = await self._act(turn)
-                step = await self._step(action, turn)
-                if step.done and step.truncated:
-                    raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
-                if step.done:
-                    self.outcome = Outcome.FAILURE  # until the verifier says otherwise
-                    break
-                if step.observation is not None and turn + 1 < self.limits.max_turns:
-                    await self._observe(step.observation, step, turn)
-            else:
-                raise EpisodeEnded(self._out_of_turns())
-        except EpisodeEnded as end:
-            self.outcome, self.problem = end.outcome, end.problem
-        try:
-            await self._judge()
-        finally:
-            await self._close()
-            self.seconds = self.clock() - start
+        """Play the episode as soon as there is a place, and have it judged. Raises only for bugs
+        and for cancellation."""
+        # A lockstep engine waits for all open sessions: the next one opens in the moment in which
+        # this one closes.
+        async with self.semaphore.held(self.priority, self._open_session, self._close_session):
+            start = self.clock()
+            try:
+                await self._begin()
+                while (turn := len(self.turns)) < self.limits.max_turns:
+                    if self.snapshots:
+                        self.environment_states.append(await self._snapshot())
+                    action = await self._act(turn)
+                    step = await self._step(action, turn)
+                    if step.done and step.truncated:
+                        raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
+                    if step.done:
+                        self.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                        break
+                    if step.observation is not None and turn + 1 < self.limits.max_turns:
+                        await self._observe(step.observation, step, turn)
+                else:
+                    raise EpisodeEnded(self._out_of_turns())
+            except EpisodeEnded as end:
+                self.outcome, self.problem = end.outcome, end.problem
+            try:
+                await self._judge()
+            finally:
+                await self._close()
+                self.seconds = self.clock() - start
+        if self.progress is not None:
+            self.progress(self.trajectory)
         return self.trajectory
+
+    def _open_session(self) -> None:
+        self.engine.open(self.session)
+
+    def _close_session(self) -> None:
+        self.engine.close(self.session)
 
     async def _begin(self) -> None:
         prompt = await self._reset()

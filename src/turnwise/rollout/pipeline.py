@@ -14,8 +14,7 @@ that is under way when weights change goes on with the new ones. Not here: how a
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,36 +25,39 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Played:
-    """The groups of one step, and the seconds from when it was begun to when it was finished."""
+    """The groups of one step, and the seconds that sampling them took."""
 
     groups: list[Group]
     seconds: float
 
 
 class Pipeline:
-    """Example: `pipeline.admit(0)`, then for each step `await pipeline.step(n)`, learn, give the
-    engine the new weights, and `pipeline.admit(n + 1)`; at last `await pipeline.close()`."""
+    """The steps under way. Example:
 
-    def __init__(
-        self,
-        play: Callable[[int], Awaitable[list[Group]]],
-        steps: range,
-        max_staleness: int,
-    ) -> None:
-        """`play` gives the groups of a step; `steps` are those that are left to do."""
-        self._play, self._steps, self._max_staleness = play, steps, max_staleness
+    for step in pipeline.admit(version):
+        pipeline.add(step, asyncio.create_task(sample(step)))
+    groups = await pipeline.step(version)  # learn, give the engine new weights, and so on
+    """
+
+    def __init__(self, steps: range, max_staleness: int) -> None:
+        """`steps` are those that are left to do."""
+        self._steps, self._max_staleness = steps, max_staleness
         self._begun = steps.start
         self._tasks: dict[int, asyncio.Task[Played]] = {}
 
-    def admit(self, version: int) -> None:
-        """Begin every step that may begin, now that the engine samples with this version."""
-        while self._begun < min(self._steps.stop, version + self._max_staleness + 1):
-            self._tasks[self._begun] = asyncio.create_task(self._timed(self._begun))
-            self._begun += 1
+    def admit(self, version: int) -> range:
+        """The steps that may begin, now that the engine samples with this version; each once."""
+        begun = self._begun
+        self._begun = max(begun, min(self._steps.stop, version + self._max_staleness + 1))
+        return range(begun, self._begun)
+
+    def add(self, step: int, playing: asyncio.Task[Played]) -> None:
+        """Take over a step that was begun."""
+        self._tasks[step] = playing
 
     async def step(self, step: int) -> Played:
-        """What was played of a step that was admitted, when all of it is finished. Raises what the
-        rollout raised, which ends nothing else."""
+        """What was played of a step, when all of it is finished. Raises what the rollout raised,
+        which ends nothing else."""
         return await self._tasks.pop(step)
 
     async def close(self) -> None:
@@ -64,11 +66,6 @@ class Pipeline:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
-
-    async def _timed(self, step: int) -> Played:
-        start = time.monotonic()
-        groups = await self._play(step)
-        return Played(groups, time.monotonic() - start)
 
 
 async def beside_sampling(work: Callable[[], Result]) -> Result:

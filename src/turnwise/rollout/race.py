@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.rollout.groups import Roller
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.types import Group, Outcome
 
 
-async def first_graded(roller: Roller, groups: Sequence[Group], wanted: int) -> list[Group]:
+async def first_graded(runner: RolloutRunner, groups: Sequence[Group], wanted: int) -> list[Group]:
     """Play all members of each group until `wanted` of them have a grade; cancel the others.
 
     Those with a grade, and those that ended without one until then, remain members, in their order;
@@ -25,17 +25,17 @@ async def first_graded(roller: Roller, groups: Sequence[Group], wanted: int) -> 
         running = []
         first = 0
         for group in groups:
-            running.append(races.create_task(_race(roller, group, wanted, first)))
+            running.append(races.create_task(_race(runner, group, wanted, first)))
             first += len(group.trajectories)
     return [race.result() for race in running]
 
 
-async def _race(roller: Roller, group: Group, wanted: int, first: int) -> Group:
-    """One group; its members' numbers on the occasion begin with `first`."""
+async def _race(runner: RolloutRunner, group: Group, wanted: int, first: int) -> Group:
+    """One group; its members' numbers begin with `first`."""
     episodes = [
-        roller.episode(first + place, member) for place, member in enumerate(group.trajectories)
+        runner.episode(first + place, member) for place, member in enumerate(group.trajectories)
     ]
-    running = {asyncio.create_task(roller.play_one(episode)): episode for episode in episodes}
+    running = {asyncio.create_task(episode.run()): episode for episode in episodes}
     finished: set[int] = set()
     graded = 0
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from turnwise.algorithms.parts import Count, NonNegative, Requirement, Share, part
 from turnwise.errors import ConfigError
 from turnwise.rollout.branching import branch_at, child_of
-from turnwise.rollout.groups import Roller, group_names, new_member
+from turnwise.rollout.runner import RolloutRunner, group_names, new_member
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -27,17 +27,17 @@ Place = tuple[Trajectory, int]
 class Forest:
     """The groups of one occasion while they grow. A member's number is its index in its group."""
 
-    roller: Roller
+    runner: RolloutRunner
     tasks: Sequence[Task]
     groups: list[Group]
     seed: int
     label: str
 
     @classmethod
-    def of(cls, roller: Roller, tasks: Sequence[Task], seed: int, label: str) -> "Forest":
+    def of(cls, runner: RolloutRunner, tasks: Sequence[Task], seed: int, label: str) -> "Forest":
         """Without episodes yet."""
         groups = [Group(name, ()) for name in group_names(label, tasks)]
-        return cls(replace(roller, snapshots=True), tasks, groups, seed, label)
+        return cls(replace(runner, snapshots=True), tasks, groups, seed, label)
 
     async def grow(self, places: Sequence[Sequence[Place | None]]) -> list[list[Trajectory]]:
         """Play new members of each group, from the given places; None is the beginning."""
@@ -49,7 +49,7 @@ class Forest:
             for group, task, chosen in zip(self.groups, self.tasks, places, strict=True)
             for number, place in enumerate(chosen)
         ]
-        played = iter(await self.roller.play(starts))
+        played = iter(await self.runner.play(starts))
         grown = [[next(played) for _ in chosen] for chosen in places]
         self.groups[:] = [
             replace(group, trajectories=(*group.trajectories, *made))
@@ -59,7 +59,7 @@ class Forest:
 
     def finished(self) -> list[Group]:
         """The groups. Raises RunStoppedError when too many of all episodes are ungraded."""
-        self.roller.check_ungraded([m for group in self.groups for m in group.trajectories])
+        self.runner.check_ungraded([m for group in self.groups for m in group.trajectories])
         return self.groups
 
     def _new(self, task: Task, place: Place | None, group: str, episode: int) -> Trajectory:
@@ -86,7 +86,7 @@ def check_tree_size(group_size: int, trees: int, expansions: int, rounds: int) -
     gives=[Requirement.BRANCHES],
 )
 async def random_branches(
-    roller: Roller,
+    runner: RolloutRunner,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
@@ -104,7 +104,7 @@ async def random_branches(
     is played anew is our decision. Raises ConfigError as `check_tree_size`.
     """
     check_tree_size(group_size, trees, expansions, rounds)
-    forest = Forest.of(roller, tasks, seed, label)
+    forest = Forest.of(runner, tasks, seed, label)
     await forest.grow([[None] * trees for _ in tasks])
     for number in range(rounds):
         places: list[list[Place | None]] = []
@@ -128,7 +128,7 @@ async def random_branches(
     gives=[Requirement.BRANCHES],
 )
 async def entropy_branches(
-    roller: Roller,
+    runner: RolloutRunner,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
@@ -152,7 +152,7 @@ async def entropy_branches(
     the entropies of the 10 likeliest tokens over 20 tokens and divides by log |V|.
     Source: ARPO (arXiv 2507.19849), with two branches at a turn, p = 0.5, w = 0.2.
     """
-    forest = Forest.of(roller, tasks, seed, label)
+    forest = Forest.of(runner, tasks, seed, label)
 
     def chosen(group: Group, grown: Sequence[Trajectory]) -> list[Place]:
         roots = roots_of(group)

@@ -8,7 +8,8 @@ the tokenizer and the tools, and nothing of an episode.
 from collections.abc import Sequence
 from typing import Protocol
 
-from turnwise.types import Action, Observation, Segment, ToolResult
+from turnwise.tokens import Segment
+from turnwise.types import Action, Observation, ToolResult
 
 
 class Scaffold(Protocol):

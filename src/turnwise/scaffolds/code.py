@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question by writing Python. Think first, then write one block of code between "

@@ -19,8 +19,9 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import TextScaffold, check_characters, contents
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 SAMPLE = {"role": "user", "content": "Hello."}
 """Stands for the history where the renderer only needs to know where the model begins."""

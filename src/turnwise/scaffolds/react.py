@@ -16,8 +16,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question. You have these tools:\n{tools}\n"

@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.errors import ConfigError
 from turnwise.scaffolds.text import TextScaffold, contents, read_arguments, single_argument
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Action, Observation, Segment, Source, ToolCall, ToolResult
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 INSTRUCTIONS = (
     "Answer the question. Think inside <think> and </think> first. {tools} What it returns stands "

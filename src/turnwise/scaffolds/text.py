@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedTokenizerBase
 
+from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
-from turnwise.types import Observation, Segment, Source, ToolResult
+from turnwise.types import Observation, ToolResult
 
 KEPT_TEXTS = 256
 """Texts of others whose tokens are kept: a group has one prompt, and often the same results."""

@@ -23,14 +23,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from turnwise.config import Recipe, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
@@ -39,43 +36,8 @@ from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
-from turnwise.types import Group, Picture, Trajectory, encodable
-
-SCHEMA = pa.schema(
-    [
-        ("task", pa.string()),
-        ("prompt", pa.string()),
-        ("group", pa.string()),
-        ("episode", pa.int32()),
-        ("parent", pa.int32()),
-        ("first_turn", pa.int32()),
-        ("seed", pa.int64()),
-        ("outcome", pa.string()),
-        ("reward", pa.float64()),
-        ("penalty", pa.float64()),
-        ("success", pa.bool_()),
-        ("detail", pa.string()),
-        ("answer", pa.string()),
-        ("problem", pa.string()),
-        ("turns", pa.int32()),
-        ("tool_calls", pa.int32()),
-        ("actions", pa.string()),
-        ("ids", pa.list_(pa.int64())),
-        ("source", pa.list_(pa.uint8())),
-        ("turn", pa.list_(pa.int32())),
-        ("version", pa.list_(pa.int32())),
-        ("logprob", pa.list_(pa.float32())),
-        ("contexts", pa.list_(pa.list_(pa.int64()))),
-        (
-            "pictures",
-            pa.list_(
-                pa.struct([("start", pa.int64()), ("length", pa.int64()), ("file", pa.string())])
-            ),
-        ),
-        ("advantage", pa.list_(pa.float32())),
-    ]
-)
-
+from turnwise.storage.trajectory_rows import SCHEMA, picture_name, trajectory_row
+from turnwise.types import Group
 
 PARTS = ("trajectories", "pictures", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
 FILES = (
@@ -205,9 +167,7 @@ class RunFolder:
         self._write_pictures(groups)
         signals, credits = signals or Signals(), credits or Credits({})
         rows = [
-            trajectory_row(
-                member, signals.of(member).penalty or 0.0, credits.advantages.get(member.id)
-            )
+            trajectory_row(member, signals.of(member), credits.advantages.get(member.id))
             for group in groups
             for member in group.trajectories
         ]
@@ -288,65 +248,6 @@ def _whole_path(text: str) -> str:
 def _holds_nothing(path: Path) -> bool:
     """Whether a folder is empty, but for the lock of a run that never began."""
     return path.is_dir() and all(inside.name == LOCK for inside in path.iterdir())
-
-
-def trajectory_row(
-    trajectory: Trajectory, penalty: float = 0.0, advantage: NDArray[np.float32] | None = None
-) -> dict[str, Any]:
-    """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token. The task's
-    secret is not written."""
-    tokens, verdict = trajectory.tokens, trajectory.verdict
-    return {
-        "task": trajectory.task.id,
-        "prompt": trajectory.task.prompt,
-        "group": trajectory.group,
-        "episode": trajectory.episode,
-        "parent": trajectory.parent,
-        "first_turn": trajectory.first_turn,
-        "seed": trajectory.seed,
-        "outcome": str(trajectory.outcome),
-        "reward": trajectory.reward,
-        "penalty": penalty,
-        "success": verdict.success if verdict is not None else None,
-        "detail": verdict.detail if verdict is not None else "",
-        "answer": trajectory.answer,
-        "problem": encodable(trajectory.problem),
-        "turns": len(trajectory.turns),
-        "tool_calls": trajectory.tool_calls,
-        "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
-        "ids": tokens.ids,
-        "source": tokens.source,
-        "turn": tokens.turn,
-        "version": tokens.version,
-        "logprob": tokens.logprob,
-        "contexts": tokens.contexts.tolist(),
-        "pictures": [
-            {"start": shown.start, "length": shown.length, "file": picture_name(shown)}
-            for shown in tokens.pictures
-        ],
-        "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
-    }
-
-
-def picture_name(picture: Picture) -> str:
-    """Of its file in the folder `pictures`."""
-    return f"{sha256(picture.png).hexdigest()[:32]}.png"
-
-
-def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of one Parquet file. Raises DataError for a damaged file, and for one of an earlier
-    version, which lacks columns."""
-    try:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
-    lacking = [name for name in SCHEMA.names if rows and name not in rows[0]]
-    if lacking:
-        raise DataError(
-            f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; read "
-            "it with that version"
-        )
-    return rows
 
 
 def _object(file: Path, advice: str) -> dict[str, Any]:

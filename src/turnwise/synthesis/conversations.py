@@ -17,14 +17,8 @@ from typing import Any
 
 from turnwise.errors import DataError
 from turnwise.scaffolds.base import Scaffold
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Tokens,
-    ToolCall,
-    ToolResult,
-)
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 Decode = Callable[[Sequence[int]], str]
@@ -178,7 +172,7 @@ def _text(message: Message, place: str) -> str:
 
 
 def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] | None:
-    """A trajectory's row (`storage.run_folder.SCHEMA`) as messages that `conversation_tokens`
+    """A trajectory's row (`storage.trajectory_rows.SCHEMA`) as messages that `conversation_tokens`
     reads back; None where that cannot be: with malformed turns, pictures, or several contexts."""
     actions = json.loads(row["actions"])
     if row["pictures"] or len(row["contexts"]) > 1 or row["first_turn"]:

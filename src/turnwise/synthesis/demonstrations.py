@@ -14,8 +14,8 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.registry import Registry
-from turnwise.rollout.groups import Progress, Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Action, Outcome, Task, Trajectory
@@ -134,8 +134,9 @@ async def demonstrate(
         places[index] += 1
         return scaffold.render(action)
 
-    roller = Roller(environment, scaffold, ScriptedEngine(policy), limits, Seats(64))
-    groups = await roller.collect(chosen, 1, seed, "demonstrations", progress)
+    engine, semaphore = ScriptedEngine(policy), PrioritySemaphore(64)
+    runner = RolloutRunner(environment, scaffold, engine, limits, semaphore, progress=progress)
+    groups = await runner.collect(chosen, 1, seed, "demonstrations")
     played = [group.trajectories[0] for group in groups]
     _check_oracle([one for one, by in zip(played, drawn, strict=True) if by is faithful])
     return played

@@ -1,8 +1,9 @@
 """Applies a unified diff to text files: strictly, each hunk where its lines are.
 
 A hunk's old lines have to be there as they stand in it. Where they are at several places, the one
-nearest to the hunk's line number is taken; numbers may be wrong or missing (`@@`). Not here:
-renames, file modes, binary patches.
+nearest to the hunk's line number is taken; numbers may be wrong or missing (`@@`), as models write
+them: `unidiff` refuses wrong counts and overlooks hunks without numbers, `git apply` refuses these
+and a last line without its end. Not here: renames, file modes, binary patches.
 """
 
 import re

@@ -8,23 +8,22 @@
 The interface is that of `Database` (`sql.py`). A statement has a connection of its own, as a role
 that has rights in this one database alone, so no setting outlives it. Its first words decide
 whether it is run, and functions that differ from run to run, wait, or reach the server are refused,
-but for the clock and for sequences. It is bounded in seconds. A server that is gone, or does not
-answer, is infrastructure. A dump is the tables and the statements: restoring runs them again, and
-reads the clock again. Not here: the server, which should hold nothing else; a bound on memory: a
-value may take 1 GB, there and here, until its statement is over.
+but for the clock and for sequences (`postgres_statements.py`). It is bounded in seconds. A server
+that is gone, or does not answer, is infrastructure. A dump is the tables and the statements:
+restoring runs them again, and reads the clock again. Not here: the server, which should hold
+nothing else; a bound on memory: a value may take 1 GB, there and here, until its statement is over.
 """
 
 import contextlib
 import itertools
 import json
-import re
 import secrets
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 from turnwise.tools.postgres_connection import (
     Answer,
     Connection,
@@ -32,17 +31,8 @@ from turnwise.tools.postgres_connection import (
     RefusedError,
     address,
 )
-from turnwise.tools.sql import (
-    MAX_ROWS,
-    MAX_STATEMENT_CHARACTERS,
-    MAX_VALUE_BYTES,
-    Table,
-    as_plain,
-    check_text,
-    literal,
-    quoted,
-    result_text,
-)
+from turnwise.tools.postgres_statements import CHANGES, SET_UP, check_statement
+from turnwise.tools.sql import MAX_ROWS, MAX_VALUE_BYTES, Table, as_plain, quoted, result_text
 
 STATEMENT_SECONDS = 5.0
 MAX_BYTES = 16 * 2**20
@@ -53,33 +43,6 @@ MAX_TEMPORARY_KILOBYTES = 64 * 1024
 """On disk, for one statement's sorting and joining."""
 OLDEST = 13
 
-CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
-STATEMENTS = ("SELECT", "VALUES", "TABLE", "WITH", *CHANGES, "TRUNCATE")
-DEFINITIONS, OBJECTS = ("CREATE", "ALTER", "DROP"), ("TABLE", "VIEW", "INDEX", "SEQUENCE")
-REFUSED = {
-    "BEGIN START COMMIT END ROLLBACK ABORT SAVEPOINT RELEASE PREPARE": (
-        "transactions are not available: a statement is one by itself"
-    ),
-    "SET RESET SHOW DISCARD": "settings are not available",
-    "TEMP TEMPORARY": "temporary tables are not available",
-}
-_GAP = r"(?:[ \t\n\r\f\v(]|--[^\n\r]*|/\*(?:(?!/\*|\*/).)*\*/)*"
-_WORD = re.compile(rf"{_GAP}([A-Za-z_]*)", re.DOTALL)
-"""The next word after white space, brackets and comments, of which none is inside another."""
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
-_UNCLEAR = re.compile(r"--|/\*|[\\$]")
-"""What a quote may be part of without beginning a text or a name, or not end it."""
-
-KEPT = ("nextval", "setval", "currval", "lastval", "clock_timestamp", "timeofday", "pg_table_size")
-"""Volatile functions that a statement may use; the last one is for the bound on the tables. What is
-not volatile may be used, but for `pg_backend_pid`."""
-SET_UP = f"""GRANT CREATE ON SCHEMA public TO PUBLIC;
-DO $do$ DECLARE one regprocedure; BEGIN
-  FOR one IN SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
-    AND (provolatile = 'v' AND prokind IN ('f', 'w')
-      AND proname NOT IN ({", ".join(map(literal, KEPT))}) OR proname = 'pg_backend_pid')
-  LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one); END LOOP;
-END $do$"""
 SIZE = """SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint
 FROM pg_class WHERE relnamespace = 'public'::regnamespace"""
 """Of tables and indexes as they are stored, with what failed statements left there."""
@@ -139,23 +102,21 @@ class PostgresServer:
         name, password = f"{self._run}_{next(self._numbers)}", secrets.token_hex(16)
         with self._lock:
             self._keep()
-        with self._administering() as connection:
+        with self.administering() as connection:
             connection.do(
                 f"CREATE ROLE {name} LOGIN PASSWORD '{password}';"
                 f"ALTER ROLE {name} SET lc_messages = 'C';"
                 f"ALTER ROLE {name} SET temp_file_limit = {MAX_TEMPORARY_KILOBYTES}"
             )
             connection.do(f"CREATE DATABASE {name} TEMPLATE {self._template}")
-            connection.do(
-                f"REVOKE ALL ON DATABASE {name} FROM PUBLIC; GRANT CONNECT ON DATABASE {name} TO "
-                + name
-            )
+            connection.do(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
+            connection.do(f"GRANT CONNECT ON DATABASE {name} TO {name}")
         return name, password
 
     def drop(self, name: str) -> None:
         """Remove a database and its role, if they are there. Raises InfrastructureError."""
-        with self._administering() as connection:
-            _drop(connection, [name], [name])
+        with self.administering() as connection:
+            _drop(connection, name)
 
     def opened(self, name: str, password: str) -> Connection:
         """A connection as the role of this name, whose statements have `seconds`."""
@@ -172,15 +133,11 @@ class PostgresServer:
         )
 
     @contextlib.contextmanager
-    def administering(self, name: str) -> Iterator[Connection]:
-        """A connection to this database as the superuser."""
-        with self._administering(dbname=name) as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def _administering(self, **where: str) -> Iterator[Connection]:
-        connection = self._connect({"search_path": "pg_catalog"}, **where)
-        with contextlib.closing(connection):
+    def administering(self, name: str | None = None) -> Iterator[Connection]:
+        """A connection as the superuser to the database of this name, or to the url's own."""
+        where = {} if name is None else {"dbname": name}
+        settings = {"search_path": "pg_catalog"}
+        with contextlib.closing(self._connect(settings, **where)) as connection:
             try:
                 yield connection
             except RefusedError as error:
@@ -202,12 +159,12 @@ class PostgresServer:
         coded = "TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
         # Under its name only when it is whole: nobody has an episode with a half of it.
         begun = f"{self._run}_begun"
-        with self._administering() as connection:
-            _drop(connection, [begun], [])
+        with self.administering() as connection:
+            _drop(connection, begun)
             connection.do(f"CREATE DATABASE {begun} {coded}")
         with self.administering(begun) as connection:
             connection.do(SET_UP)
-        with self._administering() as connection:
+        with self.administering() as connection:
             connection.do(f"ALTER DATABASE {begun} RENAME TO {self._template}")
 
     def _try_out(self) -> None:
@@ -229,7 +186,7 @@ class PostgresServer:
         except InfrastructureError:
             self._keepers[0].close()
             self._keepers[0] = self._connect(application_name=self._run)
-            if self._template not in _own(self._keepers[0], self._run)[0]:
+            if self._template not in _own(self._keepers[0], self._run):
                 self._make_template()
 
 
@@ -284,7 +241,7 @@ class PostgresDatabase:
             self._drop()
 
     def _logged(self, statement: str, most: int) -> Answer:
-        _check(statement)
+        check_statement(statement)
         with self._lock:
             place = self._made()
             try:
@@ -396,47 +353,6 @@ def _content(connection: Connection, name: str) -> dict[str, Any]:
     return {"columns": answer.columns, "rows": rows}
 
 
-def _check(statement: str) -> None:
-    """Raises ToolError for a statement that is not run."""
-    check_text(statement)
-    if len(statement) > MAX_STATEMENT_CHARACTERS:
-        raise ToolError(f"the statement has more than {MAX_STATEMENT_CHARACTERS} characters")
-    plain = statement
-    if not _UNCLEAR.search(statement):
-        plain = _QUOTED.sub(" ", statement)
-    if re.search(r"\bTABLESAMPLE\b", plain, re.IGNORECASE):
-        raise ToolError("TABLESAMPLE is not available: it differs from run to run")
-    words = _first_words(statement)
-    if words[0] in STATEMENTS or (words[0] in DEFINITIONS and words[1] in OBJECTS):
-        return
-    for refused, why in REFUSED.items():
-        if any(word in refused.split() for word in words):
-            raise ToolError(why)
-    begun = (" ".join(words) if words[0] in DEFINITIONS else words[0]) or "such a statement"
-    objects = f"{', '.join(DEFINITIONS)} of {', '.join(OBJECTS)}"
-    raise ToolError(f"{begun} is not available; there are {', '.join(STATEMENTS)}, {objects}")
-
-
-def _first_words(statement: str) -> tuple[str, str]:
-    """In capitals, without what can stand between them; "" where there is none.
-
-    >>> _first_words("-- a table\\nCREATE UNIQUE /* ! */ INDEX a ON b (c)")
-    ('CREATE', 'INDEX')
-    >>> _first_words("/* /* */ SELECT */ SET a TO b")
-    ('', '')
-    """
-    found: list[str] = []
-    place = 0
-    while len(found) < 2:
-        match = _WORD.match(statement, place)
-        assert match is not None  # it may match nothing
-        place = match.end()
-        word = match[1].upper()
-        if word not in ("OR", "REPLACE", "UNIQUE") or not found:
-            found.append(word)
-    return found[0], found[1]
-
-
 def _create(connection: Connection, table: Table) -> None:
     columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in table.columns)
     connection.ask(f"CREATE TABLE {quoted(table.name)} ({columns})")
@@ -447,44 +363,36 @@ def _create(connection: Connection, table: Table) -> None:
 
 def _sweep(connection: Connection) -> None:
     """Drop what programs left that are not there any more."""
-    running = (
-        "SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'turnwise%'"
-    )
-    # In this order: who begins in between is seen as alive, or has nothing yet.
-    databases, roles = _own(connection, "turnwise_[0-9a-f]{16}")
+    running = "SELECT application_name FROM pg_stat_activity"
+    # In this order: a program that begins in between is seen as alive, or has nothing yet.
+    found = _own(connection, "turnwise_[0-9a-f]{16}")
     alive = {name for (name,) in connection.ask(running).rows}
-    left = [[n for n in names if n[:25] not in alive] for names in (databases, roles)]
-    for name in left[0]:
-        with contextlib.suppress(RefusedError):  # another program does the same
-            _drop(connection, [name], [])
-    for name in left[1]:
-        with contextlib.suppress(RefusedError):
-            _drop(connection, [], [name])
+    for name in found:
+        if name[: len("turnwise_") + 16] not in alive:
+            with contextlib.suppress(RefusedError):  # another program does the same
+                _drop(connection, name)
 
 
 def _drop_run(where: Mapping[str, str], run: str, keepers: Sequence[Connection]) -> None:
     """Drop all that a program made, when it ends."""
     for keeper in keepers:
         keeper.close()
-    with contextlib.suppress(InfrastructureError, RefusedError):
-        connection = Connection(where, {})
-        with contextlib.closing(connection):
-            _drop(connection, *_own(connection, run))
+    with (
+        contextlib.suppress(InfrastructureError, RefusedError),
+        contextlib.closing(Connection(where, {})) as connection,
+    ):
+        for name in _own(connection, run):
+            _drop(connection, name)
 
 
-def _own(connection: Connection, run: str) -> tuple[list[str], list[str]]:
-    """Databases and roles of a run, or of those that a pattern fits."""
-    databases = "SELECT datname FROM pg_database WHERE datname ~ $1"
-    roles = "SELECT rolname FROM pg_roles WHERE rolname ~ $1"
-    pattern = [f"^{run}_[0-9a-z]+$"]
-    return (
-        [name for (name,) in connection.ask(databases, pattern).rows],
-        [name for (name,) in connection.ask(roles, pattern).rows],
-    )
+def _own(connection: Connection, run: str) -> list[str]:
+    """Names of databases and roles of a run, or of the runs that a pattern fits."""
+    both = """SELECT datname FROM pg_database WHERE datname ~ $1
+    UNION SELECT rolname FROM pg_roles WHERE rolname ~ $1"""
+    return [name for (name,) in connection.ask(both, [f"^{run}_[0-9a-z]+$"]).rows]
 
 
-def _drop(connection: Connection, databases: Sequence[str], roles: Sequence[str]) -> None:
-    for name in databases:
-        connection.do(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-    for name in roles:
-        connection.do(f"DROP ROLE IF EXISTS {name}")
+def _drop(connection: Connection, name: str) -> None:
+    """Drop the database of this name, then the role, which has rights in it."""
+    connection.do(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    connection.do(f"DROP ROLE IF EXISTS {name}")

@@ -56,11 +56,13 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
     if not train.steps:
         return []
     warnings = []
-    one = ratios_are_one(algorithm, recipe.learning.updates_per_step, train.max_staleness)
+    updates = recipe.learning.updates_per_step * recipe.learning.epochs
+    one = ratios_are_one(algorithm, updates, train.max_staleness)
     if one and has_special_ratio(algorithm):
         warnings.append(
             f"algorithm {algorithm.name} differs by what it does with importance ratios, and here "
-            f"they are all 1: {ratio_note(algorithm)}. Raise learning.updates_per_step to use it"
+            f"they are all 1: {ratio_note(algorithm)}. Raise learning.updates_per_step or "
+            "learning.epochs to use it"
         )
     if train.max_staleness and algorithm.correction == "none":
         warnings.append(
@@ -138,10 +140,12 @@ def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
 def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for KL terms that would do nothing, or too much."""
     train = recipe.train
-    if algorithm.token_filter == "kl_cov" and recipe.learning.updates_per_step == 1:
+    updates = recipe.learning.updates_per_step * recipe.learning.epochs
+    if algorithm.token_filter == "kl_cov" and updates == 1:
         raise ConfigError(
             f"algorithm {algorithm.name}: token_filter kl_cov holds tokens back to the policy "
-            "before a step's first update, so it needs learning.updates_per_step of 2 or more"
+            "before a step's first update, so it needs learning.updates_per_step or "
+            "learning.epochs of 2 or more"
         )
     episodes = train.tasks_per_step * train.group_size * (1 + train.refills)
     if algorithm.kl_target and episodes >= 5 * algorithm.kl_horizon:

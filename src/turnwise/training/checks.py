@@ -27,13 +27,14 @@ from turnwise.rollout.context import REQUEST
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
+from turnwise.tokens import Source
 from turnwise.training.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
 )
 from turnwise.training.components import Components
 from turnwise.training.reactions import check_reaction
-from turnwise.types import Observation, Source, Task
+from turnwise.types import Observation, Task
 
 
 def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:

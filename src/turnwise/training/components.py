@@ -19,8 +19,8 @@ from turnwise.learning.parity import check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_pictures
 from turnwise.models.vision import FAMILIES, reader_of
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_pictures
@@ -28,7 +28,7 @@ from turnwise.scaffolds.registry import make_scaffold, shows_pictures
 
 @dataclass(frozen=True)
 class Components:
-    """The parts of a run. Example: `build_components(recipe).roller(recipe.rollout)`."""
+    """The parts of a run. Example: `build_components(recipe).runner(recipe.rollout)`."""
 
     recipe: Recipe
     environment: Environment
@@ -36,17 +36,24 @@ class Components:
     tokenizer: PreTrainedTokenizerBase
     scaffold: Scaffold
     engine: Engine
-    seats: Seats
-    """Episodes under way at once, whatever is played at the same time."""
+    semaphore: PrioritySemaphore
+    """Bounds the episodes under way, whatever is played at the same time."""
 
-    def roller(self, limits: RolloutConfig, environment: Environment | None = None) -> Roller:
-        """Rollouts under the given limits, in a variant of the environment if one is given."""
-        return Roller(
+    def runner(
+        self,
+        limits: RolloutConfig,
+        environment: Environment | None = None,
+        progress: Progress | None = None,
+    ) -> RolloutRunner:
+        """Rollouts under the given limits, in a variant of the environment if one is given;
+        `progress` is called with each finished trajectory."""
+        return RolloutRunner(
             environment or self.environment,
             self.scaffold,
             self.engine,
             limits,
-            self.seats,
+            self.semaphore,
+            progress=progress,
         )
 
     async def load(self, version: int) -> None:
@@ -132,8 +139,8 @@ def build_components(
     limit = recipe.rollout.max_tokens
     setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
     engine = make_engine(setup)
-    seats = Seats(recipe.engine.concurrency or recipe.engine.slots)
-    return Components(recipe, environment, model, tokenizer, scaffold, engine, seats)
+    semaphore = PrioritySemaphore(recipe.engine.concurrency or recipe.engine.slots)
+    return Components(recipe, environment, model, tokenizer, scaffold, engine, semaphore)
 
 
 def _copied(recipe: Recipe) -> bool:

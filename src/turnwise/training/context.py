@@ -21,9 +21,10 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.synthesis.conversations import conversation_tokens, read_conversations
 from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
+from turnwise.tokens import Tokens
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components, build_components
-from turnwise.types import Group, Task, Tokens
+from turnwise.types import Group, Task
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ class Evaluation:
         limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
         context.display.phase(f"evaluation: {self.name}", len(context.heldout))
         await context.components.load(step)
-        roller = context.components.roller(limits, self.environment)
-        label = f"evaluation/{self.name}"
-        groups, summary = await evaluate_policy(
-            roller, context.heldout, config.seed, label, lambda _: context.display.advance()
+        runner = context.components.runner(
+            limits, self.environment, lambda _: context.display.advance()
         )
+        label = f"evaluation/{self.name}"
+        groups, summary = await evaluate_policy(runner, context.heldout, config.seed, label)
         context.folder.write_trajectories(f"evaluation-{self.name}", groups)
         context.folder.write_evaluation(self.name, {"step": step, **summary})
         return step

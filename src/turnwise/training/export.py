@@ -16,7 +16,8 @@ from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.evaluation.report import report_markdown
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
-from turnwise.storage.run_folder import RunFolder, read_rows
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
 from turnwise.synthesis.conversations import messages_of
 
 

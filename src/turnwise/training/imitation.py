@@ -29,7 +29,10 @@ class Imitation:
         set_aside(damaged, context.display)
         begun, _ = load_model(recipe.model, saved.folder if saved else None, recipe.seed)
         components.model.load_state_dict(begun.state_dict())
-        updates = recipe.sft.steps + recipe.train.steps * recipe.learning.updates_per_step
+        learning = recipe.learning
+        updates = (
+            recipe.sft.steps + recipe.train.steps * learning.updates_per_step * learning.epochs
+        )
         config = recipe.sft.model_copy(update={"steps": updates + recipe.preferences.steps})
         demonstrations = await context.demonstrations.tokens()
         learner = SupervisedLearner(

@@ -24,8 +24,9 @@ from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
+from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
-from turnwise.types import Group, Tokens
+from turnwise.types import Group
 
 Assessor = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the

@@ -53,14 +53,15 @@ async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
     context.display.phase("samples to compare", wanted * recipe.train.group_size)
     await context.components.load(step)
     tasks = tasks_of_step(context.tasks, 0, wanted, derive(recipe.seed, "preferences"))
+    advance = context.display.advance
+    runner = context.components.runner(recipe.rollout, progress=lambda _: advance())
     groups = []
     for start in range(0, wanted, recipe.train.tasks_per_step):
-        groups += await context.components.roller(recipe.rollout).collect(
+        groups += await runner.collect(
             tasks[start : start + recipe.train.tasks_per_step],
             recipe.train.group_size,
             recipe.seed,
             f"preferences/{start}",
-            lambda _: context.display.advance(),
         )
     context.folder.write_trajectories("preferences", groups)
     return groups

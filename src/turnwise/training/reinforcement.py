@@ -22,7 +22,7 @@ from turnwise.learning.selection import kept_groups
 from turnwise.rollout.collect import Rollout, with_spares
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
-from turnwise.rollout.pipeline import Pipeline, beside_sampling
+from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.staleness import check_staleness
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
@@ -43,12 +43,28 @@ class Reinforcement:
 
     async def run(self, context: RunContext, step: int) -> int:
         """See Stage."""
-        with frozen_gc():
-            return await ReinforcementLoop(context).run()
+        loop, every = ReinforcementLoop(context), context.recipe.train.checkpoint_every
+        try:
+            await loop.begin()
+            with frozen_gc():
+                while not loop.finished:
+                    for due in loop.pipeline.admit(loop.step):
+                        loop.pipeline.add(due, asyncio.create_task(loop.sample(due)))
+                    await loop.learn()
+                    await loop.validate()
+                    await context.components.load(loop.step)
+                    if loop.step % every == 0 or loop.finished:
+                        await loop.save()
+        except (asyncio.CancelledError, RunStoppedError):
+            loop.save_unsaved()
+            raise
+        finally:
+            await loop.close()
+        return loop.validation.restore_best() or loop.step
 
 
 class ReinforcementLoop:
-    """The steps, and what has to outlast one of them."""
+    """The phases of a step, and what has to outlast one."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
@@ -60,6 +76,8 @@ class ReinforcementLoop:
         self.recorder = Recorder(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history)
         self.validation = Validation(context, self.step)
+        train = context.recipe.train
+        self.pipeline = Pipeline(range(self.step, train.steps), train.max_staleness)
         self._unsaved = False
         if saved is not None:
             self.learners.load_state(saved.learner)
@@ -67,43 +85,25 @@ class ReinforcementLoop:
             if self.curriculum is not None:
                 self.curriculum.load_state(saved.learner["curriculum"])
 
-    async def run(self) -> int:
-        context, train = self.context, self.context.recipe.train
-        await self.learners.prepare()
-        pipeline = Pipeline(self.sample, range(self.step, train.steps), train.max_staleness)
-        await context.components.load(self.step)
-        context.display.phase("reinforcement learning", train.steps)
-        for _ in range(self.step):
-            context.display.advance()
-        try:
-            await self._validate()  # an interrupted process may have left it undone
-            while not self._finished:
-                pipeline.admit(self.step)
-                await self._learn_from_one_step(pipeline)
-                await self._validate()
-                await context.components.load(self.step)
-                if self.step % train.checkpoint_every == 0 or self._finished:
-                    await self._beside_sampling(self._save)
-        except (asyncio.CancelledError, RunStoppedError):
-            if self._unsaved:
-                self._save()
-            raise
-        finally:
-            self.recorder.close()
-            await pipeline.close()
-        return self.validation.restore_best() or self.step
-
     @property
-    def _finished(self) -> bool:
+    def finished(self) -> bool:
+        """Whether all steps are done, or validation stops them."""
         return self.step == self.context.recipe.train.steps or self.validation.stops
 
-    async def _validate(self) -> None:
-        self.recorder.log(self.step, await self.validation.check(self.step))
+    async def begin(self) -> None:
+        """Make ready for the first step that is left."""
+        context = self.context
+        await self.learners.prepare()
+        await context.components.load(self.step)
+        context.display.phase("reinforcement learning", context.recipe.train.steps)
+        for _ in range(self.step):
+            context.display.advance()
+        await self.validate()  # an interrupted process may have left it undone
 
-    async def _learn_from_one_step(self, pipeline: Pipeline) -> None:
+    async def learn(self) -> None:
         """Wait for a step's groups, learn from them, and write down what they were."""
         context, begun = self.context, time.monotonic()
-        played = await pipeline.step(self.step)
+        played = await self.pipeline.step(self.step)
         check_staleness(played.groups, self.step, context.recipe.train.max_staleness)
         sampled = time.monotonic()
         await context.components.engine.rest()
@@ -121,12 +121,16 @@ class ReinforcementLoop:
         self.watch.check(self.step, self.learners)
         check_logprob_gap(context.recipe, learned.update.metrics, self.step)
 
-    async def sample(self, step: int) -> list[Group]:
-        """The groups of a step, and as many again while the filter leaves too few of them."""
-        context, algorithm = self.context, self.context.algorithm
+    async def validate(self) -> None:
+        """Evaluate on validation tasks, if that is due."""
+        self.recorder.log(self.step, await self.validation.check(self.step))
+
+    async def sample(self, step: int) -> Played:
+        """Play the groups of a step, and as many again while the filter leaves too few of them."""
+        context, algorithm, begun = self.context, self.context.algorithm, time.monotonic()
         train, seed = context.recipe.train, context.recipe.seed
-        runner = replace(context.components.roller(context.recipe.rollout), occasion=step)
-        rollout: Rollout = partial(algorithm.call, "rollout")
+        runner = replace(context.components.runner(context.recipe.rollout), priority=step)
+        rollout: Rollout = algorithm.function("rollout")
         if train.spare_episodes:
             rollout = partial(with_spares, spares=train.spare_episodes)
         groups: list[Group] = []
@@ -136,7 +140,7 @@ class ReinforcementLoop:
             groups += await rollout(runner, tasks, train.group_size, seed, label)
             if len(kept_groups(groups, self.learners.policy.algorithm)) >= train.tasks_per_step:
                 break
-        return groups
+        return Played(groups, time.monotonic() - begun)
 
     def _tasks(self, step: int, seed: int) -> list[Task]:
         if self.curriculum is not None:
@@ -144,6 +148,20 @@ class ReinforcementLoop:
         return tasks_of_step(
             self.context.tasks, step, self.context.recipe.train.tasks_per_step, seed
         )
+
+    async def save(self) -> None:
+        """Write a checkpoint."""
+        await self._beside_sampling(self._save)
+
+    def save_unsaved(self) -> None:
+        """Write a checkpoint of steps that have none yet, before the run ends."""
+        if self._unsaved:
+            self._save()
+
+    async def close(self) -> None:
+        """End the trackers' runs, and cancel what is being sampled."""
+        self.recorder.close()
+        await self.pipeline.close()
 
     def _save(self) -> None:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}

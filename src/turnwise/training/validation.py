@@ -51,7 +51,7 @@ class Validation:
         limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
         await context.components.load(step)
         _, summary = await evaluate_policy(
-            context.components.roller(limits),
+            context.components.runner(limits),
             context.validation,
             config.seed,
             "validation",

@@ -293,6 +293,11 @@ def test_a_dockerfile_as_steps() -> None:
     assert read_dockerfile("FROM a\nENV A 1 2\nWORKDIR x/../$A").workdir == "/1 2"
 
 
+def test_an_instruction_goes_on_after_comments_and_empty_lines_and_at_the_end() -> None:
+    recipe = read_dockerfile("FROM a\nRUN one \\\n\n# two\n  three\nRUN four \\")
+    assert [doing.words for doing in recipe.doings] == [("one    three",), ("four",)]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

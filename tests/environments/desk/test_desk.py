@@ -20,7 +20,7 @@ from turnwise.environments.measurement import (
 )
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
-from turnwise.types import Source
+from turnwise.tokens import Source
 
 made = prototype("desk")
 

@@ -14,7 +14,8 @@ from turnwise.environments.measurement import all_tasks, played_all, random_scri
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
 from turnwise.rewards.tool_calls import read_calls, write_calls
-from turnwise.types import Action, Source, Task, ToolCall
+from turnwise.tokens import Source
+from turnwise.types import Action, Task, ToolCall
 
 made = prototype("function_calling")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import calling, judged
-from turnwise.cli import main
+from turnwise.commands.cli import main
 from turnwise.environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.injection import inject

@@ -133,6 +133,19 @@ def test_it_makes_as_many_updates_as_the_policy(
         assert made.optimizer.updates == updates
 
 
+def test_epochs_are_passes_over_the_same_targets(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    twice = Critic(load_model(), CriticConfig(), LearningConfig(epochs=2))
+    once = Critic(load_model(), CriticConfig(), LearningConfig())
+    step = credited(once, make_groups([[1.0, 0.0]]))
+    twice.update(*step)
+    once.update(*step)
+    assert not torch.equal(once.head.weight, twice.head.weight)
+    once.update(*step)
+    assert torch.equal(once.head.weight, twice.head.weight)
+
+
 def test_the_clip_acts_from_the_second_update_of_a_step_on(
     load_model: LoadModel, make_groups: MakeGroups
 ) -> None:

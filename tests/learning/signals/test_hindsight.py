@@ -14,7 +14,8 @@ from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.hindsight import Hindsight, check_context
-from turnwise.types import Group, Observation, Segment, Source, Tokens
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Observation
 
 
 class Telling:

@@ -16,7 +16,8 @@ from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.information_gain import InformationGain, right_answer
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Action, Group, Segment, Source, Task, Tokens
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Action, Group, Task
 
 GOLD = [7, 9, 8]
 

@@ -10,7 +10,8 @@ from turnwise.algorithms import make_algorithm
 from turnwise.learning.credits import estimate
 from turnwise.learning.selection import kept_groups
 from turnwise.learning.signals.penalty import Penalty
-from turnwise.types import Group, Source, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Group, Trajectory
 
 GRPO = make_algorithm("grpo", {})
 SHAPED = make_algorithm("grpo", {"reward_shaping": "overlong", "overlong_band": 0.5})

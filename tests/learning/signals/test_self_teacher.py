@@ -24,7 +24,8 @@ from turnwise.learning.signals.self_teacher import (
     lessons,
     with_demonstration,
 )
-from turnwise.types import Group, Observation, Outcome, Segment, Source
+from turnwise.tokens import Segment, Source
+from turnwise.types import Group, Observation, Outcome
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]

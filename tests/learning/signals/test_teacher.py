@@ -18,7 +18,8 @@ from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.teacher import Teacher, check_teacher, check_vocabulary
-from turnwise.types import Group, Outcome, Segment, Source, Task, Tokens, Trajectory, Verdict
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 LoadModel = Callable[..., Any]
 MakeGroups = Callable[..., list[Group]]

@@ -43,7 +43,7 @@ from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
-from turnwise.types import Picture
+from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0
 """Seconds between two checks of every server."""

@@ -73,19 +73,15 @@ def _recipe(text: str) -> Recipe:
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    whole = ""
-    for line in text.splitlines():
-        if line.lstrip().startswith("#") or not (whole or line.strip()):
-            continue
-        whole += line.rstrip()
-        if whole.endswith("\\"):
-            whole = whole[:-1] + " "
-            continue
-        name, _, rest = whole.strip().partition(" ")
+    lines = (line.rstrip() for line in text.splitlines())
+    # As Docker does: comments and empty lines do not end an instruction that goes on.
+    kept = [line for line in lines if line and not line.lstrip().startswith("#")]
+    whole = "\n".join(kept).removesuffix("\\").replace("\\\n", " ")
+    for line in whole.splitlines():
+        name, _, rest = line.strip().partition(" ")
         if re.search(r"<<-?['\"]?\w", rest) and name.upper() in ("RUN", "COPY", "ADD"):
             raise NotDone("its Dockerfile has a here-document")
         yield name.upper(), rest.strip()
-        whole = ""
 
 
 def _assigned(rest: str, known: dict[str, str]) -> dict[str, str]:

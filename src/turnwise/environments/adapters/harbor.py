@@ -16,9 +16,10 @@ from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 SECONDS = 60.0
 

@@ -1,11 +1,12 @@
 """Environments behind a server of OpenEnv (openenv-core): reset, step and reward over a WebSocket.
 
 An episode is a session of its own, and an action of the server's schema is the one tool, `act`. The
-protocol is spoken here, as openenv-core 0.3 has it, so its client and what that brings are not
-needed; the extra `openenv` is the WebSocket alone. Each reward is the turn's; success is a sum of
-rewards that is high enough. An action that does not fit the schema is told to the agent; a server
-that is gone, full, silent or whose environment raises is infrastructure. Not here: starting
-servers; their MCP endpoints (`tools/mcp.py`); snapshots, which the protocol does not have.
+protocol is spoken here, as openenv-core 0.3 has it: its client makes one RuntimeError of an
+action that does not fit and of a server that fails, and brings some 50 packages; the extra
+`openenv` is the WebSocket alone. Each reward is the turn's; success is a sum of rewards that is
+high enough. An action that does not fit the schema is told to the agent; a server that is gone,
+full, silent or whose environment raises is infrastructure. Not here: starting servers; their MCP
+endpoints (`tools/mcp.py`); snapshots, which the protocol does not have.
 """
 
 import asyncio
@@ -31,11 +32,11 @@ from turnwise.errors import (
     ToolError,
 )
 from turnwise.seeds import derive
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import (
     Action,
     Observation,
-    Source,
     Step,
     Task,
     ToolCall,

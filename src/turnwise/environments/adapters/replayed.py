@@ -15,8 +15,9 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, in_thread
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 RANDOM_ACTIONS = 100
 

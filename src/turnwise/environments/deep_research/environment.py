@@ -21,9 +21,10 @@ from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.answer import exact_match
+from turnwise.tokens import Source
 from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 RANDOM_FLOOR = 0.0211
 """Measured on all tasks of Python 3.11: success of an agent that looks for one of the methods, and

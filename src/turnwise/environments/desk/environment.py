@@ -24,17 +24,9 @@ from turnwise.environments.desk.tasks import made_tasks, tasks_hash
 from turnwise.environments.desk.user import User
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.rewards.numeric import matches
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
 ALL_WISHES = get_args(WishKind)

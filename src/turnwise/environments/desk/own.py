@@ -24,17 +24,9 @@ from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
 from turnwise.environments.splits import shuffled_split
 from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20

@@ -28,17 +28,9 @@ from turnwise.rewards.tool_calls import (
     toolrl_format,
     write_calls,
 )
+from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Source,
-    Step,
-    Task,
-    ToolCall,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 MAX_CALLS = 16

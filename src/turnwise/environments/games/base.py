@@ -13,7 +13,8 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.seeds import derive
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 DIRECTIONS = ("left", "down", "right", "up")
 """Directions in gymnasium's order, so that an index is its action."""

@@ -29,8 +29,9 @@ from turnwise.environments.repair.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tokens import Source
 from turnwise.tools.workspace import Entry, Workspace, WorkspaceTools
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5

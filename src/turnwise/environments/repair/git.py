@@ -1,66 +1,59 @@
-"""A `.git` folder with one commit of the files that there are, made without git; and files of a
-commit of a user's repository, read with git.
+"""A `.git` folder with one commit of the files that there are, made by dulwich; and files of a
+commit of a user's repository, read by git.
 
 There is no history in the folder: no earlier and no later commit, no branch but one, no log. It is
-the same for the same files. The formats are those of git's documentation (gitformat-pack,
-gitformat-index). Not here: what git does with it.
+the same for the same files, byte by byte. Not here: what git does with it.
 """
 
-import hashlib
 import io
-import struct
 import subprocess
 import tarfile
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+from dulwich.index import IndexEntry, commit_tree, write_index_dict
+from dulwich.object_format import DEFAULT_OBJECT_FORMAT
+from dulwich.object_store import MemoryObjectStore
+from dulwich.objects import Blob, Commit
+from dulwich.pack import SHA1Writer, write_pack_index_v2, write_pack_objects
 
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.tools.workspace import Entry
 
-AUTHOR = "turnwise <turnwise@localhost> 946684800 +0000"
+AUTHOR = b"turnwise <turnwise@localhost> 946684800 +0000"
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"
 USER = "[user]\n\tname = agent\n\temail = agent@localhost\n"
 BRANCH = "refs/heads/main"
 SECONDS = 60.0
 """That a call of git may take."""
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def git_folder(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entries below `.git` of a repository with one commit of these files and links."""
-    files = {path: entry for path, entry in entries.items() if entry.kind != "folder"}
-    objects = dict[bytes, tuple[str, bytes]]()
-    blobs = {path: _added(objects, "blob", entry.content) for path, entry in files.items()}
-    tree: dict[bytes, Any] = {}
-    for path, entry in files.items():
-        *folders, last = path.encode(errors="surrogateescape").split(b"/")
-        place: Any = tree
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[last] = (_mode(entry), blobs[path])
-    root = _tree(objects, tree)
-    text = f"tree {root.hex()}\nauthor {AUTHOR}\ncommitter {AUTHOR}\n\nThe state at hand\n"
-    commit = _added(objects, "commit", text.encode())
-    pack, index = _packed(objects)
-    name = f"objects/pack/pack-{pack[-20:].hex()}"
+    store, index = MemoryObjectStore(), dict[bytes, IndexEntry]()
+    for path, entry in entries.items():
+        if entry.kind != "folder":
+            blob = Blob.from_string(entry.content)
+            store.add_object(blob)
+            # Times and sizes are 0: git looks at the files themselves then.
+            row = IndexEntry(0, 0, 0, 0, _mode(entry), 0, 0, 0, blob.id)
+            index[path.encode(errors="surrogateescape")] = row
+    tree = commit_tree(store, [(name, row.sha, row.mode) for name, row in index.items()])
+    commit = Commit.from_string(
+        b"tree %s\nauthor %s\ncommitter %s\n\nThe state at hand\n" % (tree, AUTHOR, AUTHOR)
+    )
+    store.add_object(commit)
+    name, pack, pack_index = _packed(store)
     made = {
-        "HEAD": f"ref: {BRANCH}\n".encode(),
+        "HEAD": b"ref: %s\n" % BRANCH.encode(),
         "config": (CONFIG + USER).encode(),
-        "index": _index(files, blobs),
-        f"{name}.idx": index,
-        f"{name}.pack": pack,
-        BRANCH: f"{commit.hex()}\n".encode(),
+        "index": _written(index),
+        f"objects/pack/pack-{name}.idx": pack_index,
+        f"objects/pack/pack-{name}.pack": pack,
+        BRANCH: commit.id + b"\n",
     }
     return {f".git/{path}": Entry(content=content) for path, content in made.items()}
-
-
-def _added(objects: dict[bytes, tuple[str, bytes]], kind: str, content: bytes) -> bytes:
-    name = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content).digest()
-    objects[name] = (kind, content)
-    return name
 
 
 def _mode(entry: Entry) -> int:
@@ -69,56 +62,24 @@ def _mode(entry: Entry) -> int:
     return 0o100755 if entry.mode & 0o100 else 0o100644
 
 
-def _tree(objects: dict[bytes, tuple[str, bytes]], tree: Mapping[bytes, Any]) -> bytes:
-    """A folder as an object; git sorts folders as if their names ended with a slash."""
-    rows = []
-    for name, found in tree.items():
-        if isinstance(found, dict):
-            rows.append((name + b"/", b"40000 %s\0" % name + _tree(objects, found)))
-        else:
-            rows.append((name, b"%o %s\0" % (found[0], name) + found[1]))
-    return _added(objects, "tree", b"".join(row for _, row in sorted(rows)))
+def _packed(store: MemoryObjectStore) -> tuple[str, bytes, bytes]:
+    """All objects as one pack: its name, the pack, and the index of it."""
+    pack, index = io.BytesIO(), io.BytesIO()
+    # Sorted and without deltas: the same bytes for the same files, 0.1 ms for each of them.
+    objects = [store[name] for name in sorted(store)]
+    places, checksum = write_pack_objects(
+        pack, objects, DEFAULT_OBJECT_FORMAT, deltify=False, compression_level=1
+    )
+    write_pack_index_v2(index, sorted((name, *place) for name, place in places.items()), checksum)
+    return checksum.hex(), pack.getvalue(), index.getvalue()
 
 
-def _packed(objects: Mapping[bytes, tuple[str, bytes]]) -> tuple[bytes, bytes]:
-    """All objects as one pack, and the index of it, both of version 2."""
-    pack = bytearray(b"PACK" + struct.pack(">II", 2, len(objects)))
-    rows = []
-    for name, (kind, content) in sorted(objects.items()):
-        packed = _header(_KINDS[kind], len(content)) + zlib.compress(content, 1)
-        rows.append((name, zlib.crc32(packed), len(pack)))
-        pack += packed
-    pack += hashlib.sha1(pack).digest()
-    counts = [sum(row[0][0] <= first for row in rows) for first in range(256)]
-    index = b"\xfftOc" + struct.pack(">I256I", 2, *counts)
-    index += b"".join(row[0] for row in rows)
-    index += b"".join(struct.pack(">I", row[1]) for row in rows)
-    index += b"".join(struct.pack(">I", row[2]) for row in rows)
-    index += pack[-20:]
-    return bytes(pack), index + hashlib.sha1(index).digest()
-
-
-def _header(kind: int, size: int) -> bytes:
-    first, size = kind << 4 | size & 0xF, size >> 4
-    header = bytearray()
-    while size:
-        header.append(first | 0x80)
-        first, size = size & 0x7F, size >> 7
-    header.append(first)
-    return bytes(header)
-
-
-def _index(files: Mapping[str, Entry], blobs: Mapping[str, bytes]) -> bytes:
-    """The index, without times and sizes: git looks at the files themselves then."""
-    rows = bytearray(b"DIRC" + struct.pack(">II", 2, len(files)))
-    names = {path: path.encode(errors="surrogateescape") for path in files}
-    for path in sorted(files, key=lambda path: names[path]):
-        name, entry = names[path], files[path]
-        row = struct.pack(
-            ">10I20sH", *[0] * 6, _mode(entry), 0, 0, 0, blobs[path], min(len(name), 0xFFF)
-        )
-        rows += row + name + b"\0" * (8 - (len(row) + len(name)) % 8)
-    return bytes(rows) + hashlib.sha1(rows).digest()
+def _written(index: Mapping[bytes, IndexEntry]) -> bytes:
+    content = io.BytesIO()
+    writer = SHA1Writer(content)
+    write_index_dict(writer, index, version=2)
+    writer.write_sha()
+    return content.getvalue()
 
 
 @lru_cache(maxsize=8)

@@ -19,9 +19,10 @@ from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
+from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MAX_REQUESTS = 1000, 3
 HELDOUT_SHARE = 0.5

@@ -17,9 +17,10 @@ from turnwise.environments.shop.catalogue import Product, catalogue
 from turnwise.environments.shop.tasks import made_tasks, tasks_hash
 from turnwise.errors import ConfigError, ToolError
 from turnwise.rewards.shopping import NOTHING_BOUGHT, Bought, Wanted, is_as_wanted, webshop_reward
+from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
-from turnwise.types import Action, Observation, Source, Step, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 COUNT, PAGE = 1000, 10
 MOST_RESULTS = 50

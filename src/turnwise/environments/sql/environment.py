@@ -20,10 +20,11 @@ from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import made_tasks, scene_of, tasks_hash
 from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
+from turnwise.tokens import Source
 from turnwise.tools.postgres import PostgresDatabase, PostgresServer
 from turnwise.tools.sql import Database, Table
 from turnwise.tools.tool import Tool, in_thread, tool
-from turnwise.types import Action, Observation, Source, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 Result = TypeVar("Result")
 

@@ -100,8 +100,9 @@ class Critic(nn.Module):
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
-        """`updates_per_step` optimizer updates towards the value targets of the credits, each on an
-        equal share of the groups, and the mean over all of its tokens that have a target.
+        """In each of `epochs` passes `updates_per_step` optimizer updates towards the value targets
+        of the credits, each on an equal share of the groups, and the mean over all of its tokens
+        that have a target.
 
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,
         arXiv 1707.06347); V_old are the values of the signals, of before the first update, so the
@@ -110,7 +111,8 @@ class Critic(nn.Module):
         """
         parts = shares(groups, self.learning.updates_per_step)
         batches = [value_lessons(part, signals, credits) for part in parts]
-        made = [self._update_once(batch) for batch in batches if target_count(batch)]
+        taught = [batch for batch in batches if target_count(batch)]
+        made = [self._update_once(batch) for batch in taught * self.learning.epochs]
         if not made:
             return {}
         lessons = [lesson for batch in batches for lesson in batch]

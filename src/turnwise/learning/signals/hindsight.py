@@ -17,7 +17,8 @@ from turnwise.errors import ConfigError
 from turnwise.learning.scoring import Sequenced, score
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.scaffolds.base import Scaffold
-from turnwise.types import Group, Observation, Source, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Group, Observation, Trajectory
 
 HINT = "In hindsight: the reward of this attempt is {reward:.3g}."
 LONGEST_REWARD = -1.23e-100

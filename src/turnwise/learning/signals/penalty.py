@@ -11,7 +11,8 @@ import numpy as np
 
 from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
-from turnwise.types import Group, Source, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Group, Trajectory
 
 SAMPLED = (Source.MODEL, Source.INHERITED)
 

@@ -37,7 +37,8 @@ from turnwise.learning.scoring import Sequenced
 from turnwise.learning.selection import kept_members
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.scaffolds.base import Scaffold
-from turnwise.types import Group, Observation, Source, Trajectory
+from turnwise.tokens import Source
+from turnwise.types import Group, Observation, Trajectory
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
 BEGUN = (Source.MODEL, Source.INHERITED)

@@ -1,6 +1,6 @@
 """Many episodes at once: every task `group_size` times, a bounded number of them under way.
 
-Not here: what an episode does (episode.py), and which tasks are played (the trainer's business).
+Not here: what an episode does (`episode.py`), and which tasks are played (`training`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.errors import RunStoppedError
 from turnwise.rollout.episode import Episode
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Branch, Group, Task, Trajectory
@@ -35,12 +35,13 @@ def group_names(label: str, tasks: Sequence[Task]) -> list[str]:
 
 
 def new_member(task: Task, group: str, episode: int, seed: int, label: str) -> Trajectory:
-    """One that is to be played from the beginning."""
-    return Trajectory(task, group, episode, derive(seed, label, task.id, episode))
+    """Plan a trajectory from the beginning."""
+    name = group.removeprefix(f"{label}/")  # the task's, with a number where it comes again
+    return Trajectory(task, group, episode, derive(seed, label, name, episode))
 
 
 def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) -> list[Group]:
-    """One for each task, to be played from the beginning."""
+    """Plan a group for each task, to be played from the beginning."""
     return [
         Group(name, tuple(new_member(task, name, n, seed, label) for n in range(group_size)))
         for task, name in zip(tasks, group_names(label, tasks), strict=True)
@@ -48,28 +49,28 @@ def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) ->
 
 
 @dataclass(frozen=True)
-class Roller:
-    """What all episodes share. Example: `await Roller(...).collect(tasks, 8, seed, "train/3")`."""
+class RolloutRunner:
+    """What all episodes of a rollout share.
+
+    Example: `await RolloutRunner(...).collect(tasks, 8, seed, "train/3")`.
+    """
 
     environment: Environment
     """The prototype: each episode gets a `fresh()` one."""
     scaffold: Scaffold
     engine: Engine
     limits: RolloutConfig
-    seats: Seats
-    """Episodes under way at once; shared with all that is played beside it."""
-    occasion: int = 0
-    """What is played beside it has another one; the lowest is seated first."""
+    semaphore: PrioritySemaphore
+    """Bounds the episodes under way; shared with everything that is played at the same time."""
+    priority: int = 0
+    """Rollouts at the same time have different ones; the lowest is served first."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn, so that episodes can branch off."""
+    progress: Progress | None = None
+    """Called with each trajectory when it is finished."""
 
     async def collect(
-        self,
-        tasks: Sequence[Task],
-        group_size: int,
-        seed: int,
-        label: str,
-        progress: Progress | None = None,
+        self, tasks: Sequence[Task], group_size: int, seed: int, label: str
     ) -> list[Group]:
         """Play every task `group_size` times; groups and members come in the order asked for.
 
@@ -78,64 +79,44 @@ class Roller:
         Raises RunStoppedError when more than `max_ungraded_share` of the episodes are ungraded.
         """
         groups = new_groups(tasks, group_size, seed, label)
-        groups = await self.play_groups(groups, progress)
-        self.check_ungraded([member for group in groups for member in group.trajectories])
-        return groups
+        running: list[asyncio.Task[Trajectory]] = []
+        async with asyncio.TaskGroup() as episodes:
+            for planned in members_of(groups):
+                running.append(episodes.create_task(self.episode(len(running), planned).run()))
+        played = [task.result() for task in running]
+        self.check_ungraded(played)
+        return _filled(groups, played)
 
-    async def play_groups(
-        self, groups: Sequence[Group], progress: Progress | None = None
-    ) -> list[Group]:
+    async def play_groups(self, groups: Sequence[Group]) -> list[Group]:
         """Play every member from the beginning; the ungraded are not counted."""
-        planned = [(member, None) for group in groups for member in group.trajectories]
-        played = iter(await self.play(planned, progress))
-        return [
-            replace(group, trajectories=tuple(next(played) for _ in group.trajectories))
-            for group in groups
-        ]
+        return _filled(groups, await self.play([(one, None) for one in members_of(groups)]))
 
-    async def play(
-        self,
-        starts: Sequence[tuple[Trajectory, Branch | None]],
-        progress: Progress | None = None,
-    ) -> list[Trajectory]:
+    async def play(self, starts: Sequence[tuple[Trajectory, Branch | None]]) -> list[Trajectory]:
         """Play what is planned, from its beginning or from where it branches off, and return it in
         the same order; the ungraded are not counted."""
-        waiting = iter(enumerate(starts))
-        played: dict[int, Trajectory] = {}
-
-        async def worker() -> None:
-            for index, (planned, start) in waiting:
-                played[index] = await self.play_one(self.episode(index, planned, start))
-                if progress is not None:
-                    progress(played[index])
-
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self.seats.count, len(starts))):
-                workers.create_task(worker())
-        return [played[index] for index in range(len(starts))]
+        async with asyncio.TaskGroup() as episodes:
+            running = [
+                episodes.create_task(self.episode(index, planned, start).run())
+                for index, (planned, start) in enumerate(starts)
+            ]
+        return [task.result() for task in running]
 
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
-        """What plays one trajectory; `index` is its number among all that are played on the
-        occasion at the same time."""
+        """The agent loop of one trajectory; `index` is its number among all that are played with
+        this priority at the same time."""
         return Episode(
             planned,
             self.environment,
             self.scaffold,
             self.engine,
             self.limits,
-            f"{index:08d}-{self.occasion}",
+            f"{index:08d}-{self.priority}",
+            self.semaphore,
+            self.priority,
             start,
             self.snapshots,
+            self.progress,
         )
-
-    async def play_one(self, episode: Episode) -> Trajectory:
-        """Play one episode as soon as there is a seat."""
-        async with self.seats.taken(self.occasion):
-            self.engine.open(episode.session)
-            try:
-                return await episode.run()
-            finally:
-                self.engine.close(episode.session)
 
     def check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         """Raise RunStoppedError when more than `max_ungraded_share` of them are ungraded."""
@@ -149,3 +130,17 @@ class Roller:
             f"{len(ungraded)} of {len(trajectories)} episodes could not be graded ({counts}); "
             f"first: {problem}. rollout.max_ungraded_share allows {self.limits.max_ungraded_share}"
         )
+
+
+def members_of(groups: Sequence[Group]) -> list[Trajectory]:
+    """The trajectories of all groups, in order."""
+    return [member for group in groups for member in group.trajectories]
+
+
+def _filled(groups: Sequence[Group], played: Sequence[Trajectory]) -> list[Group]:
+    """The groups with what was played in place of what was planned, in the same order."""
+    rest = iter(played)
+    return [
+        replace(group, trajectories=tuple(next(rest) for _ in group.trajectories))
+        for group in groups
+    ]

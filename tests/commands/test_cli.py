@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from tests.fakes import byte_tokenizer, save_small_model
-from turnwise.cli import main
+from turnwise.commands.cli import main
+from turnwise.commands.terminal import trajectory_text
 from turnwise.config import load_recipe
-from turnwise.terminal import trajectory_text
 from turnwise.threads import SPINS
-from turnwise.types import Source
+from turnwise.tokens import Source
 
-FAKES = Path(__file__).with_name("fakes.py")
+FAKES = Path(__file__).parents[1] / "fakes.py"
 
 
 class Shell:
@@ -158,7 +158,7 @@ def test_narrow_terminals_lose_no_word_and_terminals_without_unicode_no_output()
 
 def test_unknown_names_are_refused_before_torch_is_imported(recipe: Path) -> None:
     program = (
-        "import sys; from turnwise.cli import main\n"
+        "import sys; from turnwise.commands.cli import main\n"
         "for change in sys.argv[2:]:\n"
         "    try: main(['train', sys.argv[1], change])\n"
         "    except SystemExit as ended: assert ended.code == 2, ended.code\n"
@@ -181,7 +181,7 @@ def hook(event, arguments):
         os._exit(0)
 
 sys.addaudithook(hook)
-from turnwise.cli import main
+from turnwise.commands.cli import main
 main(sys.argv[1:])
 """
 """A command, until it loads torch, which then reads how its threads are to wait."""

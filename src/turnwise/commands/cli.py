@@ -1,28 +1,32 @@
 """The command line. Each command reads its arguments, calls one thing, and prints.
 
-Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
-machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
-by SIGUSR1, to be run again. The last three save first. `--debug` anywhere shows tracebacks.
+`--debug` anywhere shows tracebacks. Not here: exit codes (`failures.py`), and what is printed
+(`terminal.py`, `printing.py`).
 """
 
 import asyncio
 import codecs
 import io
-import json
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from turnwise.commands.failures import exit_code, fail, first_error, plainer
+from turnwise.commands.making import build_tiny, inject
+from turnwise.commands.printing import (
+    console,
+    print_json,
+    print_line,
+    print_table,
+    terminal_display,
+)
 from turnwise.config import Recipe, load_recipe
-from turnwise.errors import ConfigError, DataError, TurnwiseError, UserError, located, own_place
-from turnwise.stopping import Stopped, stoppable
+from turnwise.errors import ConfigError, DataError, TurnwiseError, located, own_place
+from turnwise.stopping import stoppable
 
 if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
@@ -37,11 +41,6 @@ app = typer.Typer(
     "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
     "75 ended by SIGUSR1. After 130, 143 and 75 the run is saved and goes on with --resume.",
 )
-console = Console()
-
-NARROWEST = 100
-"""Least width of a table, in columns: a narrower terminal breaks lines, and no word is cut."""
-
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
@@ -99,16 +98,16 @@ def train(
         from turnwise.training.context import prepare
         from turnwise.training.run import run as run_stages
 
-        report = asyncio.run(run_stages(prepare(loaded, folder, _display())))
+        report = asyncio.run(run_stages(prepare(loaded, folder, terminal_display())))
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
-        from turnwise.terminal import report_tables
+        from turnwise.commands.terminal import report_tables
 
         for table in report_tables(report):
-            _print_table(table)
+            print_table(table)
         hint = f"\n{folder.path}/report.md says more; see trajectories: turnwise show {folder.path}"
-        console.print(hint, markup=False, highlight=False, soft_wrap=True)
+        print_line(hint)
 
 
 @app.command()
@@ -123,11 +122,11 @@ def evaluate(
     _configure(recipe)
     summary = _evaluate(recipe, _newest_weights(folder) if folder else None)
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
-        from turnwise.terminal import summary_table
+        from turnwise.commands.terminal import summary_table
 
-        _print_table(summary_table(run, summary))
+        print_table(summary_table(run, summary))
 
 
 @app.command()
@@ -164,7 +163,7 @@ def export(
         if file is not None:
             count, left_out = export_rows(folder, file)
             written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
-    console.print("\n".join(written), markup=False, highlight=False, soft_wrap=True)
+    print_line("\n".join(written))
 
 
 @app.command()
@@ -175,14 +174,20 @@ def show(
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of trajectories to show.")] = 3,
     outcome: Annotated[str | None, typer.Option(help="Only this outcome, such as success.")] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="As a table: a row for each token and its numbers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show trajectories: their messages, and which tokens are trained."""
-    from turnwise.terminal import choose_rows, show_rows
+    from turnwise.commands.terminal import choose_rows, show_rows, token_tables
 
     rows, name = choose_rows(run, step, outcome, count)
     if as_json:
-        _print_json({"file": name, "trajectories": rows})
+        print_json({"file": name, "trajectories": rows})
+    elif tokens:
+        for table in token_tables(run, rows):
+            print_table(table)
     else:
         show_rows(console, run, name, rows)
 
@@ -196,7 +201,7 @@ def play(
     """Be the policy yourself: the same loop, with your keyboard in the model's place."""
     loaded = load_recipe(recipe, overrides or [])
     _configure(loaded)
-    from turnwise.play import play_episode
+    from turnwise.commands.play import play_episode
 
     asyncio.run(play_episode(loaded, task, console))
 
@@ -204,14 +209,14 @@ def play(
 @app.command(name="list")
 def list_(as_json: AsJson = False) -> None:
     """List what a recipe can name: recipes, environments, algorithms, engines, scaffolds."""
-    from turnwise.catalogue import catalogue
-    from turnwise.terminal import names_table
+    from turnwise.commands.catalogue import catalogue
+    from turnwise.commands.terminal import names_table
 
     names = catalogue()
     if as_json:
-        _print_json(names)
+        print_json(names)
     else:
-        _print_table(names_table(names))
+        print_table(names_table(names))
 
 
 @app.command()
@@ -227,45 +232,17 @@ def algorithms(
 ) -> None:
     """Show the algorithms as a table of choices, or what one of them, or one part, is made of."""
     from turnwise.algorithms.registry import ALGORITHMS, describe, describe_parts, table
-    from turnwise.terminal import algorithm_table, algorithms_table, parts_table
+    from turnwise.commands.terminal import algorithm_table, algorithms_table, parts_table
 
     described: Any = table() if name is None else None
     if name is not None:
         described = describe(name) if name in ALGORITHMS else describe_parts(name)
     if as_json:
-        _print_json(described)
+        print_json(described)
     elif name is None:
-        _print_table(algorithms_table(described))
+        print_table(algorithms_table(described))
     else:
-        _print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
-
-
-@app.command()
-def inject(
-    repository: Annotated[Path, typer.Argument(help="A git repository with tests.")],
-    output: Annotated[Path, typer.Argument(help="Where to write the bugs: a new .jsonl file.")],
-    count: Annotated[int, typer.Option(min=1, help="Number of bugs to make, at most.")] = 100,
-    runner: Annotated[str, typer.Option(help="Test runner: plain or pytest.")] = "plain",
-    packages: Annotated[
-        list[str] | None, typer.Option(help="A folder that the code may import from.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="Time limit of one run of all tests.")] = 60.0,
-) -> None:
-    """Put bugs into a copy of your repository: tasks for the environment `repair`."""
-    from turnwise.environments.repair.injection import inject as injected
-    from turnwise.sandbox.sandbox import Sandbox
-    from turnwise.sandbox.settings import Limits, SandboxSettings
-
-    if runner not in ("plain", "pytest"):
-        raise ConfigError(f"--runner is plain or pytest, not {runner!r}")
-    if output.exists() or output.suffix != ".jsonl":
-        raise ConfigError(f"{output}: give a new file whose name ends with .jsonl")
-    limits = Limits(seconds=seconds, cpu_seconds=seconds)
-    with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
-        records = list(injected(repository, sandbox, runner, count))
-    output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    message = f"{len(records)} bugs in {output}: environment.options.instances"
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+        print_table((algorithm_table if name in ALGORITHMS else parts_table)(described))
 
 
 @app.command()
@@ -286,7 +263,7 @@ def environments(
     from turnwise.environments.measurement import measure, measure_all
     from turnwise.environments.registry import environment_names, named_with_options
 
-    display = _display()
+    display = terminal_display()
     chosen = named_with_options(names or [])
     display.phase("environments", len(chosen or environment_names()))
     rows = []
@@ -296,11 +273,11 @@ def environments(
         display.advance(row.name)
     display.close()
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        from turnwise.terminal import environments_table
+        from turnwise.commands.terminal import environments_table
 
-        _print_table(environments_table(rows))
+        print_table(environments_table(rows))
 
 
 @app.command()
@@ -318,37 +295,20 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train with several algorithms, each from the same cold start, and compare them."""
-    from turnwise.comparison import compare_algorithms
+    from turnwise.commands.comparison import compare_algorithms
 
     rows = compare_algorithms(recipe, overrides or [], names.split(","), range(seeds), out, target)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
-        from turnwise.terminal import comparison_table
+        from turnwise.commands.terminal import comparison_table
 
-        _print_table(comparison_table(rows, target))
+        print_table(comparison_table(rows, target))
         console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
 
 
-@app.command()
-def build_tiny(
-    target: Annotated[Path, typer.Argument(help="An empty folder for the checkpoint.")],
-    seed: Annotated[int, typer.Option(help="Seed of the build.")] = 0,
-    stages: Annotated[
-        str,
-        typer.Option(
-            help="Any of read, cards, tags, words, search; the shipped model has no search."
-        ),
-    ] = "read,cards,tags,words",
-) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (over an hour)."""
-    from turnwise.threads import configure_threads
-
-    configure_threads(2)
-    from turnwise.environments.search.corpus import standard_library
-    from turnwise.synthesis.tiny import build
-
-    build(target, standard_library(), seed, _display(), stages.split(","))
+app.command()(inject)
+app.command()(build_tiny)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -356,7 +316,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     `arguments` default to those of the command line. Always raises SystemExit.
     """
-    codecs.register_error("plainer", _plainer)
+    codecs.register_error("plainer", plainer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="plainer")
@@ -365,14 +325,14 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
-        error = _first(raised)
+        error = first_error(raised)
         if debug:
             raise
         if isinstance(error, TurnwiseError | KeyboardInterrupt):
-            _fail(str(error) or "interrupted", _exit_code(error))
+            fail(str(error) or "interrupted", exit_code(error))
         if not own_place(error):
             raise  # a bug in turnwise
-        _fail(f"{located(error)}; --debug shows the traceback", 2)
+        fail(f"{located(error)}; --debug shows the traceback", 2)
 
 
 @contextmanager
@@ -384,7 +344,7 @@ def _resumable(folder: "RunFolder") -> Iterator[None]:
         how = f"go on with: turnwise train --resume {folder.path}"
         if not (folder.path / "config.toml").is_file():
             how = "the run had not begun"
-        _fail(f"{str(ended) or 'interrupted'}; {how}", _exit_code(ended))
+        fail(f"{str(ended) or 'interrupted'}; {how}", exit_code(ended))
 
 
 def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
@@ -397,16 +357,14 @@ def _evaluate(recipe: Recipe, weights: Path | None) -> dict[str, Any]:
     if not tasks:
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
     limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
-    display = _display()
+    display = terminal_display()
     display.phase("evaluation", len(tasks))
 
     async def work() -> dict[str, Any]:
-        roller = parts.roller(limits)
+        runner = parts.runner(limits, progress=lambda _: display.advance())
         try:
             await parts.check()
-            _, summary = await evaluate_policy(
-                roller, tasks, config.seed, "evaluate", lambda _: display.advance()
-            )
+            _, summary = await evaluate_policy(runner, tasks, config.seed, "evaluate")
         finally:
             await parts.engine.stop()
         return summary
@@ -424,72 +382,14 @@ def _newest_weights(run: Path) -> Path:
     if found is None:
         raise DataError(f"{run} has no checkpoint yet")
     for problem in damaged.values():
-        _display().say(f"warning: {problem}; evaluated is {found.folder}")
+        terminal_display().say(f"warning: {problem}; evaluated is {found.folder}")
     return found.folder
 
 
 def _configure(recipe: Recipe) -> None:
     """Refuse unknown names, before anything heavy is imported; then set the threads."""
-    from turnwise.catalogue import check_names
+    from turnwise.commands.catalogue import check_names
     from turnwise.threads import configure_threads
 
     check_names(recipe)
     configure_threads(recipe.threads)
-
-
-def _display() -> Any:
-    from turnwise.monitor.display import TerminalDisplay
-
-    return TerminalDisplay(Console(stderr=True))
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error inside a task group, which is what went wrong."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, Stopped):
-        return error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    return 2 if isinstance(error, UserError) else 3
-
-
-PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
-"""Substitutes for characters that a terminal without Unicode cannot show; "?" replaces all
-others."""
-
-
-def _plainer(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters that an output's encoding lacks; see `codecs.register_error`."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(PLAIN.get(character, "?") for character in missing), error.end
-
-
-def _print_table(table: Table) -> None:
-    """Print a table at the terminal's width, but no narrower than its words need."""
-    Console(width=max(console.width, NARROWEST)).print(table)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_without_nan(value), indent=2, default=str, allow_nan=False))
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace NaN, which JSON lacks, by null."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    stderr = Console(stderr=True)
-    stderr.print(f"turnwise: {message}", markup=False, highlight=False, soft_wrap=True)
-    raise SystemExit(code)

@@ -9,8 +9,8 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
-from turnwise.rollout.groups import Roller
-from turnwise.rollout.seats import Seats
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.tools.tool import Tool
@@ -61,8 +61,8 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
         return said
 
     limits = recipe.rollout.model_copy(update={"max_seconds": PATIENCE})
-    roller = Roller(environment, scaffold, ScriptedEngine(ask), limits, Seats(1))
-    (group,) = await roller.collect([tasks[number]], 1, recipe.seed, "play")
+    runner = RolloutRunner(environment, scaffold, ScriptedEngine(ask), limits, PrioritySemaphore(1))
+    (group,) = await runner.collect([tasks[number]], 1, recipe.seed, "play")
     trajectory = group.trajectories[0]
     detail = trajectory.verdict.detail if trajectory.verdict else trajectory.problem
     console.print(

@@ -5,10 +5,32 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests import small_runs
+from turnwise.commands.terminal import (
+    choose_rows,
+    default_file,
+    others_line,
+    report_tables,
+    show_rows,
+    token_tables,
+)
 from turnwise.config import check_recipe
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
-from turnwise.terminal import choose_rows, default_file, others_line, report_tables, show_rows
+from turnwise.tokens import Source
+
+SHORT = """
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 200
+[train]
+steps = 1
+tasks_per_step = 2
+group_size = 2
+[evaluation]
+tasks = 0
+"""
 
 
 def test_a_run_without_evaluations_has_no_tables() -> None:
@@ -50,3 +72,19 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"tokenizer\.json is damaged") as caught:
             show_rows(Console(), tmp_path, "step-000001", [])
         assert "\n" not in str(caught.value)
+
+
+def test_each_token_is_a_row_with_its_numbers(tmp_path: Path) -> None:
+    """Of sampled ones alone; values only where a critic gave some."""
+    recipe = small_runs.write_recipe(tmp_path, "Capitals", SHORT)
+    folder = small_runs.train(recipe, RunFolder.new(tmp_path / "run")).folder
+    rows, _ = choose_rows(folder.path, "1", None, 1)
+    (table,) = token_tables(folder.path, rows)
+    columns = {str(column.header): list(column.cells) for column in table.columns}
+    assert "value" not in columns
+    sampled = [source == "model" for source in columns["source"]]
+    assert sum(sampled) == sum(source == Source.MODEL for source in rows[0]["source"]) > 0
+    assert [bool(cell) for cell in columns["logprob"]] == sampled
+    assert [bool(cell) for cell in columns["version"]] == sampled
+    expected = [f"{value:+.4f}" for value in rows[0]["logprob"] if value == value]
+    assert [cell for cell in columns["logprob"] if cell] == expected

@@ -4,6 +4,7 @@ Reads run folders only. The policy's tokens stand between « and », so that the
 without colour; with colour they are also bold green, and everything else is dim.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,8 +19,9 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
-from turnwise.storage.run_folder import RunFolder, read_rows
-from turnwise.types import Source
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
 
 STYLES = {
     Source.TEMPLATE: "dim",
@@ -88,6 +90,40 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
     if others := others_line(run, name):
         console.rule(style="dim")
         console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
+
+
+def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
+    """Tables of a row for each token: where it came from and, of sampled ones, the policy's
+    version, its log-probability when it was sampled, its advantage, and the critic's value."""
+    tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
+    for row in rows:
+        numbers = ["logprob", "advantage", *(["value"] if row["value"] else [])]
+        table = Table(
+            "place",
+            "token",
+            Column("text", no_wrap=True),
+            "source",
+            "turn",
+            "version",
+            *(Column(name, justify="right") for name in numbers),
+            title=f"{row['group']} #{row['episode']}: outcome {row['outcome']}",
+        )
+        columns = zip(*(row[name] for name in ("ids", "source", "turn", "version")), strict=True)
+        for place, (token, source, turn, version) in enumerate(columns):
+            sampled = source == Source.MODEL
+            found = [f"{row[name][place]:+.4f}" if sampled else "" for name in numbers]
+            text = repr(tokenizer.decode([token], skip_special_tokens=False))
+            table.add_row(
+                str(place),
+                str(token),
+                Text(text),
+                Source(source).name.lower(),
+                str(turn),
+                str(version) if sampled else "",
+                *found,
+                style=STYLES[Source(source)],
+            )
+        yield table
 
 
 def _tokenizer(file: Path) -> Tokenizer:
@@ -329,6 +365,8 @@ def _headline(row: Mapping[str, Any]) -> Text:
         f"advantage {advantage:+.2f}",
         f"{row['turns']} turns",
         f"{row['tool_calls']} tool calls",
+        *(f"{name} {value:g}" for name, value in json.loads(row["parts"]).items()),
+        *([f"turn rewards {row['turn_rewards']}"] if row["turn_rewards"] else []),
         f"{sampled} of {len(row['ids'])} tokens the policy's",
     ]
     if row["problem"] or row["detail"]:

@@ -1,0 +1,4 @@
+"""The command line: arguments, exit codes, what is printed, and what only commands do.
+
+Not here: anything that a program would call (`turnwise`, the public functions).
+"""

@@ -1,0 +1,48 @@
+"""How commands fail: one line, an exit code, and characters that the terminal can show.
+
+Exit codes: 0 done · 1 a bug in turnwise · 2 the user's mistake · 3 the run stopped itself or the
+machine failed, a full disk for example · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM · 75 ended
+by SIGUSR1, to be run again. The last three save first. Not here: the errors (`errors.py`), the
+signals (`stopping.py`).
+"""
+
+from typing import NoReturn
+
+from rich.console import Console
+
+from turnwise.errors import UserError
+from turnwise.stopping import Stopped
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first error inside a task group, which is what went wrong."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def exit_code(error: BaseException) -> int:
+    if isinstance(error, Stopped):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return 2 if isinstance(error, UserError) else 3
+
+
+PLAIN = {"«": "<<", "»": ">>", "…": "...", "–": "-", "·": "-", "→": "->", "⇄": "<->"}
+"""Substitutes for characters that a terminal without Unicode cannot show; "?" replaces all
+others."""
+
+
+def plainer(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that an output's encoding lacks; see `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in missing), error.end
+
+
+def fail(message: str, code: int) -> NoReturn:
+    stderr = Console(stderr=True)
+    stderr.print(f"turnwise: {message}", markup=False, highlight=False, soft_wrap=True)
+    raise SystemExit(code)

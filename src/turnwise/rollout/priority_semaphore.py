@@ -1,0 +1,81 @@
+"""A bound on the episodes under way, shared by everything that is played at the same time.
+
+Episodes of an earlier step get a place first, so that the step which is learned from next does not
+wait for later ones. Not here: cache rows of an engine (`engines/sessions.py`).
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+Action = Callable[[], None]
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(order=True)
+class _Waiting:
+    priority: int
+    arrival: int
+    given: asyncio.Future[None] = field(compare=False)
+    enter: Action = field(compare=False)
+
+
+class PrioritySemaphore:
+    """Example: `async with semaphore.held(priority=3): ...`."""
+
+    def __init__(self, count: int) -> None:
+        """Raises ValueError for a count below 1."""
+        if count < 1:
+            raise ValueError(f"a semaphore of {count}: there must be at least 1 place")
+        self.count = count
+        self._free = count
+        self._queue: list[_Waiting] = []
+        self._arrivals = itertools.count()
+
+    @asynccontextmanager
+    async def held(
+        self, priority: int, enter: Action = _nothing, leave: Action = _nothing
+    ) -> AsyncIterator[None]:
+        """Hold a place. Does not suspend while one is free; else the lowest priority is served
+        first, and within one priority the first to arrive.
+
+        `enter` is called at the moment in which the place is given, and `leave` before it is
+        released: where it goes to another holder, nothing runs between `leave` of the one and
+        `enter` of the other.
+        """
+        await self._acquire(priority, enter, leave)
+        try:
+            yield
+        finally:
+            leave()
+            self._release()
+
+    async def _acquire(self, priority: int, enter: Action, leave: Action) -> None:
+        if self._free:  # then nothing waits: a place that is released goes to what waits
+            self._free -= 1
+            enter()
+            return
+        given = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._queue, _Waiting(priority, next(self._arrivals), given, enter))
+        try:
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # cancelled just when the place was given
+                leave()
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        while self._queue:
+            first = heapq.heappop(self._queue)
+            if not first.given.done():
+                first.enter()
+                first.given.set_result(None)
+                return
+        self._free += 1

@@ -1,0 +1,234 @@
+"""The flat record of a trajectory's tokens: plain data, no I/O, no torch.
+
+Each token knows where it came from, and the loss mask is derived from that and from nothing else.
+Not here: what the tokens mean (`types.py`), and how messages become tokens (`scaffolds`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+
+NO_VERSION = -1
+"""Policy version of a token that no policy sampled."""
+
+
+class Source(IntEnum):
+    """The source of a token. Only MODEL tokens were sampled by the policy.
+
+    A token that the engine or the scaffold forced (a closing tag, an end-of-turn marker) is
+    TEMPLATE, even in the middle of the model's turn.
+    """
+
+    TEMPLATE = 0
+    USER = 1
+    MODEL = 2
+    TOOL = 3
+    ENVIRONMENT = 4
+    INHERITED = 5
+    """Sampled in another trajectory that this one branches from, or in an earlier context of this
+    one; trained there, and only there."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of tokens of one source, as a scaffold produces them.
+
+    Example: Segment([17, 4, 9], Source.TOOL)
+    """
+
+    tokens: Sequence[int]
+    source: Source
+    image: bytes | None = field(default=None, repr=False)
+    """The picture that the tokens stand for, as PNG; None for words."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A run of tokens that stands for a picture: `length` of them from the place `start` on.
+
+    Example: Picture(12, 66, png)
+    """
+
+    start: int
+    length: int
+    png: bytes = field(repr=False)
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + self.length
+
+
+def _one_context() -> np.ndarray:
+    return np.zeros((1, 2), np.int64)
+
+
+@dataclass(frozen=True, repr=False)
+class Tokens:
+    """The flat token record of one trajectory: five arrays of one length n, and where its contexts
+    are. It does not change, and its arrays are read-only; `with_…` give a longer record.
+
+    A context is what the model read at once. There is one, unless a full window was compacted: then
+    the next one begins with copies of some of its tokens, and each sampled token is MODEL in the
+    one context in which it was sampled, and nowhere else.
+
+    Example (prompt P0 P1, the model samples A0 A1, a tool returns T0, the model samples A2):
+
+        tokens   P0   P1   A0    A1    T0   A2
+        source   USER USER MODEL MODEL TOOL MODEL
+        turn     0    0    0     0     0    1
+        version  -1   -1   7     7     -1   8
+        logprob  nan  nan  -0.1  -2.0  nan  -0.3
+        mask     0    0    1     1     0    1        (derived)
+    """
+
+    ids: np.ndarray
+    """int64, token ids exactly as the engine saw and sampled them."""
+    source: np.ndarray
+    """uint8, `Source`."""
+    turn: np.ndarray
+    """int32, from 0; an observation belongs to the turn whose action caused it."""
+    version: np.ndarray
+    """int32, version of the policy that sampled the token; NO_VERSION for all others."""
+    logprob: np.ndarray
+    """float32, behaviour log-probability at sampling; NaN for tokens that were not sampled."""
+    contexts: np.ndarray = field(default_factory=_one_context)
+    """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
+    are not copied from the one before."""
+    pictures: tuple[Picture, ...] = ()
+    """Pictures in order; each one's tokens have one source and turn, and were not sampled."""
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
+            getattr(self, name).setflags(write=False)
+
+    @classmethod
+    def empty(cls) -> "Tokens":
+        """A record of no tokens, to be extended."""
+        return cls(
+            np.empty(0, np.int64),
+            np.empty(0, np.uint8),
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+            np.empty(0, np.float32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        """A short text: asyncio, among others, would print whole arrays of a trajectory."""
+        return f"Tokens({len(self)}, {int(self.mask.sum())} sampled)"
+
+    @property
+    def mask(self) -> np.ndarray:
+        """bool, True where the policy sampled the token: the only mask there is."""
+        mask: np.ndarray = self.source == Source.MODEL
+        return mask
+
+    @property
+    def spans(self) -> list[slice]:
+        """The place of each context: what the model read before a token is what stands between the
+        beginning of the token's context and it."""
+        starts = self.contexts[:, 0].tolist()
+        return [
+            slice(start, end) for start, end in zip(starts, [*starts[1:], len(self)], strict=True)
+        ]
+
+    @property
+    def copied(self) -> np.ndarray:
+        """bool[n], True where a token is a copy from an earlier context."""
+        copied = np.zeros(len(self), np.bool_)
+        for start, fresh in self.contexts:
+            copied[start:fresh] = True
+        return copied
+
+    @property
+    def pictured(self) -> np.ndarray:
+        """bool[n], True where a token stands for a picture."""
+        pictured = np.zeros(len(self), np.bool_)
+        for picture in self.pictures:
+            pictured[picture.start : picture.end] = True
+        return pictured
+
+    def pictures_in(self, span: slice, end: int | None = None) -> tuple[Picture, ...]:
+        """Pictures of a context, with places counted from its beginning; with `end` those of its
+        first so many tokens."""
+        stop = span.stop if end is None else span.start + end
+        return tuple(
+            replace(picture, start=picture.start - span.start)
+            for picture in self.pictures
+            if span.start <= picture.start and picture.end <= stop
+        )
+
+    def with_context(self, kept: np.ndarray) -> "Tokens":
+        """The record with a new context, which begins with copies of the tokens at the places
+        int64[k]; what was sampled is INHERITED there. Of a picture all tokens are kept, or none."""
+        start = len(self)
+        places = {int(place): start + index for index, place in enumerate(kept)}
+        pictures = tuple(
+            replace(picture, start=places[picture.start])
+            for picture in self.pictures
+            if picture.start in places
+        )
+        source = self.source[kept]
+        source[source == Source.MODEL] = Source.INHERITED
+        copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, pictures)
+        contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
+        return replace(copied, contexts=contexts)
+
+    def with_segments(self, segments: Sequence[Segment], turn: int) -> "Tokens":
+        """The record with tokens after it that no policy sampled.
+
+        Raises ValueError for a MODEL segment: sampled tokens come with their log-probabilities
+        through `with_sampled` only.
+        """
+        if any(segment.source == Source.MODEL for segment in segments):
+            raise ValueError("model tokens are appended by with_sampled, from the engine")
+        ids = [token for segment in segments for token in segment.tokens]
+        lengths = [len(segment.tokens) for segment in segments]
+        starts = len(self) + np.cumsum([0, *lengths])
+        pictures = tuple(
+            Picture(int(start), len(segment.tokens), segment.image)
+            for start, segment in zip(starts, segments, strict=False)
+            if segment.image is not None
+        )
+        source = np.repeat([int(segment.source) for segment in segments], lengths)
+        return self._with(ids, source, turn, NO_VERSION, None, pictures)
+
+    def with_sampled(
+        self,
+        ids: Sequence[int],
+        logprobs: Sequence[float],
+        version: int | Sequence[int],
+        turn: int,
+    ) -> "Tokens":
+        """The record with tokens after it as the engine sampled them, with its log-probabilities;
+        the version of the policy is that of all of them, or one for each."""
+        if len(ids) != len(logprobs):
+            raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
+        return self._with(ids, Source.MODEL, turn, version, logprobs)
+
+    def _with(
+        self,
+        ids: Sequence[int] | np.ndarray,
+        source: Source | np.ndarray,
+        turn: int | np.ndarray,
+        version: int | Sequence[int],
+        logprobs: Sequence[float] | None,
+        pictures: tuple[Picture, ...] = (),
+    ) -> "Tokens":
+        """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
+        count = len(ids)
+        given = [np.nan] * count if logprobs is None else logprobs
+        return Tokens(
+            np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
+            np.concatenate([self.source, np.full(count, source, np.uint8)]),
+            np.concatenate([self.turn, np.full(count, turn, np.int32)]),
+            np.concatenate([self.version, np.full(count, version, np.int32)]),
+            np.concatenate([self.logprob, np.asarray(given, np.float32)]),
+            self.contexts,
+            self.pictures + pictures,
+        )
