@@ -255,7 +255,7 @@ class Trajectory:
 
     @property
     def id(self) -> TrajectoryId:
-        """Its group and its number there."""
+        """Name by its group and its number there."""
         return TrajectoryId(self.group, self.episode)
 
     @property
@@ -336,7 +336,7 @@ class Group:
     never trained on, in no statistic but the count of what they cost."""
 
     def __repr__(self) -> str:
-        """Shortly, as for `Tokens`."""
+        """A short text, as for `Tokens`."""
         return f"Group({self.id!r}, {len(self.trajectories)} trajectories)"
 
     @property

@@ -1,4 +1,4 @@
-"""From a batch of groups to an advantage for every sampled token: the estimators that look at whole
+"""Advantages for every sampled token of a batch of groups: the estimators that look at whole
 batches, or at trajectories as a whole.
 
 An estimator gets the groups of one batch and its own numbers, and gives for each episode of each

@@ -35,7 +35,7 @@ class Totals:
 
     @classmethod
     def of(cls, counts: Counts, tasks: Sequence[str]) -> "Totals":
-        """From the trained tokens per sequence, int64[n], and the task of each."""
+        """Count the totals from the trained tokens per sequence, int64[n], and the task of each."""
         per_task: Counter[str] = Counter()
         for task, count in zip(tasks, counts.tolist(), strict=True):
             per_task[task] += count

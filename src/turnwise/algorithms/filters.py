@@ -1,5 +1,5 @@
-"""Which groups of a batch, and which trajectories of them, are trained on at all; the others leave
-the denominators too.
+"""Filters of the groups of a batch, and of their trajectories, that are trained on; the others
+leave the denominators too.
 
 Pure: groups are judged by the rewards of their graded members, trajectories by a few plain facts.
 A trajectory that is left out of the loss stays in its group's baseline. Which filters ask for other

@@ -30,7 +30,7 @@ class TrainedTokens:
     behaviour_logprob. Ratios are to it."""
     advantage: "Tensor"
     weight: "Tensor"
-    """From `aggregation`: sums over the whole optimizer batch are means over it."""
+    """Weight from `aggregation`: sums over the whole optimizer batch are means over it."""
     sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
     entropy: "Tensor"

@@ -1,4 +1,4 @@
-"""From importance ratio and advantage to the loss of each trained token.
+"""The loss of each trained token, from importance ratio and advantage.
 
 Flat float32[n] tensors, one row per trained token: no padding and no observation is there. The
 log-ratio x = log(policy / old policy) has a gradient. Weights, KL and entropy terms are added
@@ -25,9 +25,9 @@ class Inputs:
     """At the ratio level of the algorithm, with gradient."""
     advantage: "Tensor"
     logprob: "Tensor"
-    """Under the current policy, with gradient."""
+    """Log-probability under the current policy, with gradient."""
     old_logprob: "Tensor"
-    """Under the policy that the log-ratio is to."""
+    """Log-probability under the policy that the log-ratio is to."""
     sequence: "Tensor"
     """int64: which sequence of the micro-batch, from 0."""
 

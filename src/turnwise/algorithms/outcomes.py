@@ -1,4 +1,4 @@
-"""From the rewards of one group's trajectories to one number per trajectory.
+"""One number per trajectory, from the rewards of its group.
 
 Pure float64 numpy on float64[n] rewards of graded members. A group of one, and one whose rewards
 are all equal, compares nothing: its advantages are exactly 0. Not here: credit for single turns

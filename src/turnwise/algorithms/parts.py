@@ -125,7 +125,7 @@ class Part:
     """One choice of an algorithm. Example: PARTS["estimator"].get("rloo")."""
 
     choice: str
-    """Which one it is an option of, such as "estimator"."""
+    """The choice that it is an option of, such as "estimator"."""
     name: str
     function: Callable[..., Any]
     """The function, with the arguments that `PARTS` states for this choice, and numbers by name."""

@@ -1,4 +1,4 @@
-"""Which trained tokens are treated apart, because they would cost the policy its entropy.
+"""Filters of trained tokens that would cost the policy its entropy, and are treated apart.
 
 Entropy falls where the log-probability of tokens and their advantage vary together, and most of
 that comes from few tokens. A filter ranks all trained tokens of an optimizer batch once, by what is

@@ -35,7 +35,7 @@ others."""
 
 
 def plainer(error: UnicodeError) -> tuple[str, int]:
-    """Handle what an output's encoding lacks; see `codecs.register_error`."""
+    """Replace characters that an output's encoding lacks; see `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]

@@ -24,7 +24,7 @@ def print_line(text: str) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table at the terminal's width, but no narrower than what its words need."""
+    """Print a table at the terminal's width, but no narrower than its words need."""
     Console(width=max(console.width, NARROWEST)).print(table)
 
 
@@ -33,7 +33,7 @@ def print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """The same with null for NaN, which JSON does not have."""
+    """Replace NaN, which JSON lacks, by null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list):

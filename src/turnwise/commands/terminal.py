@@ -58,9 +58,9 @@ def choose_rows(
 
 
 def default_file(names: Sequence[str]) -> str:
-    """Which of a run's trajectory files, oldest first, says most: the trained agent's evaluation,
-    else its newest step of RL, else what there was before. Floors and sabotaged variants never
-    stand for the agent unless there is nothing else."""
+    """The most telling of a run's trajectory files, given oldest first: the trained agent's
+    evaluation, else its newest step of RL, else what there was before. Floors and sabotaged
+    variants never stand for the agent unless there is nothing else."""
     steps = [name for name in names if name.startswith("step-")]
     before = ("evaluation-cold_start", "preferences", "demonstrations")
     preferred = ["evaluation-trained", *steps[-1:], *before]
@@ -68,7 +68,8 @@ def default_file(names: Sequence[str]) -> str:
 
 
 def others_line(run: Path, chosen: str) -> str:
-    """Which other files `--step` may name: steps by number, the first and the last of them."""
+    """A line on the other files that `--step` may name: steps by number, the first and the last of
+    them."""
     names = [file.stem for file in RunFolder.open(run).trajectory_files() if file.stem != chosen]
     steps = sorted(int(name[5:]) for name in names if name.startswith("step-"))
     found = [name for name in names if not name.startswith("step-")]

@@ -28,9 +28,9 @@ from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.tokens import Picture
 
 ADMIT_SHARE = 8
-"""Requests are prefilled together once there is one for every so many running ones..."""
+"""Requests are prefilled together once there is one for every so many running ones."""
 PATIENCE = 16
-"""...or after so many forward passes: a prefill of few rows costs as much as one of many."""
+"""Forward passes after which to prefill anyway: few rows cost as much as many."""
 
 
 @dataclass

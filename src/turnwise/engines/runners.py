@@ -1,4 +1,5 @@
-"""Which forward pass the engine has for a model: the first that is seen to give its own numbers.
+"""The choice of the engine's forward pass for a model: the first that is seen to give its own
+numbers.
 
 Keys and values in one pool where that is right, for it batches all rows; else the model's own
 caches; else none. Not here: the passes (`runner.py`, `pictured.py`, `own_caches.py`), and the
@@ -69,7 +70,8 @@ def make_runner(
 
 
 def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple[Way, str]]:
-    """From the fastest to the slowest, each with what is said of it when it does not agree."""
+    """The ways to compute a model, from the fastest to the slowest, each with what is said of it
+    when it does not agree."""
     pool, own = "a pool of keys is", "its own caches are"
     reader, written = reader_of(model), is_plain(model)
     kind = Runner if reader is None else partial(PicturedRunner, reader=reader)

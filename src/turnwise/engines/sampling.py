@@ -1,4 +1,4 @@
-"""From logits to tokens, one whole batch at a time, and when a completion stops.
+"""Sampling of tokens from logits, one whole batch at a time, and the end of a completion.
 
 Randomness is a counter-based stream per request: the same seed draws the same numbers whatever is
 sampled beside it. Not here: the model.

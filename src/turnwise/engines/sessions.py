@@ -34,7 +34,7 @@ class Session:
     picture's tokens are marks of it, below 0 (`sight.py`)."""
     length: int = 0
     run: Run | None = None
-    """Its part of the cache."""
+    """The session's part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
     """Time when its last request was admitted, by the budget's clock."""
@@ -141,7 +141,7 @@ class Request:
 
 
 def run_of(session: Session) -> Run:
-    """Its part of the cache. Raises RuntimeError when it has none."""
+    """The part of the cache that a session has. Raises RuntimeError when it has none."""
     if session.run is None:
         raise RuntimeError(f"session {session.name!r} has no part of the cache")
     return session.run

@@ -19,7 +19,7 @@ from turnwise.kernels.tiles import Places, TileKernels, tiled
 BLOCK = 96
 """Tokens that a thread takes through all layers together, at most."""
 LEAST = 16
-"""And at least, if there are so many: as many rows as a tile has."""
+"""Fewest tokens of a block, if there are so many: as many rows as a tile has."""
 
 
 class TiledForward:

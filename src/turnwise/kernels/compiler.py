@@ -68,7 +68,7 @@ def switched_on() -> bool:
 
 
 def _kept_or_built(source: Path, command: list[str], threads: Path) -> ctypes.CDLL:
-    """From the cache folder, or built, and kept there if it can be written."""
+    """The library from the cache folder, or newly built, and kept there if it can be written."""
     folder, name = _own_folder(), f"{source.stem}-{_key(source, command, threads)}"
     for kept in sorted(folder.glob(f"{name}-*.so")) if folder is not None else ():
         if _is_whole(kept):

@@ -20,10 +20,10 @@ TILE, COLUMNS = 32, 32
 
 @dataclass(frozen=True)
 class Layout:
-    """Which token sees which. Tokens stand one after another; a run is some neighbours, of which
-    each sees those before it in the run, and all of the run's spans, which are parts of runs before
-    it of the same tree. Behind the last run there may be more tokens, which attend to nothing.
-    int64 each, on the CPU."""
+    """The tokens that each token sees. Tokens stand one after another; a run is some neighbours, of
+    which each sees those before it in the run, and all of the run's spans, which are parts of runs
+    before it of the same tree. Behind the last run there may be more tokens, which attend to
+    nothing. int64 each, on the CPU."""
 
     trees: Tensor
     """[trees + 1], the first run of each."""

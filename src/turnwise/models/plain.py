@@ -1,4 +1,4 @@
-"""Which models are of a shape that turnwise writes out for itself (`engines/fused.py`,
+"""Recognition of models whose shape turnwise writes out for itself (`engines/fused.py`,
 `learning/body.py`), and how they turn heads."""
 
 from typing import Any

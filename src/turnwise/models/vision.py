@@ -95,8 +95,8 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl": _QWEN,
     "smolvlm": _TILES,
 }
-"""By the `model_type` of transformers. Not among them are models that look at pictures by attention
-of its own (Llama 3.2's) or in both directions (Gemma 3, PaliGemma)."""
+"""Families by the `model_type` of transformers. Not among them are models that look at pictures by
+attention of its own (Llama 3.2's) or in both directions (Gemma 3, PaliGemma)."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Features:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the features in bytes."""
         return sum(each.nbytes for each in (self.embeddings, *self.layers))
 
 
@@ -163,7 +163,7 @@ class ImageReader:
             parameter.requires_grad_(id(parameter) in trained and parameter.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: a copy of the model has the same tower."""
+        """Return itself: a copy of the model has the same tower."""
         del memo
         return self
 
@@ -198,8 +198,8 @@ class ImageReader:
     def placeholders(
         self, ids: NDArray[np.int64], pictures: Sequence[Picture]
     ) -> NDArray[np.int64]:
-        """Which of int64[n] ids stand for a feature. A placeholder outside of a picture, which a
-        model may have sampled, is a token like others."""
+        """The places of int64[n] ids that stand for a feature. A placeholder outside of a picture,
+        which a model may have sampled, is a token like others."""
         inside = np.zeros(len(ids), np.bool_)
         for picture in pictures:
             inside[picture.start : picture.start + picture.length] = True

@@ -30,7 +30,7 @@ class FirstTurn(NamedTuple):
 
     prompt: NDArray[np.int64]
     ids: NDArray[np.int64]
-    """From the first token sampled in turn 0 to the last one."""
+    """Ids from the first token sampled in turn 0 to the last one."""
     sampled: NDArray[np.bool_]
     """False where a token was forced in between: it is read, but not scored."""
 

@@ -143,7 +143,7 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def _unwrapped(text: str) -> str:
-    """Without what stands around an answer: \\boxed{}, $…$, ####, a full stop, the model's case."""
+    """An answer without its wrapping: \\boxed{}, $…$, ####, a full stop, the model's case."""
     bare = " ".join(text.lower().replace("−", "-").replace("\\%", "%").replace("\\$", "$").split())
     for pattern, shown in _LATEX if "\\" in bare or "{" in bare else ():
         bare = " ".join(pattern.sub(shown, bare).split())
@@ -211,7 +211,7 @@ def singular(word: str) -> str:
 
 
 def _factor(unit: str, units: Sequence[str]) -> Fraction | None:
-    """By what to multiply a number of `unit` to have one of `units[0]`; None where it is wrong."""
+    """The factor from a number of `unit` to one of `units[0]`; None where it is wrong."""
     wanted = [" ".join([*name.split()[:-1], singular(name.split()[-1])]) for name in units]
     if not unit or unit in wanted:
         return Fraction(1)

@@ -24,7 +24,7 @@ class Wanted:
     query: str
     """The kind of thing, as one would search for it."""
     category: tuple[str, ...]
-    """From the widest to the narrowest."""
+    """Categories from the widest to the narrowest."""
     nouns: frozenset[str]
     """Nouns of the title, in lower case."""
     attributes: tuple[str, ...]

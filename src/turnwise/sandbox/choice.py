@@ -1,4 +1,4 @@
-"""From a recipe's table `[sandbox]` to the sandbox that it asks for.
+"""The sandbox that a recipe's table `[sandbox]` asks for.
 
 Not here: what the settings mean (settings.py).
 """

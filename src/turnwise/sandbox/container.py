@@ -55,7 +55,7 @@ def main(spec: wire.Message) -> NoReturn:
 
 
 def _down(sockets: dict[int, socket.socket]) -> None:
-    """From the host to the warden; with the host's end, everything ends."""
+    """Pass bytes from the host to the warden; with the host's end, everything ends."""
     try:
         while header := exactly(0, HEADER.size):
             stream, length = HEADER.unpack(header)
@@ -69,7 +69,7 @@ def _down(sockets: dict[int, socket.socket]) -> None:
 
 
 def _up(streams: dict[int, int]) -> None:
-    """From the warden and the code to the host, until the warden is gone."""
+    """Pass bytes from the warden and the code to the host, until the warden is gone."""
     poller = select.poll()
     numbers = {descriptor: stream for stream, descriptor in streams.items()}
     for descriptor in numbers:

@@ -65,7 +65,7 @@ class Namespace:
 
     def __init__(self, init: int) -> None:
         self.init = init
-        """Its number as the warden sees it."""
+        """Number of the namespace's first process as the warden sees it."""
 
     def use(self) -> tuple[float, list[int]]:
         """See `Processes`."""

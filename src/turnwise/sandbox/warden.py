@@ -115,7 +115,7 @@ class _Watch:
         }
 
     def _excess(self) -> str:
-        """Which limit all processes together have gone beyond, if any."""
+        """The limit that all processes together have exceeded, if any."""
         seconds, there = self.processes.use()
         most, buffers = self.limits["memory"], 0
         if self.own_files:

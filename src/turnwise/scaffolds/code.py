@@ -182,7 +182,7 @@ def _literal(name: str, value: ast.expr) -> object:
 
 
 def _signature(tool: Tool) -> str:
-    """Its line in the instructions, as Python would have it."""
+    """A tool's line in the instructions, as Python would have it."""
     required = tool.schema["parameters"].get("required", [])
     names = [
         f"{name}: {entry.get('type', 'any')}" + ("" if name in required else " = …")

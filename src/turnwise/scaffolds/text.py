@@ -27,7 +27,7 @@ class TextScaffold:
     shows_pictures: ClassVar[bool] = True
     """Whether observations' images are shown to a model that takes them."""
     encode_picture: Callable[[bytes], Sequence[int]] | None = None
-    """From a PNG to the tokens that stand for it; None where the model takes none."""
+    """Function from a PNG to the tokens that stand for it; None where the model takes none."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool], instructions: str

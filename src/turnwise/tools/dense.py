@@ -62,8 +62,8 @@ class FusedIndex:
         self._indexes = indexes
 
     def search(self, query: str, k: int) -> list[int]:
-        """By the sum of 1 / (60 + place) over all rankings in which a text is among the first 100;
-        equal sums in order of position."""
+        """Rank texts by the sum of 1 / (60 + place) over all rankings in which a text is among the
+        first 100; equal sums in order of position."""
         scores: dict[int, float] = defaultdict(float)
         for index in self._indexes:
             for place, position in enumerate(index.search(query, max(k, FUSION_DEPTH)), start=1):

@@ -69,7 +69,7 @@ class Table:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Table":
-        """From JSON: `name`, `columns`, `rows`."""
+        """A table from JSON: `name`, `columns`, `rows`."""
         columns = tuple((str(name), str(kind)) for name, kind in plain["columns"])
         return cls(plain["name"], columns, tuple(tuple(row) for row in plain["rows"]))
 

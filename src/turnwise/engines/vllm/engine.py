@@ -46,7 +46,7 @@ from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0
-"""Between two looks at every server."""
+"""Seconds between two checks of every server."""
 BAD_LOOKS = 3
 """Failed checks in a row that mean a lost server: one may be due to this process being busy."""
 ATTEMPTS = 5

@@ -13,7 +13,7 @@ from turnwise.engines.vllm.process import ServerProcess
 from turnwise.errors import InfrastructureError
 
 LOOK_SECONDS = 0.25
-"""Between two looks at a server that starts."""
+"""Seconds between two checks of a server that starts."""
 
 
 class Replica:

@@ -1,4 +1,5 @@
-"""Which replica samples a session's next turn: the one that holds its cache, else the idlest.
+"""The choice of the replica that samples a session's next turn: the one that holds its cache, else
+the idlest.
 
 Not here: whether a replica is up (`engine.py` says so).
 """

@@ -87,7 +87,7 @@ class Gymnasium(Replayed):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Its version is gymnasium's; the hash is of all first views."""
+        """The version is gymnasium's; the hash is of all first views."""
         ids = [task.id for split in self._tasks.values() for task in split]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
         name, floors = f"gymnasium/{self.id}", {"noop": 0.0}
@@ -99,7 +99,7 @@ class Gymnasium(Replayed):
         return self._restorable
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """One for each first view; where there is but one, both splits have it."""
+        """One task for each first view; where there is but one, both splits have it."""
         return self._tasks[split]
 
     def _tool(self) -> Tool:

@@ -54,9 +54,9 @@ class Source:
     context: Path
     """The folder that the Dockerfile copies from."""
     tests: Mapping[str, bytes]
-    """By path, the script that is run among them."""
+    """Files of the tests by path, the script that is run among them."""
     script: str
-    """Which of them is run, below the folder of the tests."""
+    """The path of that script, below the folder of the tests."""
     solution: Mapping[str, bytes]
     solve: str
     variables: Mapping[str, str]
@@ -281,7 +281,7 @@ def _below(path: Path, folder: Path) -> str:
 
 
 def _begin(variables: Mapping[str, str], workdir: str) -> str:
-    """Before a command: its variables, and where it is."""
+    """The shell lines before a command: its variables, and its folder."""
     exports = "".join(
         f"export {name}={shlex.quote(moved(value))}\n" for name, value in variables.items()
     )

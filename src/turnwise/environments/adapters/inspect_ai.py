@@ -72,7 +72,7 @@ class Inspect(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Its version is inspect-ai's; the hash is of all samples."""
+        """The version is inspect-ai's; the hash is of all samples."""
         rows = [[task.prompt, task.secret] for split in self._tasks.values() for task in split]
         digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
         return EnvironmentSpec(f"inspect/{self.name}", version("inspect-ai"), digest)

@@ -82,7 +82,7 @@ class ReasoningGym(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Its version is the package's; the hash is of all questions and answers."""
+        """The version is the package's; the hash is of all questions and answers."""
         rows = [
             [task.id, task.secret["answer"]] for split in self._tasks.values() for task in split
         ]
@@ -184,7 +184,7 @@ def _score(result: Result, name: str) -> float:
 
 
 def _normal(text: str) -> str:
-    """Without space around it and at the ends of its lines."""
+    """An answer without space around it and at the ends of its lines."""
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 

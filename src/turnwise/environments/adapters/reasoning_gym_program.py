@@ -57,8 +57,9 @@ def main() -> None:
 def make(
     settings: dict[str, dict[str, Any]], seeds: dict[str, list[int]], count: int
 ) -> dict[str, Any]:
-    """By dataset: where it is, whether it has a scorer of its own, and (seed, question, answer) of
-    `count` different questions, or of as many as the seeds give; or `unknown` or `error`."""
+    """Questions by dataset: its place, whether it has a scorer of its own, and (seed, question,
+    answer) of `count` different questions, or of as many as the seeds give; or `unknown` or
+    `error`."""
     import reasoning_gym
     from reasoning_gym.dataset import ProceduralDataset
 

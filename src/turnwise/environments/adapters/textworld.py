@@ -87,14 +87,14 @@ class TextWorld(Replayed):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Its version is the package's; the hash is of all games."""
+        """The version is the package's; the hash is of all games."""
         ids = [task.id for split in self._tasks.values() for task in split]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
         floors = {"noop": 0.0, "oracle": 1.0}
         return EnvironmentSpec("textworld", self._version, digest, floors, True)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """One for each game; no game is in both splits."""
+        """One task for each game; no game is in both splits."""
         return self._tasks[split]
 
     def oracle(self, task: Task) -> Sequence[Action]:
@@ -180,7 +180,8 @@ def _action(command: str) -> Action:
 
 
 def _readable(text: str) -> str:
-    """Without the line of the prompt, empty lines, and what is asked when the game is over."""
+    """A reply without the line of the prompt, empty lines, and the questions after the game's
+    end."""
     told = (text.rpartition("\n>")[0] or text).partition("Would you like to RESTART")[0]
     return "\n".join(line.strip() for line in told.splitlines() if line.strip())
 

@@ -70,7 +70,7 @@ class Verifiers(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Its version is the package's; the hash is of all tasks' data."""
+        """The version is the package's; the hash is of all tasks' data."""
         rows = sorted(self._theirs)
         digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
         return EnvironmentSpec(f"verifiers/{self.name}", _version(), digest)

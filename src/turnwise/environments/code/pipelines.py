@@ -158,7 +158,7 @@ class Pipeline:
         return "\n".join([f"def {name}(values):", *lines, f"    return {end.code}", ""])
 
     def shorter(self) -> Iterator["Pipeline"]:
-        """It with one step less."""
+        """All pipelines with one step less."""
         for place in range(len(self.steps) - 1):
             yield Pipeline(self.steps[:place] + self.steps[place + 1 :])
 

@@ -49,7 +49,7 @@ class Play:
 
 
 class OwnDesk(Environment):
-    """Its tools are those of the user's module.
+    """A service desk whose tools are the functions of the user's module.
 
     Example:
         OwnDesk("tasks.json", "database", "tools.py", "policy.md")

@@ -27,7 +27,7 @@ class OwnTools:
     """The tools of a module, not yet over any data. Example: `read_tools("library.py")`."""
 
     functions: Mapping[str, Callable[..., str]]
-    """By name; the first argument is an object whose `data` the tool is over."""
+    """Functions by name; the first argument is an object whose `data` the tool is over."""
     described: Mapping[str, tuple[str, Mapping[str, Any]]]
     """Description and parameters, where the module states them beside the signature."""
     last: frozenset[str]

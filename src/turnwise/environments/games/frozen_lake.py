@@ -60,7 +60,7 @@ class FrozenLake(Game):
         return EnvironmentSpec("frozen_lake", "1", digest, floors, bool(self.move_reward), rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """One for each map; train and held-out share none, except the standard map."""
+        """One task for each map; train and held-out share none, except the standard map."""
         return self._tasks[split]
 
     def table(self, task: Task) -> Table:

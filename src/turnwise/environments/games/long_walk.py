@@ -56,7 +56,7 @@ class LongWalk(Game):
         return EnvironmentSpec("long_walk", "1", digest, floors, turn_rewards=True)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """One for each walk."""
+        """One task for each walk."""
         return self._tasks[split]
 
     @tool

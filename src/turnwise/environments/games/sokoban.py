@@ -66,7 +66,7 @@ class Sokoban(Game):
         return EnvironmentSpec("sokoban", "1", digest, floors, True, "signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """One for each board; train and held-out share none."""
+        """One task for each board; train and held-out share none."""
         return self._tasks[split]
 
     @tool

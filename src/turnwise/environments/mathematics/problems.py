@@ -37,7 +37,8 @@ class Problem:
     unit: str
     kind: str
     key: str
-    """Its templates and numbers: the same for problems that differ in names and things only."""
+    """Templates and numbers of the problem: the same for problems that differ in names and things
+    only."""
 
 
 def problems(min_steps: int, max_steps: int, drafts: int) -> Iterator[Problem]:

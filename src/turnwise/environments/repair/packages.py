@@ -21,7 +21,7 @@ POOL = 128
 CALLS = 6
 """Calls of each function that is called."""
 NUMBERS = (0, 5, 10, 10, 15, 20, 20, 25, 30, 30, 40, 60, 80, 90, 7, 42)
-"""Mostly round, so that limits are met exactly."""
+"""Numbers for arguments, mostly round, so that limits are met exactly."""
 REPORTS, OTHERS = 2, 3
 """Blocks that a package has, beside those that they use."""
 

@@ -21,7 +21,7 @@ class Definition:
     bases: tuple[str, ...] = ()
     """Bare names of the base classes, `object` where none is written."""
     methods: tuple["Definition", ...] = ()
-    """In alphabetical order."""
+    """Methods in alphabetical order."""
 
 
 @dataclass(frozen=True)

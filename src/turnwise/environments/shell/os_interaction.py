@@ -43,7 +43,7 @@ _MOVED = re.compile(
     r"(?!/(?:bin|sbin|lib|lib32|lib64|include|local|share)\b)"
 )
 BEGIN = f"export HOME={FOLDER}/root; mkdir -p root; cd root\n"
-"""Before every command: where a user of AgentBench's machines is."""
+"""Lines before every command, which begin where a user of AgentBench's machines is."""
 CLEAN = f"""export HOME=$(mktemp -d) PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 GIT_CONFIG_GLOBAL=/dev/null
 mkdir -p {FOLDER}/root; cd {FOLDER}/root
 """

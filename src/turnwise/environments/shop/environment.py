@@ -145,7 +145,7 @@ class Shop(Environment):
         return Verdict(reward, success, {"webshop": score, **parts}, f"bought {product.id}")
 
     def product(self, name: str) -> Product:
-        """By its id, in upper or lower case. Raises KeyError for an unknown one."""
+        """Find a product by its id, in upper or lower case. Raises KeyError for an unknown one."""
         return self._products[self._places[name.lower()]]
 
     def found(self, keywords: str) -> list[Product]:

@@ -69,7 +69,7 @@ class Booking(Kind):
         )
 
     def way(self, look: Look, draft: Draft) -> Way:
-        """From page to page."""
+        """Search, choose the train, fill in the passenger and the seat, and book."""
         wanted = draft.wanted
         yield "select", look("select", "From"), wanted["from"]
         yield "select", look("select", "To"), wanted["to"]
