@@ -17,7 +17,7 @@ LOGS = ("metrics", "timing", "validation", "cold_start", "preferences", "imitati
 
 
 class Run:
-    """What a run has written so far, for reading alone; `open_run` gives one.
+    """A run's folder, for reading alone, be it finished or under way; `open_run` gives one.
 
     Tables are pyarrow's: `table.to_pandas()`, `polars.from_arrow(table)` and
     `datasets.Dataset.from_list(table.to_pylist())` are what other libraries make of them.
@@ -39,7 +39,7 @@ class Run:
         return self._folder.recipe()
 
     def report(self) -> dict[str, Any]:
-        """What `train` returned. Raises DataError before the run is finished."""
+        """The report that `train` returned. Raises DataError before the run is finished."""
         return self._folder.report()
 
     def metrics(self, log: str = "metrics") -> pa.Table:
@@ -64,6 +64,6 @@ class Run:
 
     @property
     def recorded(self) -> list[str]:
-        """What there are trajectories of, oldest first, as in `demonstrations`, `step-000001` and
+        """The names of the tables of trajectories, oldest first, as in `demonstrations`, `step-000001` and
         `evaluation-trained`."""
         return [file.stem for file in self._folder.trajectory_files()]

@@ -92,7 +92,7 @@ async def evaluate_parts(
 
 
 def _newest_weights(run: Path, display: Display) -> Path:
-    """The newest checkpoint of a run folder that is whole; those passed over are told of."""
+    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over."""
     from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")
