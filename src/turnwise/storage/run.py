@@ -64,6 +64,6 @@ class Run:
 
     @property
     def recorded(self) -> list[str]:
-        """The names of the tables of trajectories, oldest first, as in `demonstrations`, `step-000001` and
-        `evaluation-trained`."""
+        """The names of the tables of trajectories, oldest first, as in `demonstrations`,
+        `step-000001` and `evaluation-trained`."""
         return [file.stem for file in self._folder.trajectory_files()]
