@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnwise.stopping import Stopped, stoppable
+from turnwise.stopping import Stopped, name_main_task, stoppable
 
 NUMBERS = {signal.SIGTERM: 143, signal.SIGUSR1: 75}
 
@@ -17,6 +17,7 @@ def test_a_signal_cancels_the_work_which_saves(number: signal.Signals, code: int
     saved: list[str] = []
 
     async def work() -> None:
+        name_main_task()
         try:
             os.kill(os.getpid(), number)
             await asyncio.sleep(60)
@@ -35,6 +36,7 @@ def test_a_signal_cancels_the_work_which_saves(number: signal.Signals, code: int
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_signal_ends_what_is_done_before_and_after_the_work(number: signal.Signals) -> None:
     async def work() -> int:
+        name_main_task()
         return 3
 
     with pytest.raises(Stopped), stoppable():

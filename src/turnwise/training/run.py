@@ -8,6 +8,7 @@ from typing import Any
 
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.monitor.no_signal import summary
+from turnwise.stopping import name_main_task
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.cold_start import ColdStart
@@ -24,6 +25,7 @@ async def run(context: RunContext) -> dict[str, Any]:
 
     Example: `with folder.locked(): asyncio.run(run(prepare(recipe, folder, display)))`.
     """
+    name_main_task()
     _warn(context)
     stages = stages_of(context)
     step = 0
