@@ -63,7 +63,7 @@ class Episode:
     """
 
     planned: Trajectory
-    """What is to be played: task, group, number, seed, and where it branches off."""
+    """The episode to play: its task, group, number, seed, and where it branches off."""
     prototype: Environment
     """The episode acts in a `fresh()` one."""
     scaffold: Scaffold
@@ -96,7 +96,7 @@ class Episode:
 
     @property
     def trajectory(self) -> Trajectory:
-        """What was said so far."""
+        """The trajectory up to here."""
         return replace(
             self.planned,
             tokens=self.tokens,
@@ -272,7 +272,7 @@ class Episode:
         self.tokens = self.tokens.with_segments(segments, turn)
 
     def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
-        """What the scaffold makes of an observation, whose pictures may be none."""
+        """The scaffold's segments of an observation, whose pictures may be none."""
         try:
             return render()
         except InfrastructureError as error:

@@ -53,14 +53,14 @@ class Saveable(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint, opened. The model is loaded from `folder` by whoever wants it."""
+    """A whole checkpoint, opened. Its model is not loaded: it lies in `folder`."""
 
     folder: Path
     step: int
     state: dict[str, Any]
-    """As given to `save`: the stage, counters."""
+    """The state given to `save`: the stage, counters."""
     learner: dict[str, Any]
-    """As given to `save`: optimizer state."""
+    """The learner's state given to `save`: the optimizer's."""
 
     @property
     def stage(self) -> StageName:
@@ -83,7 +83,7 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step and return its folder, `root/step-000012`.
 
-    What interrupted saves left behind is deleted first: nobody else may be saving there. `state`
+    Remains of interrupted saves are deleted first: no other process may be saving there. `state`
     must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises
     InfrastructureError when the disk fails; then nothing new is left behind.
     """

@@ -3,7 +3,7 @@
 The kernel keeps the lock, so it ends with its process however that ends, and a process number that
 was given to another program means nothing. The record in the file is for people, for a file system
 without such locks, and for a folder that several machines share: whether a process runs on another
-machine cannot be seen from here, so its lock is never taken, and the user is told what to do. Not
+machine cannot be seen from here, so its lock is never taken, and the error says what to do. Not
 here: what is written. Reading a run needs no lock.
 """
 
@@ -110,7 +110,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _take(file: TextIO, path: Path) -> None:
-    """Raise DataError unless nobody holds it."""
+    """Lock the file; raise DataError where another process holds the lock."""
     free = True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

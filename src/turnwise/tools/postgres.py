@@ -45,7 +45,7 @@ OLDEST = 13
 
 SIZE = """SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint
 FROM pg_class WHERE relnamespace = 'public'::regnamespace"""
-"""Of tables and indexes as they are stored, with what failed statements left there."""
+"""The bytes of tables and indexes as stored, with remains of failed statements."""
 WROTE = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
 COLUMNS = """SELECT attname, atttypid = 'bytea'::regtype FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"""

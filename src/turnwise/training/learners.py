@@ -35,7 +35,7 @@ policy."""
 
 @dataclass(frozen=True)
 class Learned:
-    """What a step learned from, and what its updates did."""
+    """The groups that a step learned from, and the report of its updates."""
 
     signals: Signals
     credits: Credits

@@ -1,4 +1,4 @@
-"""What a run does when it sees the Echo Trap: one function for each name a recipe may give.
+"""Reactions of a run to the Echo Trap: one function for each name a recipe may give.
 
 Whatever a reaction changes is saved with the learner, so that a resumed run has it too. Not here:
 when there is a trap (`echo_trap.py`), and how often is reacted to it (the trainer).
@@ -22,13 +22,13 @@ from turnwise.registry import Registry
 from turnwise.storage import checkpoint
 
 STRICT_FILTER = "top_spread"
-"""That of StarPO-S (RAGEN, arXiv 2504.20073)."""
+"""The group filter of StarPO-S (RAGEN, arXiv 2504.20073)."""
 ADVICE = "Train on the groups that differ most (algorithm starpo_s), or lower learning_rate"
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a reaction may look at and change."""
+    """The parts of a run that a reaction may look at and change."""
 
     trap: EchoTrap
     learner: PolicyLearner
@@ -37,7 +37,7 @@ class Situation:
     best: Path | None
     """The checkpoint with the best rewards; None where none is kept."""
     factor: float
-    """Of the learning rate, in (0, 1)."""
+    """The factor of the learning rate, in (0, 1)."""
 
 
 Reaction = Callable[[Situation], str]
@@ -124,8 +124,8 @@ def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def best_step(history: Sequence[Mapping[str, float]], every: int) -> int | None:
-    """Of the steps that are multiples of `every`, the one up to which the training reward was
-    highest, averaged over a window; the earliest of equals; None before the first.
+    """The step, a multiple of `every`, up to which the training reward was highest, averaged over
+    a window; the earliest of equals; None before the first.
 
     `history` holds every step from the first one.
     """
