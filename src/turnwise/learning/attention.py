@@ -24,7 +24,8 @@ def attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers' `sdpa`: query [n, heads, inputs, size] -> [n, inputs, heads, size]."""
+    """Attend as transformers' `sdpa` does; query [n, heads, inputs, size] gives [n, inputs, heads,
+    size]."""
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return sdpa(module, query, key, value, attention_mask, **options)[0], None

@@ -58,7 +58,7 @@ class Moved:
         return not math.isfinite(self.gradient_norm)
 
     def metrics(self, learner: str) -> dict[str, float]:
-        """Under a learner's name, `sft/gradient_norm` for example."""
+        """The metrics under a learner's name, `sft/gradient_norm` for example."""
         told = {
             "gradient_norm": self.gradient_norm,
             "weights_changed": self.weights_changed,
@@ -104,7 +104,7 @@ class Optimizer:
 
     @property
     def present_learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
     def apply(self) -> Moved:
@@ -177,8 +177,9 @@ class Optimizer:
 
 
 def add_gradient(loss: Tensor) -> None:
-    """Adds a loss's gradient to those of the weights. One in which no trained weight has a part
-    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/no_signal.py`)."""
+    """Adds a loss's gradient to those of the weights. A loss in which no trained weight has
+    a part adds nothing; `Moved.gradient_norm` is then 0, and the run reports it
+    (`monitor/no_signal.py`)."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
 

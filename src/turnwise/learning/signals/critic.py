@@ -43,7 +43,7 @@ class ValueLesson(NamedTuple):
     """float32[n], NaN where the critic is not trained."""
 
     def at_targets(self, numbers: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Those of the tokens that have a target."""
+        """The numbers of the tokens that have a target."""
         chosen: NDArray[np.float32] = numbers[~np.isnan(self.targets) & _wanted(self.member)]
         return chosen.astype(np.float64)
 

@@ -43,7 +43,7 @@ class InformationGain:
     scaffold: Scaffold
     oracle: Oracle
     temperature: float
-    """Of sampling, above 0."""
+    """The temperature of sampling, above 0."""
     learning: LearningConfig
 
     def measure(self, groups: Sequence[Group]) -> Signals:

@@ -28,7 +28,7 @@ from turnwise.types import Group, Trajectory
 
 
 class ValueHead(Critic):
-    """As `Critic`; weights and optimizer are the head's alone, in float32 whatever the body's type.
+    """A critic with weights and optimizer of its head alone, in float32 whatever the body's type.
 
     Args:
         policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
