@@ -37,7 +37,7 @@ def attend(
 
 @contextmanager
 def attention_in_float32(base: Any) -> Iterator[None]:
-    """Inside, a transformers model that attends by `sdpa` does so by `attend`; but not one with
+    """Let a transformers model that attends by `sdpa` do so by `attend` inside; but not one with
     gradient checkpointing, whose layers are computed again outside."""
     replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
     if not replaceable or getattr(base, "is_activation_checkpointing", False):

@@ -30,7 +30,7 @@ class Example:
     last trained token."""
 
     name: str
-    """The trajectory's, for messages to people."""
+    """The trajectory's name, for messages to people."""
     group: str
     """Examples of one group are of one task."""
     ids: NDArray[np.int64]
@@ -145,8 +145,8 @@ def policy_examples(
 def supervised_examples(
     tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None
 ) -> list[Example]:
-    """To be imitated: the tokens marked as the model's, or those of `mask`, with advantage 1. One
-    example for each context."""
+    """Make examples to imitate: the tokens marked as the model's, or those of `mask`, have
+    advantage 1. Each context gives one example."""
     trained = tokens.mask if mask is None else mask
     return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
@@ -280,7 +280,7 @@ def _policy_contexts(
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """On each token the advantage of the last sampled token before it, 0 before the first."""
+    """Give each token the advantage of the last sampled token before it, 0 before the first."""
     last = np.maximum.accumulate(np.where(sampled, np.arange(len(sampled)), -1))
     return np.where(last >= 0, advantage[last], np.float32(0))
 

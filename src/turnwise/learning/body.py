@@ -120,7 +120,7 @@ def _asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
 
 
 def _rounded(count: int) -> int:
-    """To a multiple of an eighth to a sixteenth of it."""
+    """Round a count up to a multiple of an eighth to a sixteenth of it."""
     multiple = 1 << max(0, count.bit_length() - 4)
     return -(-count // multiple) * multiple
 

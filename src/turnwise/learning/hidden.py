@@ -94,7 +94,7 @@ def decoder_of(base: Any) -> Any:
 
 
 def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
-    """With which a model's layers are written out; None for those that run as they are."""
+    """The kernels of a model whose layers are written out; None for one that runs as it is."""
     base = base_model(model)
     if not _may_fit(base):
         return None

@@ -93,7 +93,7 @@ class Optimizer:
         self.max_gradient_norm = max_gradient_norm
         self.updates = 0
         self.learning_rate_factor = 1.0
-        """On top of the schedule: what has been lowered while the run went on."""
+        """A factor on the schedule's rate, lowered by reactions while the run goes on."""
         matrices = [p for p in self._masters if p.dim() >= 2]
         vectors = [p for p in self._masters if p.dim() < 2]
         groups = [
@@ -157,7 +157,7 @@ class Optimizer:
         self.updates += 1
 
     def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Some of the masters, and of the model's own weights."""
+        """Samples of the masters, and of the model's own weights."""
         masters = [_sample(master) for master in self._masters]
         return masters, [_sample(parameter) for parameter in self.parameters]
 

@@ -50,7 +50,7 @@ class Played:
     places: list[int] = field(default_factory=list)
     """The places of the sampled tokens."""
     logprobs: list[float] = field(default_factory=list)
-    """The engine's."""
+    """The engine's log-probabilities of the sampled tokens."""
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ class PolicyLearner:
         return treat(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
-        """With the log-probabilities of the policy as it is now: where no policy sampled the token,
+        """Set the log-probabilities of the policy as it is now: where no policy sampled the token,
         and, unless the correction is to bypass it, as the policy that ratios are to."""
         scored = []
         for members, batch in self._micro_batches(examples):

@@ -229,7 +229,7 @@ def _tensors(tokens: Tokens) -> list[torch.Tensor]:
 
 
 def _pictures(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
-    """Where each stands, and its bytes as uint8."""
+    """The place of each picture, its length, and its bytes as uint8."""
     return [
         (
             picture.start,

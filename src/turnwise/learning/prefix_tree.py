@@ -49,7 +49,7 @@ class Tree:
     parents: NDArray[np.int64]
     """int64[n], -1 for the first token."""
     places: list[NDArray[np.int64]]
-    """For each sequence the nodes of its inputs."""
+    """The nodes of each sequence's inputs."""
 
     def runs(self) -> list["Run"]:
         """The nodes in order, as far as each is the parent of the next."""

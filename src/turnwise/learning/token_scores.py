@@ -101,7 +101,7 @@ class _Workspace:
         return logits, masses
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Where the last call has put them."""
+        """The logits and masses of the last call."""
         return self._logits[: self._count], self._masses[: self._count]
 
 

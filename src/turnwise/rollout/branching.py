@@ -127,7 +127,7 @@ async def turn_values(
 async def play_on_from_every_turn(
     runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[list[list[Trajectory]]]:
-    """For each parent, for each of its own turns, `count` new episodes from before it."""
+    """Play `count` new episodes from before each own turn of each parent, in nested lists."""
     own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
     places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
     played = iter(await play_on(runner, places, count, seed, label))

@@ -20,7 +20,7 @@ from turnwise.seeds import derive
 from turnwise.types import Group, Task
 
 UNPLAYED = -1.0
-"""Stands before every distance from the band: what was never played is drawn first."""
+"""A distance below every real one from the band: tasks never played are drawn first."""
 
 
 class Curriculum:

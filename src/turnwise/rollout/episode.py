@@ -75,7 +75,7 @@ class Episode:
     priority: int = 0
     """The lowest is served first."""
     start: Branch | None = None
-    """Where to begin; None is the beginning."""
+    """The moment of another episode to begin from; None is the beginning."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn."""
     progress: Callable[[Trajectory], None] | None = None
@@ -85,7 +85,7 @@ class Episode:
     tokens: Tokens = field(default_factory=Tokens.empty, init=False)
     turns: list[Turn] = field(default_factory=list, init=False)
     environment_states: list[bytes] = field(default_factory=list, init=False)
-    """Before each turn, where they are kept."""
+    """The state before each turn, if states are kept."""
     outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
     verdict: Verdict | None = field(default=None, init=False)
     problem: str = field(default="", init=False)

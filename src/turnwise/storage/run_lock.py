@@ -36,11 +36,11 @@ class Owner:
     processes with one number differ in it."""
     host: str
     since: str
-    """UTC, for people."""
+    """The time of taking the lock in UTC, for people."""
 
     @classmethod
     def present(cls) -> "Owner":
-        """This process."""
+        """This process as an owner."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         return cls(os.getpid(), started(os.getpid()), socket.gethostname(), now)
 
@@ -64,7 +64,7 @@ class Owner:
 
 
 def started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where that cannot be seen."""
+    """The time when a process began, in the kernel's ticks; empty where that cannot be seen."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -31,7 +31,7 @@ SETTINGS = {
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
 }
-"""So that text is the same everywhere, and rows come in the same order."""
+"""Settings by which text is the same everywhere, and rows come in the same order."""
 BOOLEAN, BYTES = 16, 17
 NUMBERS = frozenset({20, 21, 23, 700, 701, 1700})
 """Ids of the types int8, int2, int4, float4, float8 and numeric."""

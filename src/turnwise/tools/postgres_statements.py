@@ -61,7 +61,7 @@ def check_statement(statement: str) -> None:
 
 
 def _first_words(statement: str) -> tuple[str, str]:
-    """In capitals, without what can stand between them; "" where there is none.
+    """The first two words in capitals, without what can stand between them; "" for a missing one.
 
     >>> _first_words("-- a table\\nCREATE UNIQUE /* ! */ INDEX a ON b (c)")
     ('CREATE', 'INDEX')

@@ -44,7 +44,7 @@ class RunContext:
     """More held-out tasks, for evaluations during RL; empty where there are none."""
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
-    """Where the run was interrupted; None for a run that begins."""
+    """The checkpoint at which the run was interrupted; None for a run that begins."""
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
 

@@ -49,7 +49,7 @@ REACTIONS: Registry[Reaction] = Registry(
 
 @REACTIONS.built_in("warn")
 def warn(situation: Situation) -> str:
-    """Says so."""
+    """Gives advice, and changes nothing."""
     return ADVICE
 
 

@@ -32,7 +32,7 @@ class Doing:
     words: tuple[str, ...]
     """The sources of a copy and its target, an absolute path; or the command of a run."""
     workdir: str
-    """Where it is done, an absolute path."""
+    """The folder where it is done, an absolute path."""
 
 
 @dataclass

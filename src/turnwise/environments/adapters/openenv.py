@@ -48,7 +48,7 @@ from turnwise.types import (
 COUNT, HELDOUT_SHARE = 1000, 0.5
 SECONDS, CLOSE_SECONDS = 30.0, 5.0
 LARGEST_MESSAGE = 16 << 20
-"""Bytes."""
+"""The most bytes of a message."""
 AGENTS = "VALIDATION_ERROR"
 """The server's code for an action that does not fit its schema."""
 

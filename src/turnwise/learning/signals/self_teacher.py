@@ -268,7 +268,7 @@ def _wanted(member: Trajectory) -> np.ndarray:
 
 
 def _start(member: Trajectory) -> int:
-    """Where the prompt ends: the first token that a policy sampled, or the end without one."""
+    """The prompt's end: the first token that a policy sampled, or the end without one."""
     begun = np.isin(member.tokens.source, BEGUN)
     return int(np.argmax(begun)) if begun.any() else len(begun)
 
