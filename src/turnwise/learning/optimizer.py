@@ -50,7 +50,8 @@ class Moved:
     """Share of the trained weights, in float32, that have another value than before, estimated from
     up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
     weights_changed_rounded: float | None
-    """This share in the model's own type; None for one in float32, which rounds nothing."""
+    """The share of changed weights in the model's own type; None for a model in float32, which
+    rounds nothing."""
 
     @property
     def skipped(self) -> bool:

@@ -160,8 +160,8 @@ def at(root: Path, step: int) -> Path | None:
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and that of step `best`. What cannot be deleted
-    stays."""
+    """Delete all but the newest `keep` checkpoints and the one of step `best`. A folder that cannot
+    be deleted stays."""
     for folder in _all(root)[:-keep]:
         if _step(folder) != best:
             shutil.rmtree(folder, ignore_errors=True)

@@ -74,7 +74,7 @@ def started(pid: int) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, this process is the only one that writes the folder, which is made if need be.
+    """Make this process the only writer of the folder, which is made if need be.
 
     The lock of a process that no longer runs is taken over. Raises DataError, in one line, when
     another process holds it, may hold it on another machine, or the folder cannot be written.

@@ -61,7 +61,7 @@ class RunContext:
         self, stage: StageName, step: int, learner: Mapping[str, Any], best: int | None = None
     ) -> None:
         """Write a checkpoint of the present weights and of a learner's state; older ones of the
-        stage are deleted, but for the newest few and that of step `best`."""
+        stage are deleted, but for the newest few and the one of step `best`."""
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
         model, tokenizer = self.components.model, self.components.tokenizer

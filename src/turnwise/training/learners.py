@@ -40,7 +40,7 @@ class Learned:
     signals: Signals
     credits: Credits
     update: UpdateReport
-    """Its metrics are all that the step measured."""
+    """The report of the updates; its metrics are all that the step measured."""
 
 
 class Learners:

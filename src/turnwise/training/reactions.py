@@ -41,7 +41,7 @@ class Situation:
 
 
 Reaction = Callable[[Situation], str]
-"""Changes what has to be changed; returns what was done, for people."""
+"""A reaction changes parts of a run, and returns a text for people about it."""
 REACTIONS: Registry[Reaction] = Registry(
     "reaction", callable, "give a function of the situation that returns what it did"
 )
@@ -106,7 +106,7 @@ def roll_back(situation: Situation) -> str:
 
 
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for a reaction that there is not, or that could do nothing."""
+    """Raise ConfigError for an unknown reaction, or one that could do nothing."""
     reaction, every = recipe.monitor.echo_trap, recipe.train.checkpoint_every
     if reaction == "off":
         return

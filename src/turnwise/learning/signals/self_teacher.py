@@ -125,7 +125,7 @@ class SelfTeacher:
         }
 
     def state(self) -> dict[str, Any]:
-        """The averages."""
+        """The averages of the trained weights."""
         return {"average": self._average}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
