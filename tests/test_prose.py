@@ -26,17 +26,9 @@ RIDDLE = re.compile(
 UNCHECKED = re.compile(r"from memory|from notes|our notes")
 """Sources that a reader cannot look up."""
 
-FRAGMENTS = {
-    "environments": 5,
-    "learning": 80,
-    "rollout": 15,
-    "storage": 4,
-    "tools": 8,
-    "training": 19,
-}
-RIDDLES = {"environments": 2, "learning": 5, "sandbox": 1, "storage": 5, "tools": 1, "training": 1}
+FRAGMENTS = {"environments": 1}
+RIDDLES = {"sandbox": 1, "tools": 1}
 """Docstrings of each kind that a package may have: lower the number, or take it off."""
-UNCHECKED_SOURCES = {"learning/signals/self_teacher.py", "rollout/curriculum.py"}
 
 
 def docstrings() -> list[tuple[str, str]]:
@@ -70,4 +62,4 @@ def test_sources_can_be_looked_up() -> None:
         for path in PACKAGE.rglob("*.py")
         if UNCHECKED.search(path.read_text())
     }
-    assert found <= UNCHECKED_SOURCES
+    assert found == set()

@@ -24,7 +24,8 @@ def attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers' `sdpa`: query [n, heads, inputs, size] -> [n, inputs, heads, size]."""
+    """Attend as transformers' `sdpa` does; query [n, heads, inputs, size] gives [n, inputs, heads,
+    size]."""
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return sdpa(module, query, key, value, attention_mask, **options)[0], None
@@ -36,7 +37,7 @@ def attend(
 
 @contextmanager
 def attention_in_float32(base: Any) -> Iterator[None]:
-    """Inside, a transformers model that attends by `sdpa` does so by `attend`; but not one with
+    """Let a transformers model that attends by `sdpa` do so by `attend` inside; but not one with
     gradient checkpointing, whose layers are computed again outside."""
     replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
     if not replaceable or getattr(base, "is_activation_checkpointing", False):

@@ -32,14 +32,14 @@ class AuxiliaryTerm:
     """coefficient / N times the sum of -log pi over the N tokens of the examples."""
 
     name: str
-    """Of its metrics: `auxiliary/<name>_loss`, the mean over tokens, and `…_tokens`."""
+    """The name in its metrics: `auxiliary/<name>_loss`, the mean over tokens, and `…_tokens`."""
     coefficient: float
     examples: Sequence[Example]
     """Each trained token with weight 1 / N; at least one of them has one."""
 
 
 def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:
-    """Those on the graded trajectories of the batch's own groups, the ones that were kept.
+    """The terms on the graded trajectories of the batch's own groups, the ones that were kept.
 
     Observations: ECHO. Successes: VAPO (arXiv 2504.05118), whose coefficient is 0.1. A term without
     a token is left out.

@@ -1,4 +1,4 @@
-"""From graded trajectories to micro-batches of tensors.
+"""Micro-batches of tensors, made of graded trajectories.
 
 The loss mask, the denominators and the shift by one (position t predicts token t+1) are decided
 here and nowhere else. Not here: what is done with the tensors.
@@ -30,7 +30,7 @@ class Example:
     last trained token."""
 
     name: str
-    """The trajectory's, for messages to people."""
+    """The trajectory's name, for messages to people."""
     group: str
     """Examples of one group are of one task."""
     ids: NDArray[np.int64]
@@ -39,18 +39,19 @@ class Example:
     sampled: NDArray[np.bool_]
     """True where the policy sampled the token."""
     behaviour_logprob: NDArray[np.float32]
-    """Under the policy that sampled the token."""
+    """Each token's log-probability under the policy that sampled it."""
     old_logprob: NDArray[np.float32]
-    """Under the policy that ratios are to: the one that sampled, or one that the learner sets."""
+    """Each token's log-probability under the policy that ratios are to: the one that sampled, or
+    one that the learner sets."""
     advantage: NDArray[np.float32]
     weight: float = 0.0
-    """Of each trained token in the loss: set by `weigh`."""
+    """Weight of each trained token in the loss: set by `weigh`."""
     factor: NDArray[np.float32] | None = None
-    """Of each token's objective; it and `penalty` are set by `treat`, None without it."""
+    """Factor of each token's objective; it and `penalty` are set by `treat`, None without it."""
     penalty: NDArray[np.float32] | None = None
-    """Of each token's divergence from the policy before the update."""
+    """Coefficient of each token's divergence from the policy before the update."""
     pictures: tuple[Picture, ...] = ()
-    """What some of the tokens stand for, none of which is trained."""
+    """Pictures that some of the tokens stand for; none of these tokens is trained."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Forest:
     ids: Tensor
     """int64[T]"""
     layout: Layout
-    """Which of them sees which, on the CPU."""
+    """The layout of the tokens, which says which of them see which; on the CPU."""
     predictors: Tensor
     """int64[U], which of them, ascending."""
     targets: Tensor
@@ -74,7 +75,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one forward and backward pass needs. N = trained tokens, in row-major order.
+    """The input of one forward and backward pass. N = trained tokens, in row-major order.
 
     Sequences are padded on the right with id 0; a causal model needs no attention mask then, since
     no real token can see a later one.
@@ -104,9 +105,9 @@ class MicroBatch:
     penalty: Tensor | None
     """float32[N]"""
     forest: Forest | None = None
-    """What is computed in place of `inputs` where sequences share their beginnings."""
+    """The trees computed in place of `inputs` where sequences share their beginnings."""
     pictures: tuple[tuple[Picture, ...], ...] = ()
-    """Of each row; without any row where there are no pictures at all."""
+    """The pictures of each row; without any row where there are no pictures at all."""
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -144,8 +145,8 @@ def policy_examples(
 def supervised_examples(
     tokens: Tokens, name: str, mask: NDArray[np.bool_] | None = None
 ) -> list[Example]:
-    """To be imitated: the tokens marked as the model's, or those of `mask`, with advantage 1. One
-    example for each context."""
+    """Make examples to imitate: the tokens marked as the model's, or those of `mask`, have
+    advantage 1. Each context gives one example."""
     trained = tokens.mask if mask is None else mask
     return _contexts(name, name, tokens, trained, trained.astype(np.float32))
 
@@ -157,7 +158,7 @@ def weigh(examples: Sequence[Example], aggregation: Aggregation) -> list[Example
 
 
 def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> list[Example]:
-    """As `weigh`; the examples of a sequence together have the weight of one."""
+    """Weigh as `weigh` does; the examples of a sequence together have the weight of one."""
     counts = np.array([sum(e.trained.sum() for e in sequence) for sequence in sequences], np.int64)
     tasks = [sequence[0].group for sequence in sequences]
     weights = aggregation(counts, tasks, Totals.of(counts, tasks))
@@ -188,7 +189,7 @@ def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
 
 
 def by_group(examples: Iterable[Example]) -> list[list[Example]]:
-    """Those of one group after those of another."""
+    """Group examples: a list for each group."""
     grouped: dict[str, list[Example]] = {}
     for example in examples:
         grouped.setdefault(example.group, []).append(example)
@@ -264,7 +265,7 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
 def rows_of_pictures(
     rows: Iterable[tuple[Picture, ...]],
 ) -> tuple[tuple[Picture, ...], ...]:
-    """Of each row of a batch; without any row where there are no pictures at all."""
+    """The pictures of each row of a batch; without any row where there are no pictures at all."""
     together = tuple(rows)
     return together if any(together) else ()
 
@@ -279,7 +280,7 @@ def _policy_contexts(
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """On each token the advantage of the last sampled token before it, 0 before the first."""
+    """Give each token the advantage of the last sampled token before it, 0 before the first."""
     last = np.maximum.accumulate(np.where(sampled, np.arange(len(sampled)), -1))
     return np.where(last >= 0, advantage[last], np.float32(0))
 

@@ -21,7 +21,7 @@ from turnwise.kernels.training import Heads, Layout, TrainingKernels
 from turnwise.models.plain import rotation
 
 PARTS = 4
-"""Of the tokens, for gradients of weights in bfloat16."""
+"""Parts of the tokens, for gradients of weights in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Rows:
 
     @classmethod
     def of(cls, inputs: Tensor, selected: Tensor) -> "Rows":
-        """Of texts int64[B, T] and what is selected of them, bool[B, T]. What comes after the last
-        selected token of a text is nothing to it."""
+        """Lay out texts int64[B, T] with their selected tokens, bool[B, T]. Tokens after the last
+        selected one of a text are left out."""
         places = torch.arange(inputs.shape[1])
         lengths = ((places + 1) * selected).amax(1)
         kept = places < lengths[:, None]
@@ -53,8 +53,8 @@ class Rows:
         return cls(inputs[kept], layout, selected[kept].nonzero()[:, 0])
 
     def padded(self) -> "Rows":
-        """And some more tokens, that no other one sees, and that are asked for in part: so that
-        batches come in few sizes. For each new one, products in bfloat16 take milliseconds more."""
+        """Add tokens that no other one sees, and that are asked for in part, so that batches come
+        in few sizes. For each new size, products in bfloat16 take milliseconds more."""
         asks = _rounded(len(self.asked)) - len(self.asked)
         count = _rounded(len(self.ids) + asks)
         new = torch.arange(len(self.ids), len(self.ids) + asks)
@@ -63,7 +63,7 @@ class Rows:
 
 
 class Weights(NamedTuple):
-    """Of a layer: [width] of norms, [outputs, inputs] of products."""
+    """The weights of a layer: [width] of norms, [outputs, inputs] of products."""
 
     first_norm: Tensor
     queries: Tensor
@@ -80,7 +80,7 @@ class Weights(NamedTuple):
 
     @classmethod
     def of(cls, layer: Any) -> "Weights":
-        """Those of a plain model's layer."""
+        """The weights of a plain model's layer."""
         attention, feed_forward = layer.self_attn, layer.mlp
         normed = hasattr(attention, "q_norm")
         return cls(
@@ -99,7 +99,7 @@ class Weights(NamedTuple):
 
 
 def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
-    """What a plain model says at the asked tokens, float32[m, width], after its last norm."""
+    """A plain model's hidden states of the asked tokens, float32[m, width], after its last norm."""
     with torch.autocast("cpu", enabled=False):
         return _asked_hidden(model, kernels, rows)
 
@@ -120,7 +120,7 @@ def _asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
 
 
 def _rounded(count: int) -> int:
-    """To a multiple of an eighth to a sixteenth of it."""
+    """Round a count up to a multiple of an eighth to a sixteenth of it."""
     multiple = 1 << max(0, count.bit_length() - 4)
     return -(-count // multiple) * multiple
 
@@ -146,12 +146,12 @@ class _Products:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What a layer's gradient is computed from; n tokens, of which m go on after attention."""
+    """The tensors kept for a layer's gradient; n tokens, of which m go on after attention."""
 
     weights: Weights
     products: _Products
     first: tuple[Tensor, Tensor]
-    """What came in, float32[n, width], and that through the first norm."""
+    """The layer's input, float32[n, width], and the same after the first norm."""
     packed: Tensor
     attended: tuple[Tensor, Tensor]
     """[m, heads * size], and what its scores are measured by."""

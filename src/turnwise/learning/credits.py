@@ -1,5 +1,5 @@
-"""From judged trajectories and what was measured of them to advantages: the estimator's input, and
-what it gives, by trajectory.
+"""Advantages of judged trajectories and of their measurements: the estimator's input and output,
+by trajectory.
 
 Not here: the estimators (`turnwise.algorithms.advantages`), what is measured (`signals`), and how
 advantages become tensors (`batch`).
@@ -25,7 +25,7 @@ from turnwise.types import Group, Trajectory, TrajectoryId
 
 @dataclass(frozen=True)
 class Credits:
-    """What an update learns from, of every graded trajectory of a step.
+    """Advantages and value targets of every graded trajectory of a step, for its update.
 
     Example: `estimate(groups, measure(signals, groups), algorithm).advantages[trajectory.id]`
     """
@@ -67,7 +67,7 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
 
 
 def estimator_inputs(group: Group, signals: Signals) -> list[EstimatorInput]:
-    """What estimators see of a group's graded members; parents become indices among these."""
+    """The estimators' view of a group's graded members; parents become indices among these."""
     places = {member.episode: index for index, member in enumerate(group.graded)}
     return [
         _input(member, group, signals, None if member.parent is None else places[member.parent])

@@ -1,4 +1,4 @@
-"""What a model's layers say of given tokens: the model's own, or those that are written out.
+"""Hidden states of given tokens, by a model's own layers or by those that are written out.
 
 A small Llama or Qwen3 in float32 on a CPU runs through `body.py`, if that is seen to give what its
 own layers give, and their gradients; every other model through its own. Not here: the output layer
@@ -26,13 +26,13 @@ from turnwise.models.vision import reader_of
 from turnwise.tokens import Picture
 
 Pictures = Sequence[Sequence[Picture]]
-"""Of each row of a batch, in order; without any row where there are no pictures at all."""
+"""The pictures of each row of a batch, in order; without any row where there are no pictures."""
 PROBE = (2, 70)
 """Texts and tokens of each on which layers are compared: more than kernels take at once."""
 
 logger = logging.getLogger(__name__)
 _fitting: WeakKeyDictionary[Any, dict[torch.dtype, bool]] = WeakKeyDictionary()
-"""Which models have been found to fit, or not, by the type of the products' numbers."""
+"""Models that have been found to fit, or not, by the type of the products' numbers."""
 
 
 def hidden_states(
@@ -52,8 +52,8 @@ def hidden_states(
 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
-    """What the model's own layers make of int64[B, T] inputs, [B, T, width]; `arguments` are
-    theirs, with `inputs_embeds` in place of the inputs if they are among them."""
+    """The hidden states [B, T, width] of int64[B, T] inputs by the model's own layers; `arguments`
+    are theirs, with `inputs_embeds` in place of the inputs if they are among them."""
     base = base_model(model)
     body = decoder_of(base)
     if "inputs_embeds" not in arguments:
@@ -65,9 +65,9 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
 
 
 def inputs_of(model: Any, decoder: Any, inputs: Tensor, pictures: Pictures) -> dict[str, Any]:
-    """What a decoder's forward gets so that it sees the pictures that placeholders of int64[B, T]
-    inputs stand for; nothing where there are none. `model` has the reader. Raises NotSupportedError
-    for a model that takes no pictures."""
+    """The arguments of a decoder's forward that show it the pictures for which placeholders of
+    int64[B, T] inputs stand; nothing where there are none. `model` has the reader. Raises
+    NotSupportedError for a model that takes no pictures."""
     if not any(pictures):
         return {}
     reader = reader_of(model)
@@ -94,7 +94,7 @@ def decoder_of(base: Any) -> Any:
 
 
 def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
-    """With which a model's layers are written out; None for those that run as they are."""
+    """The kernels of a model whose layers are written out; None for one that runs as it is."""
     base = base_model(model)
     if not _may_fit(base):
         return None

@@ -29,7 +29,7 @@ TOKENS = 8
 EXACT = 2**10 * torch.finfo(torch.float32).eps
 """How far log-probabilities in float32 may be from the model's own, as a part of these: 1.2e-4."""
 ROUNDED = 2**3 * torch.finfo(torch.bfloat16).eps
-"""The same bound for bfloat16, in which the model rounds its logits themselves: 0.06."""
+"""The bound of `EXACT` for bfloat16, in which the model rounds its logits themselves: 0.06."""
 
 
 def token_logprobs(
@@ -116,7 +116,7 @@ def score_norms(
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """From hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V].
+    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V].
 
     Example: OutputLayer.of(model, 1.0)(hidden).
     """

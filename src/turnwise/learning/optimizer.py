@@ -50,7 +50,8 @@ class Moved:
     """Share of the trained weights, in float32, that have another value than before, estimated from
     up to SAMPLE weights of each tensor. 0 for an update that was skipped."""
     weights_changed_rounded: float | None
-    """This share in the model's own type; None for one in float32, which rounds nothing."""
+    """The share of changed weights in the model's own type; None for a model in float32, which
+    rounds nothing."""
 
     @property
     def skipped(self) -> bool:
@@ -58,7 +59,7 @@ class Moved:
         return not math.isfinite(self.gradient_norm)
 
     def metrics(self, learner: str) -> dict[str, float]:
-        """Under a learner's name, `sft/gradient_norm` for example."""
+        """The metrics under a learner's name, `sft/gradient_norm` for example."""
         told = {
             "gradient_norm": self.gradient_norm,
             "weights_changed": self.weights_changed,
@@ -93,7 +94,7 @@ class Optimizer:
         self.max_gradient_norm = max_gradient_norm
         self.updates = 0
         self.learning_rate_factor = 1.0
-        """On top of the schedule: what has been lowered while the run went on."""
+        """A factor on the schedule's rate, lowered by reactions while the run goes on."""
         matrices = [p for p in self._masters if p.dim() >= 2]
         vectors = [p for p in self._masters if p.dim() < 2]
         groups = [
@@ -104,7 +105,7 @@ class Optimizer:
 
     @property
     def present_learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         return self.learning_rate * self.learning_rate_factor * self.schedule(self.updates)
 
     def apply(self) -> Moved:
@@ -157,7 +158,7 @@ class Optimizer:
         self.updates += 1
 
     def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Some of the masters, and of the model's own weights."""
+        """Samples of the masters, and of the model's own weights."""
         masters = [_sample(master) for master in self._masters]
         return masters, [_sample(parameter) for parameter in self.parameters]
 
@@ -177,8 +178,9 @@ class Optimizer:
 
 
 def add_gradient(loss: Tensor) -> None:
-    """Adds a loss's gradient to those of the weights. One in which no trained weight has a part
-    adds nothing; `Moved.gradient_norm` is then 0, which is told of (`monitor/no_signal.py`)."""
+    """Adds a loss's gradient to those of the weights. A loss in which no trained weight has
+    a part adds nothing; `Moved.gradient_norm` is then 0, and the run reports it
+    (`monitor/no_signal.py`)."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
 

@@ -28,11 +28,11 @@ from turnwise.learning.logprobs import token_logprobs
 from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
 
 TURNS = 3
-"""Of each history; before the last one the session is closed and opened again."""
+"""Turns of each history; before the last one the session is closed and opened again."""
 SAMPLED = 4
-"""Tokens of a turn..."""
+"""Sampled tokens of a turn."""
 OBSERVED = 8
-"""...and between two turns."""
+"""Tokens of an observation, between two turns."""
 BRIEF = 4
 """Tokens of the shortest prompt, which stays this side of most boundaries."""
 ROOMY = 2 * TURNS * (SAMPLED + OBSERVED)
@@ -46,11 +46,11 @@ class Played:
     name: str
     ids: list[int]
     observations: Sequence[Sequence[int]]
-    """After each of its turns but the last."""
+    """The observation after each of its turns but the last."""
     places: list[int] = field(default_factory=list)
-    """Of the sampled tokens."""
+    """The places of the sampled tokens."""
     logprobs: list[float] = field(default_factory=list)
-    """The engine's."""
+    """The engine's log-probabilities of the sampled tokens."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Parity:
     engine: float
     learner: float
     tokens: int
-    """Of the longest history."""
+    """The number of tokens of the longest history."""
 
 
 async def measure_parity(
     engine: Engine, model: nn.Module, longest: int, autocast: bool = False
 ) -> Parity:
-    """Of an engine that has the model's weights and no session, for histories of at most `longest`
-    tokens; `autocast` is the learner's. Raises what the engine raises, NotSupportedError where the
-    model's own code fails."""
+    """Measure the parity of an engine that has the model's weights and no session, for histories of
+    at most `longest` tokens; `autocast` is the learner's. Raises the engine's errors, and
+    NotSupportedError where the model's own code fails."""
     histories = await _play(engine, model, longest)
     return _compare(model, histories, autocast)
 

@@ -52,7 +52,7 @@ from turnwise.types import Group, Trajectory
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """What an update did, in numbers for a log and in words for people."""
+    """An update's results, in numbers for a log and in words for people."""
 
     metrics: dict[str, float]
     problems: list[str]
@@ -99,7 +99,7 @@ class PolicyLearner:
         self.algorithm = algorithm
         self.temperature = temperature or 1.0
         self.kl_coefficient = algorithm.kl_coefficient or algorithm.kl_reward_coefficient
-        """As it is now: the algorithm's is where it begins."""
+        """The present coefficient; it begins at the algorithm's."""
         self.device = next(model.parameters()).device
         self._check_reference()
         prepare_for_training(model)
@@ -118,7 +118,7 @@ class PolicyLearner:
         )
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """As `sampled_logprobs`, of the reference model."""
+        """The `sampled_logprobs` of the reference model."""
         with self._as_reference() as reference:
             return sampled_logprobs(reference, members, self.config, self.temperature)
 
@@ -130,13 +130,13 @@ class PolicyLearner:
         companion: Companion | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
-        """In each of `epochs` passes `updates_per_step` optimizer updates, each on an equal share
-        of the groups that the algorithm's filter keeps, and of the demonstrations that are mixed
+        """Make `updates_per_step` optimizer updates in each of `epochs` passes, each on an equal
+        share of the groups that the algorithm's filter keeps, and of the demonstrations mixed
         in; with the companion's gradient, if there is one.
 
         `credits` are those of all graded trajectories (`credits.estimate`). A share in which no
         trajectory can be trained on makes no update; one whose loss or gradient is not finite
-        leaves weights and optimizer untouched and is told of in `problems`. Metrics that nothing
+        leaves weights and optimizer untouched and is named in `problems`. Metrics that nothing
         was measured for are absent. With `measure_variance` the first update's gradient is computed
         group by group, for the metrics of `GradientSpread`.
         """
@@ -177,7 +177,7 @@ class PolicyLearner:
         return UpdateReport(self._with_kl(metrics, groups, credits.kl_reference), problems)
 
     def filter_groups(self, group_filter: str) -> None:
-        """From now on train on the groups that another filter keeps; not part of `state`."""
+        """Train on the groups that another filter keeps from now on; not part of `state`."""
         self.algorithm = replace(self.algorithm, group_filter=group_filter)
 
     def state(self) -> dict[str, Any]:
@@ -193,8 +193,8 @@ class PolicyLearner:
     def _with_kl(
         self, metrics: dict[str, float], groups: Sequence[Group], sampled_kl: float | None
     ) -> dict[str, float]:
-        """And this step's coefficient and divergence, which is `sampled_kl` where the KL term is in
-        the reward; then adapts the coefficient, if it is to be, unless no divergence was
+        """Adds this step's coefficient and divergence, which is `sampled_kl` where the KL term is
+        in the reward; then adapts the coefficient, if it is to be, unless no divergence was
         measured."""
         algorithm = self.algorithm
         if not algorithm.has_kl:
@@ -225,7 +225,7 @@ class PolicyLearner:
         return treat(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
-        """With the log-probabilities of the policy as it is now: where no policy sampled the token,
+        """Set the log-probabilities of the policy as it is now: where no policy sampled the token,
         and, unless the correction is to bypass it, as the policy that ratios are to."""
         scored = []
         for members, batch in self._micro_batches(examples):
@@ -279,8 +279,8 @@ class PolicyLearner:
         measure_gap: bool,
         spread: GradientSpread | None,
     ) -> str:
-        """That of the algorithm's loss, group after group where they are to be told apart; returns
-        the problem."""
+        """Adds the gradient of the algorithm's loss, group after group where they are to be told
+        apart; returns the problem."""
         for part in by_group(examples) if spread is not None else [examples]:
             for _, batch in self._micro_batches(part):
                 tokens = self._forward(batch)

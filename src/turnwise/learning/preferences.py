@@ -32,7 +32,7 @@ Pair = tuple[Tokens, Tokens]
 
 
 def best_and_worst(groups: Sequence[Group]) -> list[Pair]:
-    """Of each group whose rewards differ; the earlier episode where several are equal.
+    """The best and the worst of each group whose rewards differ; the earlier episode of equals.
 
     Ungraded trajectories and those without a sampled token to train are not chosen.
     """
@@ -176,7 +176,7 @@ class PreferenceLearner:
     def _micro_batches(
         self, pairs: Sequence[tuple[Example, Example]]
     ) -> Iterator[list[tuple[Example, Example]]]:
-        """By length, of at most `tokens_per_micro_batch` padded tokens; a pair is never parted."""
+        """Batch by length, at most `tokens_per_micro_batch` padded tokens; no pair is parted."""
         current: list[tuple[Example, Example]] = []
         for pair in sorted(pairs, key=_longer):
             padded = 2 * (len(current) + 1) * (_longer(pair) - 1)
@@ -229,7 +229,7 @@ def _tensors(tokens: Tokens) -> list[torch.Tensor]:
 
 
 def _pictures(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
-    """Where each stands, and its bytes as uint8."""
+    """The place of each picture, its length, and its bytes as uint8."""
     return [
         (
             picture.start,
@@ -241,7 +241,7 @@ def _pictures(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
 
 
 def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Picture, ...]:
-    """What `_pictures` gave."""
+    """The pictures that `_pictures` has saved."""
     return tuple(Picture(start, length, png.numpy().tobytes()) for start, length, png in saved)
 
 

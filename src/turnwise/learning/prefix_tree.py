@@ -33,7 +33,7 @@ IN_BLOCKS = "turnwise_in_blocks"
 BLOCK = 128
 """Tokens that attend together; all that they see is gathered for them."""
 WIDTHS_PER_TOKEN = 2
-"""What a token costs apart from attention, in pairs of tokens that attend, for each number of the
+"""The cost of a token apart from attention, in pairs of tokens that attend, for each number of the
 model's width. By multiplications it is 6 (12 width² in a layer, 2 width for a pair); attention does
 them at a third of the rate, as measured on a CPU."""
 
@@ -49,7 +49,7 @@ class Tree:
     parents: NDArray[np.int64]
     """int64[n], -1 for the first token."""
     places: list[NDArray[np.int64]]
-    """For each sequence the nodes of its inputs."""
+    """The nodes of each sequence's inputs."""
 
     def runs(self) -> list["Run"]:
         """The nodes in order, as far as each is the parent of the next."""
@@ -274,7 +274,7 @@ def forest_logprobs(
     *,
     entropy_gradient: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """As `token_logprobs`, of the N wanted tokens."""
+    """The results of `token_logprobs` for the N wanted tokens."""
     logprobs, entropies = score_tokens(
         model,
         _hidden(model, forest, autocast),
@@ -326,9 +326,9 @@ def _attend(
 
 
 def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
-    """What each block sees, [1, heads, seen, size], of states [1, heads, T, size].
+    """Gather what each block sees, [1, heads, seen, size], of states [1, heads, T, size].
 
-    In one piece for all of them, since the gradient of each piece is as large as the states. As an
+    All of it is one piece, since the gradient of each piece is as large as the states, and an
     embedding, whose gradient is summed by several threads.
     """
     _, heads, tokens, size = states.shape

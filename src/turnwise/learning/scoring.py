@@ -1,4 +1,4 @@
-"""What a model makes of tokens that are given: log-probabilities or score norms, no gradient.
+"""A model's scores of given tokens: log-probabilities or score norms, no gradient.
 
 Not here: training; log-probabilities inside an update come from `logprobs` directly.
 """
@@ -74,8 +74,8 @@ def score_contexts(
     temperature: float,
     measure: Measure = _logprobs,
 ) -> list[NDArray[np.float32]]:
-    """As `score`, float32[n], of the tokens that the policy sampled in each trajectory, each in the
-    context in which it was sampled."""
+    """Score the tokens that the policy sampled in each trajectory, float32[n], as `score` does,
+    each token in the context in which it was sampled."""
     sequences = [
         (member.tokens.ids[span], member.tokens.mask[span])
         for member in members

@@ -1,5 +1,5 @@
-"""What enters a batch: the groups and trajectories that the algorithm's filters keep, and the facts
-that its filter on trajectories sees.
+"""The groups and trajectories of a batch, which the algorithm's filters keep, and the facts that
+its filter on trajectories sees.
 
 Not here: what the filters are (`algorithms/filters.py`), and which tasks are played
 (`rollout/curriculum.py`).
@@ -54,7 +54,7 @@ def selection_metrics(groups: Sequence[Group], algorithm: Algorithm) -> dict[str
 
 
 def facts(trajectory: Trajectory) -> TrajectoryFacts:
-    """What a filter on trajectories sees of one."""
+    """The facts about a trajectory that a filter on trajectories sees."""
     known: list[ToolResult] = []
     turns = []
     for turn in trajectory.turns:

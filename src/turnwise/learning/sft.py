@@ -128,8 +128,8 @@ class SupervisedLearner:
 
 
 def batch_of_step(count: int, size: int, step: int, seed: int, label: str) -> list[int]:
-    """Which of `count` examples make up a step's batch of `size`: each pass over them is shuffled
-    anew, and batches run across passes. `label` names the occasion."""
+    """The indices, below `count`, of the examples of a step's batch of `size`: each pass over all
+    examples is shuffled anew, and batches run across passes. `label` names the occasion."""
     chosen: list[int] = []
     orders: dict[int, np.ndarray] = {}
     for index in range(step * size, (step + 1) * size):

@@ -1,4 +1,4 @@
-"""What a policy update measured, summed over micro-batches and updates, then divided once.
+"""Measurements of a policy update, summed over micro-batches and updates, then divided once.
 
 A mean over tokens is the sum over all tokens by the number of all tokens: never a mean of means.
 """
@@ -32,7 +32,7 @@ class Tally:
     """Sum over sampled tokens of |trainer's - engine's log-probability|, before any update."""
     gap_tokens: int = 0
     auxiliary_losses: dict[str, float] = field(default_factory=dict)
-    """By term: sum over its tokens of their cross-entropy."""
+    """Cross-entropy of each term, summed over its tokens."""
     auxiliary_tokens: dict[str, int] = field(default_factory=dict)
 
     def add_losses(self, result: TokenLosses, tokens: int, loss: float) -> None:

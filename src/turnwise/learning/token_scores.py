@@ -55,8 +55,8 @@ class _TokenScores(torch.autograd.Function):
     def backward(
         ctx: Any, of_logprobs: Tensor | None, of_entropies: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Of the logits z with probabilities p: d log p_t = [v is t] - p_v, and d H = -p_v (log p_v
-        + H)."""
+        """The gradient of the logits z with probabilities p: d log p_t = [v is t] - p_v, and d H =
+        -p_v (log p_v + H)."""
         hidden, weight, targets, entropies, totals = ctx.saved_tensors
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
@@ -101,7 +101,7 @@ class _Workspace:
         return logits, masses
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Where the last call has put them."""
+        """The logits and masses of the last call."""
         return self._logits[: self._count], self._masses[: self._count]
 
 

@@ -113,7 +113,7 @@ async def play_on(
 async def turn_values(
     runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[TurnValues]:
-    """What each turn of each graded parent was worth, by `count` episodes from before it.
+    """Measure the worth of each turn of each graded parent, by `count` episodes from before it.
 
     This is the criticality score by counterfactual re-rolls: unbiased for the policy that plays
     on, with its standard error. Raises ValueError for an ungraded parent.
@@ -127,7 +127,7 @@ async def turn_values(
 async def play_on_from_every_turn(
     runner: RolloutRunner, parents: Sequence[Trajectory], count: int, seed: int, label: str
 ) -> list[list[list[Trajectory]]]:
-    """For each parent, for each of its own turns, `count` new episodes from before it."""
+    """Play `count` new episodes from before each own turn of each parent, in nested lists."""
     own = [range(p.first_turn, p.first_turn + len(p.snapshots)) for p in parents]
     places = [(p, turn) for p, turns in zip(parents, own, strict=True) for turn in turns]
     played = iter(await play_on(runner, places, count, seed, label))
@@ -135,7 +135,7 @@ async def play_on_from_every_turn(
 
 
 def values_of(parent: Trajectory, played: Sequence[Sequence[Trajectory]]) -> TurnValues:
-    """From the episodes that went on from before each turn of a graded parent."""
+    """The values of a graded parent's turns, by the episodes that went on from before each."""
     rewards = [_rewards(children) for children in played]
     own = parent.reward if parent.reward is not None else np.nan
     return TurnValues(
@@ -150,7 +150,7 @@ def _rewards(children: Sequence[Trajectory]) -> list[float]:
 
 
 def _standard_error(rewards: Sequence[float]) -> float:
-    """Of the mean; NaN for fewer than two."""
+    """The standard error of the mean of rewards; NaN for fewer than two."""
     if len(rewards) < 2:
         return float("nan")
     return float(np.std(rewards, ddof=1) / np.sqrt(len(rewards)))

@@ -35,7 +35,7 @@ independent = part("rollout", "independent", "each episode from the beginning, b
 async def greedy(
     runner: RolloutRunner, tasks: Sequence[Task], group_size: int, seed: int, label: str
 ) -> list[Group]:
-    """The same, and beside each group one episode at temperature 0, whose reward is the members'
+    """Play groups, and beside each one episode at temperature 0, whose reward is the members'
     baseline.
 
     Source: ReMax (arXiv 2310.10505).

@@ -1,4 +1,4 @@
-"""What the model goes on reading when its window is full: which tokens begin the next context.
+"""The choice of the tokens that begin a model's next context when its window is full.
 
 A new context is made of tokens of the old one, chosen and never rendered or encoded again: what the
 model wrote stays as it was sampled. Each function gives their places in the record. A turn here is
@@ -16,7 +16,7 @@ from turnwise.tokens import Source, Tokens
 Places = NDArray[np.int64]
 
 KEPT = 0.5
-"""Of `rollout.max_tokens`, what a new context may fill at most, if at all possible: the next
+"""The share of `rollout.max_tokens` that a new context may fill, if at all possible: the next
 compaction is some turns away then."""
 SHOWN = 16
 """Tokens that are left of an observation that is cut short."""
@@ -72,7 +72,7 @@ COMPACTIONS: dict[str, Callable[[Tokens, int], Places]] = {
     "truncate": truncate,
     "summarise": summarise,
 }
-"""By `rollout.context`: (record, tokens that should be left) -> places, in order."""
+"""The functions by `rollout.context`: (record, tokens that should be left) -> places, in order."""
 
 
 def _parts(tokens: Tokens) -> tuple[Places, Places]:

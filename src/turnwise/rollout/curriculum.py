@@ -1,10 +1,10 @@
-"""Which tasks are played at which step, by how often each was solved lately.
+"""The choice of each step's tasks by their recent rates of success.
 
 A task that is always solved, or never, teaches a group-relative algorithm nothing. A filter drops
 its group when it has been played (DAPO, arXiv 2503.14476, section 3.2); a curriculum plays another
-(sampling by success rate, as in Kimi k1.5, arXiv 2501.12599; from memory). What was measured is
-kept in checkpoints, and the rest is a function of seed and step, so that a resumed run draws what
-one that never stopped draws. Not here: the order without a curriculum (`order.py`).
+(its choice by a band of success rates is our definition). The measured successes are kept in
+checkpoints, and the rest is a function of seed and step, so that a resumed run draws the tasks of
+one that never stopped. Not here: the order without a curriculum (`order.py`).
 """
 
 import math
@@ -20,7 +20,7 @@ from turnwise.seeds import derive
 from turnwise.types import Group, Task
 
 UNPLAYED = -1.0
-"""Stands before every distance from the band: what was never played is drawn first."""
+"""A distance below every real one from the band: tasks never played are drawn first."""
 
 
 class Curriculum:
@@ -87,7 +87,7 @@ class Curriculum:
         }
 
     def state(self) -> dict[str, Any]:
-        """What was measured, oldest first; empty for a task of which nothing was graded."""
+        """The measured successes of each task, oldest first; empty where nothing was graded."""
         return {task: list(lately) for task, lately in self._lately.items()}
 
     def load_state(self, state: Mapping[str, Sequence[bool]]) -> None:

@@ -63,7 +63,7 @@ class Episode:
     """
 
     planned: Trajectory
-    """What is to be played: task, group, number, seed, and where it branches off."""
+    """The episode to play: its task, group, number, seed, and where it branches off."""
     prototype: Environment
     """The episode acts in a `fresh()` one."""
     scaffold: Scaffold
@@ -75,7 +75,7 @@ class Episode:
     priority: int = 0
     """The lowest is served first."""
     start: Branch | None = None
-    """Where to begin; None is the beginning."""
+    """The moment of another episode to begin from; None is the beginning."""
     snapshots: bool = False
     """Whether to keep the environment's state before each turn."""
     progress: Callable[[Trajectory], None] | None = None
@@ -85,7 +85,7 @@ class Episode:
     tokens: Tokens = field(default_factory=Tokens.empty, init=False)
     turns: list[Turn] = field(default_factory=list, init=False)
     environment_states: list[bytes] = field(default_factory=list, init=False)
-    """Before each turn, where they are kept."""
+    """The state before each turn, if states are kept."""
     outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
     verdict: Verdict | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
@@ -96,7 +96,7 @@ class Episode:
 
     @property
     def trajectory(self) -> Trajectory:
-        """What was said so far."""
+        """The trajectory up to here."""
         return replace(
             self.planned,
             tokens=self.tokens,
@@ -272,7 +272,7 @@ class Episode:
         self.tokens = self.tokens.with_segments(segments, turn)
 
     def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
-        """What the scaffold makes of an observation, whose pictures may be none."""
+        """The scaffold's segments of an observation, whose pictures may be none."""
         try:
             return render()
         except InfrastructureError as error:

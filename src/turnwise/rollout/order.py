@@ -1,4 +1,4 @@
-"""Which tasks are played at which step: a function of the seed and the step alone.
+"""The tasks of each step, as a function of the seed and the step alone.
 
 Nothing is remembered, so a resumed run neither skips a task nor repeats one.
 """

@@ -56,7 +56,7 @@ class Pipeline:
         self._tasks[step] = playing
 
     async def step(self, step: int) -> Played:
-        """What was played of a step, when all of it is finished. Raises what the rollout raised,
+        """The played episodes of a step, when all of them are finished. Raises the rollout's error,
         which ends nothing else."""
         return await self._tasks.pop(step)
 

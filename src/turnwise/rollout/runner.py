@@ -50,7 +50,7 @@ def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) ->
 
 @dataclass(frozen=True)
 class RolloutRunner:
-    """What all episodes of a rollout share.
+    """The parts that all episodes of a rollout share.
 
     Example: `await RolloutRunner(...).collect(tasks, 8, seed, "train/3")`.
     """

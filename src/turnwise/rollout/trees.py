@@ -20,7 +20,7 @@ from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
 Place = tuple[Trajectory, int]
-"""Where an episode begins: before a turn of another one."""
+"""The place where an episode begins: before a turn of another one."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Forest:
 
     @classmethod
     def of(cls, runner: RolloutRunner, tasks: Sequence[Task], seed: int, label: str) -> "Forest":
-        """Without episodes yet."""
+        """Make a forest without episodes."""
         groups = [Group(name, ()) for name in group_names(label, tasks)]
         return cls(replace(runner, snapshots=True), tasks, groups, seed, label)
 

@@ -53,14 +53,14 @@ class Saveable(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint, opened. The model is loaded from `folder` by whoever wants it."""
+    """A whole checkpoint, opened. Its model is not loaded: it lies in `folder`."""
 
     folder: Path
     step: int
     state: dict[str, Any]
-    """As given to `save`: the stage, counters."""
+    """The state given to `save`: the stage, counters."""
     learner: dict[str, Any]
-    """As given to `save`: optimizer state."""
+    """The learner's state given to `save`: the optimizer's."""
 
     @property
     def stage(self) -> StageName:
@@ -83,7 +83,7 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step and return its folder, `root/step-000012`.
 
-    What interrupted saves left behind is deleted first: nobody else may be saving there. `state`
+    Remains of interrupted saves are deleted first: no other process may be saving there. `state`
     must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises
     InfrastructureError when the disk fails; then nothing new is left behind.
     """
@@ -160,16 +160,16 @@ def at(root: Path, step: int) -> Path | None:
 
 
 def prune(root: Path, keep: int, best: int | None = None) -> None:
-    """Delete all but the newest `keep` checkpoints and that of step `best`. What cannot be deleted
-    stays."""
+    """Delete all but the newest `keep` checkpoints and the one of step `best`. A folder that cannot
+    be deleted stays."""
     for folder in _all(root)[:-keep]:
         if _step(folder) != best:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
-    """Where a run is to go on: after a step of preferences, else of RL, else of the cold start.
-    None where nothing was saved.
+    """The checkpoint from which a run goes on: after a step of preferences, else of RL, else of the
+    cold start. None where nothing was saved.
 
     One that is damaged is passed over for the one before it; those are returned as well, each with
     what is wrong with it. Raises DataError where there are some and none is whole.

@@ -86,7 +86,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Inside, nobody else writes this run; who only reads it needs no lock. Raises DataError
+        """Keep other processes from writing this run; reading it needs no lock. Raises DataError
         where another process writes, or may on another machine; see `run_lock.py`."""
         with locked(self.path):
             yield

@@ -3,7 +3,7 @@
 The kernel keeps the lock, so it ends with its process however that ends, and a process number that
 was given to another program means nothing. The record in the file is for people, for a file system
 without such locks, and for a folder that several machines share: whether a process runs on another
-machine cannot be seen from here, so its lock is never taken, and the user is told what to do. Not
+machine cannot be seen from here, so its lock is never taken, and the error says what to do. Not
 here: what is written. Reading a run needs no lock.
 """
 
@@ -36,11 +36,11 @@ class Owner:
     processes with one number differ in it."""
     host: str
     since: str
-    """UTC, for people."""
+    """The time of taking the lock in UTC, for people."""
 
     @classmethod
     def present(cls) -> "Owner":
-        """This process."""
+        """This process as an owner."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         return cls(os.getpid(), started(os.getpid()), socket.gethostname(), now)
 
@@ -64,7 +64,7 @@ class Owner:
 
 
 def started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where that cannot be seen."""
+    """The time when a process began, in the kernel's ticks; empty where that cannot be seen."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -74,7 +74,7 @@ def started(pid: int) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, this process is the only one that writes the folder, which is made if need be.
+    """Make this process the only writer of the folder, which is made if need be.
 
     The lock of a process that no longer runs is taken over. Raises DataError, in one line, when
     another process holds it, may hold it on another machine, or the folder cannot be written.
@@ -110,7 +110,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _take(file: TextIO, path: Path) -> None:
-    """Raise DataError unless nobody holds it."""
+    """Lock the file; raise DataError where another process holds the lock."""
     free = True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -102,7 +102,7 @@ def trajectory_row(
 
 
 def picture_name(picture: Picture) -> str:
-    """Of its file in the folder `pictures`."""
+    """The name of a picture's file in the folder `pictures`."""
     return f"{sha256(picture.png).hexdigest()[:32]}.png"
 
 

@@ -27,7 +27,7 @@ class Hunk:
 
 
 def patched(files: Mapping[str, str], patch: str) -> dict[str, str | None]:
-    """What the patch makes of the files that it names: their new text, or None for a deleted one.
+    """Apply a patch: the new text of each file that it names, or None for a deleted one.
 
     Raises ToolError, in words for the agent, for a patch that is malformed or does not fit; then
     nothing of it counts.

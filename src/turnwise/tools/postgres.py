@@ -36,16 +36,16 @@ from turnwise.tools.sql import MAX_ROWS, MAX_VALUE_BYTES, Table, as_plain, quote
 
 STATEMENT_SECONDS = 5.0
 MAX_BYTES = 16 * 2**20
-"""That tables and indexes may fill, and that all values may have as text: uncompressed."""
+"""The most bytes of tables and indexes, and of all values as text: uncompressed."""
 READING_SECONDS = 10.0
-"""For each statement that reads what an agent left."""
+"""The time for each statement that reads what an agent left."""
 MAX_TEMPORARY_KILOBYTES = 64 * 1024
-"""On disk, for one statement's sorting and joining."""
+"""Space on disk for one statement's sorting and joining."""
 OLDEST = 13
 
 SIZE = """SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint
 FROM pg_class WHERE relnamespace = 'public'::regnamespace"""
-"""Of tables and indexes as they are stored, with what failed statements left there."""
+"""The bytes of tables and indexes as stored, with remains of failed statements."""
 WROTE = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
 COLUMNS = """SELECT attname, atttypid = 'bytea'::regtype FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"""
@@ -215,7 +215,7 @@ class PostgresDatabase:
         return result_text(answer.columns, answer.rows, answer.changed)
 
     def rows(self, statement: str) -> list[list[Any]]:
-        """All rows of a result, for who makes tasks. Raises ToolError as `run` does."""
+        """All rows of a result, for makers of tasks. Raises ToolError as `run` does."""
         return self._logged(statement, -1).rows
 
     def state(self) -> dict[str, Any]:

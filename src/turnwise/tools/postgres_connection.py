@@ -19,9 +19,9 @@ from turnwise.errors import ConfigError, InfrastructureError, ToolError
 
 CONNECT_SECONDS = 10
 SERVER_SECONDS = 20.0
-"""For an answer, beyond the seconds that the server itself gives a statement."""
+"""Seconds for an answer, beyond those that the server itself gives a statement."""
 MAX_DIGITS = 300
-"""Of a number that is read as one."""
+"""The most digits of a number that is read as one."""
 
 SETTINGS = {
     "client_encoding": "UTF8",
@@ -31,13 +31,13 @@ SETTINGS = {
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
 }
-"""So that text is the same everywhere, and rows come in the same order."""
+"""Settings by which text is the same everywhere, and rows come in the same order."""
 BOOLEAN, BYTES = 16, 17
 NUMBERS = frozenset({20, 21, 23, 700, 701, 1700})
 """Ids of the types int8, int2, int4, float4, float8 and numeric."""
 
 CANCELED, TOO_LARGE = "57014", "53400"
-"""By `statement_timeout`; beyond `temp_file_limit`."""
+"""Codes of the errors of `statement_timeout` and of `temp_file_limit`."""
 SERVERS = ("53100", "53300", "57P", "58", "XX001", "XX002")
 """How codes of errors begin that are the server's and not the statement's: full disks, shutting
 down, input and output, damaged data."""
@@ -54,10 +54,10 @@ class CutOffError(RefusedError):
 
 @dataclass
 class Answer:
-    """What a statement gave. Example: Answer("SELECT 1", ["name"], [["ada"]])."""
+    """The result of a statement. Example: Answer("SELECT 1", ["name"], [["ada"]])."""
 
     tag: str = ""
-    """As "UPDATE 3"."""
+    """The command's tag, "UPDATE 3" for example."""
     columns: list[str] | None = None
     """None for a statement without a result."""
     rows: list[list[Any]] = field(default_factory=list)

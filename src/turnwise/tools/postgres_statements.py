@@ -1,4 +1,4 @@
-"""Which statements an agent may run on a Postgres server, and which functions these may use.
+"""The statements that an agent may run on a Postgres server, and the functions in them.
 
 The first words of a statement decide, whatever comments and brackets stand around them; the
 functions are a matter of the database itself (`SET_UP`). Not here: rights of the role, bounds in
@@ -25,7 +25,7 @@ _WORD = re.compile(rf"{_GAP}([A-Za-z_]*)", re.DOTALL)
 """The next word after white space, brackets and comments, of which none is inside another."""
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _UNCLEAR = re.compile(r"--|/\*|[\\$]")
-"""What a quote may be part of without beginning a text or a name, or not end it."""
+"""Characters that make it unclear whether a quote begins or ends a text or a name."""
 
 KEPT = ("nextval", "setval", "currval", "lastval", "clock_timestamp", "timeofday", "pg_table_size")
 """Volatile functions that a statement may use; the last one is for the bound on the tables. What is
@@ -61,7 +61,7 @@ def check_statement(statement: str) -> None:
 
 
 def _first_words(statement: str) -> tuple[str, str]:
-    """In capitals, without what can stand between them; "" where there is none.
+    """The first two words in capitals, without what can stand between them; "" for a missing one.
 
     >>> _first_words("-- a table\\nCREATE UNIQUE /* ! */ INDEX a ON b (c)")
     ('CREATE', 'INDEX')

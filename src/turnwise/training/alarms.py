@@ -1,4 +1,4 @@
-"""What a run says, or ends with, when its steps teach nothing or nothing sound.
+"""Warnings and errors of a run whose steps teach nothing, or nothing sound.
 
 Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
 (`monitor/no_signal.py`).

@@ -1,4 +1,4 @@
-"""What cannot work together in a run, found before anything is loaded, or else before it begins.
+"""Checks that the parts of a run work together, before anything is loaded or else before it begins.
 
 Every check raises a ConfigError that says what to do. Not here: whether a recipe is well formed
 (`config`), which parts of an algorithm go together (`algorithms/contradictions.py`), and what an
@@ -226,7 +226,7 @@ def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
 
 
 def _check_vllm(recipe: Recipe) -> None:
-    """What servers cannot do, and settings of servers that are not there."""
+    """Raise ConfigError for settings that servers lack, and for those of servers without any."""
     vllm, limits = recipe.vllm, recipe.rollout
     if recipe.engine.name != "vllm":
         if vllm != VllmConfig():
@@ -289,7 +289,7 @@ def _check_autocast(recipe: Recipe) -> None:
 
 
 def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
-    """What puts tokens together in a way of its own, without their pictures."""
+    """Raise ConfigError for parts that put tokens together on their own, without their pictures."""
     used = {
         "learning.share_prefixes": recipe.learning.share_prefixes,
         "monitor.mutual_information_every": recipe.monitor.mutual_information_every,
@@ -307,8 +307,8 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def _check_sandbox(recipe: Recipe, environment: Environment) -> None:
-    """Raise ConfigError where programs may run for longer than their verdict has: whoever wrote
-    them could have an episode left ungraded."""
+    """Raise ConfigError where programs may run for longer than their verdict has: an agent that
+    writes them could have an episode left ungraded."""
     sandbox, most = getattr(environment, "sandbox", None), recipe.rollout.max_seconds
     if not isinstance(sandbox, CodeSandbox):
         return

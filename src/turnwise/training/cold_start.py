@@ -12,11 +12,10 @@ from turnwise.training.offline import learn_offline
 
 
 class ColdStart:
-    """See Stage. Its last checkpoint is the policy that RL begins with, and the reference of a KL
-    term; it is kept."""
+    """The stage of supervised learning before RL. Its last checkpoint is the policy that RL begins
+    with, and the reference of a KL term; it is kept."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        """See Stage."""
         recipe, saved = context.recipe, context.saved_in(StageName.COLD_START)
         if saved is not None and saved.step == recipe.sft.steps:
             return step

@@ -1,4 +1,4 @@
-"""From a recipe to working parts: environment, model, scaffold, engine, ready to roll out.
+"""The working parts of a recipe: environment, model, scaffold, engine, ready to roll out.
 
 Training, evaluation and play begin here, so that they mean the same thing by a recipe. What cannot
 work together is refused here, before anything slow begins.

@@ -29,7 +29,7 @@ from turnwise.types import Group, Task
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a stage gets. Example: `context = prepare(recipe, folder, display)`."""
+    """The input of a stage. Example: `context = prepare(recipe, folder, display)`."""
 
     recipe: Recipe
     algorithm: Algorithm
@@ -37,14 +37,14 @@ class RunContext:
     folder: RunFolder
     display: Display
     tasks: Sequence[Task]
-    """Those of training; empty where nothing is trained."""
+    """The tasks of training; empty where nothing is trained."""
     heldout: Sequence[Task]
-    """Those of evaluation."""
+    """The tasks of evaluation."""
     validation: Sequence[Task]
-    """Other held-out ones, for evaluations during RL; empty where there are none."""
+    """More held-out tasks, for evaluations during RL; empty where there are none."""
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
-    """Where the run was interrupted; None for a run that begins."""
+    """The checkpoint at which the run was interrupted; None for a run that begins."""
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
 
@@ -61,7 +61,7 @@ class RunContext:
         self, stage: StageName, step: int, learner: Mapping[str, Any], best: int | None = None
     ) -> None:
         """Write a checkpoint of the present weights and of a learner's state; older ones of the
-        stage are deleted, but for the newest few and that of step `best`."""
+        stage are deleted, but for the newest few and the one of step `best`."""
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
         model, tokenizer = self.components.model, self.components.tokenizer
@@ -72,8 +72,8 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """What a run imitates: conversations of a file, or scripted demonstrations, which are played
-    when they are first asked for."""
+    """The demonstrations that a run imitates: conversations of a file, or scripted ones, which are
+    played when they are first asked for."""
 
     recipe: Recipe
     components: Components
@@ -84,14 +84,14 @@ class Demonstrations:
     _tokens: list[Tokens] = field(default_factory=list)
 
     async def tokens(self) -> list[Tokens]:
-        """The same ones whenever they are asked for; those that are played are written as the
-        trajectories `demonstrations`. Raises DataError for a file that cannot be used."""
+        """Return the same demonstrations at every call; played ones are written as the trajectories
+        `demonstrations`. Raises DataError for a file that cannot be used."""
         if not self._tokens:
             self._tokens.extend(self._read() if self.recipe.sft.file else await self._play())
         return self._tokens
 
     def _read(self) -> list[Tokens]:
-        """Those of the file that an episode has room for."""
+        """The conversations of the file that an episode has room for."""
         file, scaffold = Path(self.recipe.sft.file), self.components.scaffold
         found = [
             conversation_tokens(messages, scaffold, f"{file}, conversation {number}")

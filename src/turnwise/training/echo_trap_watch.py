@@ -13,7 +13,7 @@ from turnwise.training.reactions import REACTIONS, Situation, best_step
 
 
 class EchoTrapWatch:
-    """After a reaction it is quiet for some steps.
+    """A watch for the Echo Trap, which is quiet for some steps after a reaction.
 
     Args:
         history: the metrics of every step so far; the caller appends to it.

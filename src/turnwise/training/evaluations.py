@@ -12,14 +12,14 @@ from turnwise.training.context import RunContext
 
 @dataclass(frozen=True)
 class Evaluation:
-    """See Stage. Example: Evaluation("trained", environment)."""
+    """The stage that evaluates a policy. Example: Evaluation("trained", environment)."""
 
     name: str
     environment: Environment
     """The run's own, or a variant of it in which something is taken away."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        """See Stage. An evaluation of this version of the policy is not repeated."""
+        """Evaluate; an evaluation of this version of the policy is not repeated."""
         done = context.folder.evaluation(self.name)
         if not context.heldout or (done is not None and done.get("step") == step):
             return step

@@ -1,4 +1,4 @@
-"""What is taken out of a run for use elsewhere: the policy, and conversations as training data.
+"""Exports of a run for use elsewhere: the policy, and conversations as training data.
 
 Not here: the formats of the run folder itself (`storage`), and how conversations are read back
 (`synthesis/conversations.py`).

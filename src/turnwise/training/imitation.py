@@ -15,11 +15,12 @@ from turnwise.training.offline import learn_offline
 
 
 class Imitation:
-    """See Stage. It comes last: the model ends with the imitator's weights, and no run goes on from
-    it to another stage, so it has no place in `checkpoint.newest`."""
+    """The stage of imitation, for comparison with RL. It comes last: the model ends with the
+    imitator's weights, and no run goes on from it to another stage, so it has no place in
+    `checkpoint.newest`."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        """See Stage. Trains the weights that the run began with, and evaluates them as `sft`."""
+        """Train the weights that the run began with, and evaluate them as `sft`."""
         recipe, components = context.recipe, context.components
         if not context.heldout or context.folder.evaluation("sft") is not None:
             return step

@@ -40,12 +40,12 @@ policy."""
 
 @dataclass(frozen=True)
 class Learned:
-    """What a step learned from, and what its updates did."""
+    """The groups that a step learned from, and the report of its updates."""
 
     signals: Signals
     credits: Credits
     update: UpdateReport
-    """Its metrics are all that the step measured."""
+    """The report of the updates; its metrics are all that the step measured."""
 
 
 class Learners:

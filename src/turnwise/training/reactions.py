@@ -1,4 +1,4 @@
-"""What a run does when it sees the Echo Trap: one function for each name a recipe may give.
+"""Reactions of a run to the Echo Trap: one function for each name a recipe may give.
 
 Whatever a reaction changes is saved with the learner, so that a resumed run has it too. Not here:
 when there is a trap (`echo_trap.py`), and how often is reacted to it (the trainer).
@@ -22,13 +22,13 @@ from turnwise.registry import Registry
 from turnwise.storage import checkpoint
 
 STRICT_FILTER = "top_spread"
-"""That of StarPO-S (RAGEN, arXiv 2504.20073)."""
+"""The group filter of StarPO-S (RAGEN, arXiv 2504.20073)."""
 ADVICE = "Train on the groups that differ most (algorithm starpo_s), or lower learning_rate"
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a reaction may look at and change."""
+    """The parts of a run that a reaction may look at and change."""
 
     trap: EchoTrap
     learner: PolicyLearner
@@ -37,11 +37,11 @@ class Situation:
     best: Path | None
     """The checkpoint with the best rewards; None where none is kept."""
     factor: float
-    """Of the learning rate, in (0, 1)."""
+    """The factor of the learning rate, in (0, 1)."""
 
 
 Reaction = Callable[[Situation], str]
-"""Changes what has to be changed; returns what was done, for people."""
+"""A reaction changes parts of a run, and returns a text for people about it."""
 REACTIONS: Registry[Reaction] = Registry(
     "reaction", callable, "give a function of the situation that returns what it did"
 )
@@ -49,7 +49,7 @@ REACTIONS: Registry[Reaction] = Registry(
 
 @REACTIONS.built_in("warn")
 def warn(situation: Situation) -> str:
-    """Says so."""
+    """Gives advice, and changes nothing."""
     return ADVICE
 
 
@@ -106,7 +106,7 @@ def roll_back(situation: Situation) -> str:
 
 
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for a reaction that there is not, or that could do nothing."""
+    """Raise ConfigError for an unknown reaction, or one that could do nothing."""
     reaction, every = recipe.monitor.echo_trap, recipe.train.checkpoint_every
     if reaction == "off":
         return
@@ -124,8 +124,8 @@ def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
 
 
 def best_step(history: Sequence[Mapping[str, float]], every: int) -> int | None:
-    """Of the steps that are multiples of `every`, the one up to which the training reward was
-    highest, averaged over a window; the earliest of equals; None before the first.
+    """The step, a multiple of `every`, up to which the training reward was highest, averaged over
+    a window; the earliest of equals; None before the first.
 
     `history` holds every step from the first one.
     """

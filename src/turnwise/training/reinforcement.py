@@ -39,10 +39,9 @@ Result = TypeVar("Result")
 
 
 class Reinforcement:
-    """See Stage."""
+    """The stage of RL."""
 
     async def run(self, context: RunContext, step: int) -> int:
-        """See Stage."""
         loop, every = ReinforcementLoop(context), context.recipe.train.checkpoint_every
         try:
             await loop.begin()
@@ -177,7 +176,7 @@ class ReinforcementLoop:
 
 
 def _curriculum(context: RunContext) -> Curriculum | None:
-    """None where all tasks are played."""
+    """The curriculum of a recipe; None where all tasks are played."""
     config, train = context.recipe.curriculum, context.recipe.train
     if config.tasks == "all":
         return None

@@ -64,7 +64,7 @@ def stages_of(context: RunContext) -> list[Stage]:
 
 
 def _position(stages: list[Stage], saved: StageName) -> int:
-    """Where a run goes on whose newest checkpoint is of a stage."""
+    """The index of the stage at which a run goes on, given the stage of its newest checkpoint."""
     kinds = {
         StageName.COLD_START: ColdStart,
         StageName.REINFORCEMENT: Reinforcement,

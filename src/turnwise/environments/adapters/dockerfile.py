@@ -16,7 +16,7 @@ IGNORED = frozenset(
     {"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "SHELL", "STOPSIGNAL"}
     | {"USER", "VOLUME"}
 )
-"""What a container does later, or is called."""
+"""Ignored instructions: they say how a container runs later, or what it is called."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -30,14 +30,14 @@ class Doing:
 
     kind: Literal["copy", "run"]
     words: tuple[str, ...]
-    """Of a copy: its sources, and where they go, an absolute path; of a run: the command."""
+    """The sources of a copy and its target, an absolute path; or the command of a run."""
     workdir: str
-    """Where it is done, an absolute path."""
+    """The folder where it is done, an absolute path."""
 
 
 @dataclass
 class Recipe:
-    """What a Dockerfile says."""
+    """The content of a Dockerfile."""
 
     doings: list[Doing] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def _command(rest: str) -> str:
 
 
 def _listed(rest: str) -> list[str]:
-    """The words of a JSON list; none for what is no list, which is a shell's: `[ -d x ] || y`."""
+    """The words of a JSON list; none for a shell's command, `[ -d x ] || y` for example."""
     try:
         found = json.loads(rest) if rest.startswith("[") else []
     except (json.JSONDecodeError, RecursionError):

@@ -4,7 +4,7 @@ An episode is a session of its own, and an action of the server's schema is the 
 protocol is spoken here, as openenv-core 0.3 has it: its client makes one RuntimeError of an
 action that does not fit and of a server that fails, and brings some 50 packages; the extra
 `openenv` is the WebSocket alone. Each reward is the turn's; success is a sum of rewards that is
-high enough. An action that does not fit the schema is told to the agent; a server that is gone,
+high enough. The agent reads why an action does not fit the schema; a server that is gone,
 full, silent or whose environment raises is infrastructure. Not here: starting servers; their MCP
 endpoints (`tools/mcp.py`); snapshots, which the protocol does not have.
 """
@@ -48,7 +48,7 @@ from turnwise.types import (
 COUNT, HELDOUT_SHARE = 1000, 0.5
 SECONDS, CLOSE_SECONDS = 30.0, 5.0
 LARGEST_MESSAGE = 16 << 20
-"""Bytes."""
+"""The most bytes of a message."""
 AGENTS = "VALIDATION_ERROR"
 """The server's code for an action that does not fit its schema."""
 
@@ -193,7 +193,7 @@ class OpenEnv(Environment):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server says of a reset or a step."""
+    """A server's answer to a reset or a step."""
 
     observation: Mapping[str, Any]
     reward: float | None

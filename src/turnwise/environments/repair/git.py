@@ -26,7 +26,7 @@ CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = fal
 USER = "[user]\n\tname = agent\n\temail = agent@localhost\n"
 BRANCH = "refs/heads/main"
 SECONDS = 60.0
-"""That a call of git may take."""
+"""The most seconds that a call of git may take."""
 
 
 def git_folder(entries: Mapping[str, Entry]) -> dict[str, Entry]:

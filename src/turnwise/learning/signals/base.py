@@ -1,4 +1,4 @@
-"""What is measured of trajectories once they are judged: plain data that stands beside them.
+"""Measurements of judged trajectories: plain data that stands beside them.
 
 A trajectory is never written to. Each signal returns its measurements by the names of trajectories;
 they are merged, and an array has one owner. Not here: what is measured, one signal per file of this
@@ -17,7 +17,7 @@ from turnwise.types import Group, Trajectory, TrajectoryId
 
 @dataclass(frozen=True)
 class SignalArrays:
-    """What was measured of one trajectory of n tokens and K turns; None where nothing did.
+    """Measurements of one trajectory of n tokens and K turns; None where nothing was measured.
 
     Example: SignalArrays(penalty=0.5)
     """
@@ -32,7 +32,7 @@ class SignalArrays:
     teacher_logprobs: NDArray[np.float32] | None = None
     """float32[n], of each sampled token under a teacher; NaN where it scored none."""
     hindsight_logprobs: NDArray[np.float32] | None = None
-    """float32[n], of each sampled token once the reward was told; else NaN."""
+    """float32[n], of each sampled token with the reward in its context; else NaN."""
     score_norms: NDArray[np.float32] | None = None
     """float32[n], squared norm of the gradient of each sampled token's log-probability with respect
     to the logits; else NaN."""
@@ -55,7 +55,7 @@ class Signals:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, member: Trajectory) -> SignalArrays:
-        """What was measured of a trajectory."""
+        """The measurements of a trajectory."""
         return self.by_trajectory.get(member.id, NOTHING)
 
 

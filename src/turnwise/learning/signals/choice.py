@@ -1,4 +1,4 @@
-"""Which signals a recipe and its algorithm ask for: the one place where they are made.
+"""The signals that a recipe and its algorithm ask for: the one place where they are made.
 
 Not here: the models behind some of them, which are loaded or learn (`load_teacher`, `make_critic`).
 """
@@ -29,9 +29,9 @@ def signals_of(
     oracle: Oracle,
     models: Sequence[Signal | None],
 ) -> list[Signal]:
-    """What is to be measured in a step: the penalty, what the models of the run measure (a critic,
-    a model of process rewards, a self-teacher, a teacher; None for one that there is not), and what
-    the algorithm asks of the policy itself, as the learner has it now."""
+    """The signals of a step: the penalty, those of the run's models (a critic, a model of process
+    rewards, a self-teacher, a teacher; None for an absent one), and those that the algorithm asks
+    of the policy itself, as the learner has it now."""
     asked = learner.model, scaffold
     numbers = learner.temperature, recipe.learning
     makers: dict[Requirement, Callable[[], Signal]] = {
@@ -48,7 +48,7 @@ def signals_of(
 
 
 def companion_of(model: Signal | None, signals: Signals, credits: Credits) -> Companion | None:
-    """What puts the loss of a model of the run beside the policy's updates; None without one."""
+    """The companion that puts a model's loss beside the policy's updates; None without one."""
     if isinstance(model, ValueHead):
         return ValueLoss(model, signals, credits)
     return model if isinstance(model, SelfTeacher) else None

@@ -43,7 +43,7 @@ class ValueLesson(NamedTuple):
     """float32[n], NaN where the critic is not trained."""
 
     def at_targets(self, numbers: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Those of the tokens that have a target."""
+        """The numbers of the tokens that have a target."""
         chosen: NDArray[np.float32] = numbers[~np.isnan(self.targets) & _wanted(self.member)]
         return chosen.astype(np.float64)
 
@@ -100,8 +100,8 @@ class Critic(nn.Module):
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
-        """In each of `epochs` passes `updates_per_step` optimizer updates towards the value targets
-        of the credits, each on an equal share of the groups, and the mean over all of its tokens
+        """Make in each of `epochs` passes `updates_per_step` optimizer updates towards the credits'
+        value targets, each on an equal share of the groups, and the mean over all of its tokens
         that have a target.
 
         Loss 0.5 max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2) (PPO's implementation,

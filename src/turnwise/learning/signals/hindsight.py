@@ -26,13 +26,13 @@ LONGEST_REWARD = -1.23e-100
 
 @dataclass(frozen=True)
 class Hindsight:
-    """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled. The
-    reward is told in each context."""
+    """The `hindsight_logprobs` of every graded trajectory: NaN where nothing was sampled. Each
+    context tells the reward."""
 
     model: nn.Module
     scaffold: Scaffold
     temperature: float
-    """Of sampling, above 0."""
+    """The temperature of sampling, above 0."""
     learning: LearningConfig
 
     def measure(self, groups: Sequence[Group]) -> Signals:

@@ -43,7 +43,7 @@ class InformationGain:
     scaffold: Scaffold
     oracle: Oracle
     temperature: float
-    """Of sampling, above 0."""
+    """The temperature of sampling, above 0."""
     learning: LearningConfig
 
     def measure(self, groups: Sequence[Group]) -> Signals:
@@ -65,8 +65,8 @@ class InformationGain:
         return Signals(by_trajectory(members, arrays), metrics)
 
     def _values(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """p before each turn up to the last in which something was sampled, float64[K] each; that
-        of a turn in which nothing was is the next one's."""
+        """p before each turn up to the last in which something was sampled, float64[K] each; a
+        turn in which nothing was sampled has the value of the next one."""
         config: Any = self.model.config
         context = getattr(config.get_text_config(), "max_position_embeddings", None)
         answers = {

@@ -31,7 +31,7 @@ class KLReward:
     reference: Scores
     """Scores under the reference model."""
     coefficient: float
-    """As it is in this step."""
+    """The coefficient of this step."""
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """The metric is the mean of log(sampling policy / reference) over all sampled tokens;

@@ -23,7 +23,7 @@ class Penalty:
 
     A length is the number of tokens that the policy sampled, those before a branch included, as in
     DAPO, where it is that of the response; the budget is `rollout.max_tokens`, which prompt and
-    observations fill as well. So nobody is punished for what tools returned, and an episode that
+    observations fill as well. So an agent is not punished for results of tools, and an episode that
     they have filled up is truncated with little or no penalty. Of several contexts, each of which
     has that budget, it is the one in which most was sampled.
     """

@@ -22,7 +22,7 @@ class ScoreNorms:
 
     model: nn.Module
     temperature: float
-    """Of sampling, above 0."""
+    """The temperature of sampling, above 0."""
     learning: LearningConfig
 
     def measure(self, groups: Sequence[Group]) -> Signals:

@@ -4,7 +4,7 @@ A trajectory with a successful sibling in its group is scored twice at the token
 by the policy as it was sampled, and by a moving average of the policy that has read the sibling
 first. The policy is drawn towards that average by the Jensen-Shannon divergence of the two next-
 token distributions, weighted by min(policy / sampling policy, cap). Source: SDPO (arXiv
-2601.20802), with its defaults; from notes.
+2601.20802), whose rate 0.05, alpha 0.5 and cap 2 are the defaults.
 
 Other than there: the divergence is over the whole vocabulary, not over 100 tokens and a rest; the
 average moves once a step; a sibling is shown whole and as it was sampled, thoughts and tool results
@@ -92,8 +92,8 @@ class SelfTeacher:
         return bool(_kept(groups, algorithm))
 
     def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
-        """Adds that of the algorithm's self_teacher_coefficient times the mean over all taught
-        tokens of the groups of weight times divergence. Returns the problem, if any."""
+        """Adds the gradient of the algorithm's self_teacher_coefficient times the mean over all
+        taught tokens of the groups of weight times divergence. Returns the problem, if any."""
         taught = _kept(groups, algorithm)
         count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
         for batch in self._micro_batches(taught):
@@ -125,7 +125,7 @@ class SelfTeacher:
         }
 
     def state(self) -> dict[str, Any]:
-        """The averages."""
+        """The averages of the trained weights."""
         return {"average": self._average}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -160,16 +160,16 @@ class SelfTeacher:
         return hidden_states(model, *places, self.learning.autocast)
 
     def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
-        """By the length that the teacher reads, of at most `tokens_per_micro_batch` of them."""
+        """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
         lengths = [len(with_demonstration(lesson, self.scaffold)[0]) for lesson in taught]
         for places in by_length(lengths, self.learning.tokens_per_micro_batch):
             yield [taught[place] for place in places]
 
 
 def lessons(groups: Sequence[Group]) -> list[Lesson]:
-    """Of each graded trajectory that has another one of its group that is a success; of several
-    that of the lowest episode, so that the order of a group does not matter. A trajectory in which
-    nothing was sampled neither learns nor teaches."""
+    """A lesson for each graded trajectory with a success among the others of its group; of several
+    successes the lowest episode, so that the order of a group does not matter. A trajectory without
+    sampled tokens neither learns nor teaches."""
     found = []
     for group in groups:
         members = [member for member in group.graded if _wanted(member).any()]
@@ -185,14 +185,14 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
 
 
 def _kept(groups: Sequence[Group], algorithm: Algorithm) -> list[Lesson]:
-    """Of the trajectories that the algorithm's filter keeps; who is left out of the loss may still
-    teach."""
+    """The lessons of the trajectories that the algorithm's filter keeps; one that is left out of
+    the loss may still teach."""
     kept = {member.id for group in groups for member in kept_members(group, algorithm)}
     return [lesson for lesson in lessons(groups) if lesson.member.id in kept]
 
 
 def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:
-    """What the teacher reads, and which of it is taught: the prompt, the sibling's tokens after its
+    """The teacher's text, and its taught tokens: the prompt, the sibling's tokens after its
     prompt with a message before and after them, and the trajectory after its prompt."""
     ids, start = lesson.member.tokens.ids, _start(lesson.member)
     words = [_message(scaffold, text) for text in (BEFORE, AFTER)]
@@ -268,7 +268,7 @@ def _wanted(member: Trajectory) -> np.ndarray:
 
 
 def _start(member: Trajectory) -> int:
-    """Where the prompt ends: the first token that a policy sampled, or the end without one."""
+    """The prompt's end: the first token that a policy sampled, or the end without one."""
     begun = np.isin(member.tokens.source, BEGUN)
     return int(np.argmax(begun)) if begun.any() else len(begun)
 

@@ -28,7 +28,7 @@ from turnwise.types import Group, Trajectory
 
 
 class ValueHead(Critic):
-    """As `Critic`; weights and optimizer are the head's alone, in float32 whatever the body's type.
+    """A critic with weights and optimizer of its head alone, in float32 whatever the body's type.
 
     Args:
         policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
@@ -39,7 +39,7 @@ class ValueHead(Critic):
         object.__setattr__(self, "body", body)  # not registered: it is no part of this module
 
     def add_body_gradient(self, groups: Sequence[Group], signals: Signals, credits: Credits) -> str:
-        """Adds to the body's gradient that of body_coefficient times the value loss, the mean over
+        """Adds the gradient of body_coefficient times the value loss to the body's, the mean over
         all tokens of the groups with a target; the head gets none. Returns the problem, if any."""
         lessons = value_lessons(groups, signals, credits)
         count = target_count(lessons)
@@ -56,7 +56,7 @@ class ValueHead(Critic):
         return ""
 
     def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
-        """Without a gradient: here the head alone is trained."""
+        """Computes hidden states without a gradient: here the head alone is trained."""
         with torch.no_grad():
             return super()._hidden(members)
 
@@ -74,7 +74,7 @@ class ValueLoss:
         return False
 
     def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
-        """Adds to the body's gradient that of the value loss on the groups; returns the problem, if
+        """Adds the gradient of the value loss on the groups to the body's; returns the problem, if
         any."""
         return self.head.add_body_gradient(groups, self.signals, self.credits)
 
