@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -37,6 +38,15 @@ def test_errors_are_raised_where_the_work_was_asked_for() -> None:
             way(failing())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler, which a process lacks that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_cancels_the_work_and_waits_for_its_end() -> None:
     ended = threading.Event()
     main = threading.main_thread().ident

@@ -22,6 +22,7 @@ from turnwise.environments.measurement import all_tasks, is_restorable, played_a
 from turnwise.environments.registry import make_environment
 from turnwise.errors import InfrastructureError, NotSupportedError
 from turnwise.rollout.episode import Episode
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
@@ -211,8 +212,9 @@ def test_an_episode_whose_user_fails_is_ungraded(tmp_path: Path, server: Server)
         server.failures = list(failures)
         trajectory = Trajectory(task, "g", 0, seed=len(failures))
         engine = ScriptedEngine(lambda session, prompt: turn)
-        engine.open("1")
-        episode = Episode(trajectory, environment, scaffold, engine, limits, "1")
+        episode = Episode(
+            trajectory, environment, scaffold, engine, limits, "1", PrioritySemaphore(1)
+        )
         trajectory = asyncio.run(episode.run())
         assert trajectory.outcome == outcome
         assert trajectory.reward is None
