@@ -78,19 +78,31 @@ def _up(streams: dict[int, int]) -> None:
         poller.register(descriptor, select.POLLIN)
     while CONTROL in numbers.values():
         ready = {descriptor for descriptor, _ in poller.poll()}
-        for descriptor, stream in list(numbers.items()):  # control is the last
-            output = stream in (STDOUT, STDERR)
-            if not output and descriptor not in ready:
-                continue
-            for _ in range(_IN_A_PIPE if output else 1):
+        # Read before the output and passed on after it: what was written before a message, the word
+        # that the program has ended above all, is in the pipes when the message is read.
+        said = [
+            (one, _read(one)) for one in numbers if one in ready and not _is_output(numbers[one])
+        ]
+        for descriptor in [one for one in numbers if _is_output(numbers[one])]:
+            for _ in range(_IN_A_PIPE):
                 data = _read(descriptor)
                 if data:
-                    send(1, stream, data)
-                if not data:
-                    if data == b"":
-                        poller.unregister(descriptor)
-                        del numbers[descriptor]
-                    break
+                    send(1, numbers[descriptor], data)
+                    continue
+                if data == b"":
+                    poller.unregister(descriptor)
+                    del numbers[descriptor]
+                break
+        for descriptor, data in said:
+            if data:
+                send(1, numbers[descriptor], data)
+            elif data == b"":
+                poller.unregister(descriptor)
+                del numbers[descriptor]
+
+
+def _is_output(stream: int) -> bool:
+    return stream in (STDOUT, STDERR)
 
 
 def _read(descriptor: int) -> bytes | None:
