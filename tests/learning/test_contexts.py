@@ -227,7 +227,9 @@ def test_process_rewards_stand_in_every_context(load_model: LoadModel, groups: l
 
     model = ImplicitReward(policy, scores, ImplicitRewardConfig(learning_rate=1e-2), LEARNING)
     signals = model.measure(groups)
-    assert model.update(groups, signals, Credits({}))["implicit_reward/gradient_norm"] > 0
+    assert (
+        model.update(groups, signals, Credits({}, frozenset()))["implicit_reward/gradient_norm"] > 0
+    )
     signals = model.measure(groups)
     for member in groups[0].graded:
         rewards = signals.of(member).token_rewards

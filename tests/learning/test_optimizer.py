@@ -136,7 +136,7 @@ def implicit_reward(load_model: LoadModel, make_groups: MakeGroups) -> Any:
 
     def step(seed: int) -> dict[str, float]:
         groups = make_groups(REWARDS, seed=seed)
-        return made.update(groups, made.measure(groups), Credits({}))
+        return made.update(groups, made.measure(groups), Credits({}, frozenset()))
 
     return made, step, made.model
 

@@ -39,7 +39,7 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     folder.begin(RECIPE)
     penalised = member(0.0)
     signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
-    credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)})
+    credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)}, frozenset())
     groups = [Group("g", (penalised, member(None)))]
     folder.write_trajectories("step-000001", groups, signals, credits)
     (file,) = folder.trajectory_files()

@@ -24,9 +24,9 @@ from turnwise.monitor.display import TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.threads import configure_threads
-from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
+from turnwise.training.prepare import prepare
 
 TABLES = """
 [engine]

@@ -28,7 +28,7 @@ from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import NO_VERSION
 from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.components import build_components
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """

@@ -23,7 +23,7 @@ from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.threads import configure_threads
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.reinforcement import ReinforcementLoop
 
 TABLES = """

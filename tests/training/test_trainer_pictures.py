@@ -18,7 +18,8 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.training.context import RunContext, prepare
+from turnwise.training.context import RunContext
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 

@@ -17,7 +17,6 @@ from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
 from turnwise.kernels.training import Layout
 from turnwise.learning.credits import Credits
-from turnwise.learning.selection import kept_members
 from turnwise.tokens import Picture, Source, Tokens
 from turnwise.types import Group, Trajectory
 
@@ -127,17 +126,17 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 def policy_examples(
     groups: Sequence[Group], credits: Credits, algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
-    """The weighted examples of one optimizer batch, from groups that were kept (`kept_groups`, of
-    the whole step); ungraded trajectories are in nothing, and those that the algorithm's trajectory
-    filter leaves out are in no denominator. Each context of a trajectory is an example; for the
-    weights a trajectory is one sequence, however many it has.
+    """The weighted examples of one optimizer batch: the trained trajectories of its groups. The
+    others are in no denominator. Each context of a trajectory is an example; for the weights a
+    trajectory is one sequence, however many it has.
 
-    Raises KeyError for a graded trajectory without an advantage.
+    Raises KeyError for a trained trajectory without an advantage.
     """
     examples = [
         _policy_contexts(member, credits.advantages[member.id], mask_observations)
         for group in groups
-        for member in kept_members(group, algorithm)
+        for member in group.graded
+        if member.id in credits.trained
     ]
     return _weigh(examples, partial(algorithm.call, "aggregation"))
 

@@ -45,7 +45,7 @@ from turnwise.learning.prefix_tree import (
     plant,
 )
 from turnwise.learning.scoring import sampled_logprobs
-from turnwise.learning.selection import kept_groups, shares
+from turnwise.learning.selection import shares
 from turnwise.learning.tally import Tally
 from turnwise.types import Group, Trajectory
 
@@ -58,14 +58,14 @@ class UpdateReport:
     problems: list[str]
 
 
-class Companion(Protocol):
+class AuxiliaryLoss(Protocol):
     """Another loss on the policy's weights, whose gradient goes into the same updates."""
 
-    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
         """Whether it makes an update of the groups where the policy loss makes none."""
         ...
 
-    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
         """Adds its gradient on the groups of one update; returns the problem, "" if none."""
         ...
 
@@ -127,12 +127,12 @@ class PolicyLearner:
         groups: Sequence[Group],
         credits: Credits,
         demonstrations: Sequence[Example] = (),
-        companion: Companion | None = None,
+        auxiliary: AuxiliaryLoss | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
         """Make `updates_per_step` optimizer updates in each of `epochs` passes, each on an equal
-        share of the groups that the algorithm's filter keeps, and of the demonstrations mixed
-        in; with the companion's gradient, if there is one.
+        share of the groups with trained trajectories, and of the demonstrations mixed in; with
+        the auxiliary loss's gradient, if there is one.
 
         `credits` are those of all graded trajectories (`credits.estimate`). A share in which no
         trajectory can be trained on makes no update; one whose loss or gradient is not finite
@@ -142,7 +142,8 @@ class PolicyLearner:
         """
         prepare_for_training(self.model)
         count = self.config.updates_per_step
-        parts = shares(kept_groups(groups, self.algorithm), count)
+        kept = [g for g in groups if any(member.id in credits.trained for member in g.graded)]
+        parts = shares(kept, count)
         batches = [
             (self._examples(part, credits), auxiliary_terms(part, self.algorithm)) for part in parts
         ]
@@ -153,7 +154,7 @@ class PolicyLearner:
         mixtures = shares(demonstrations, count)
         epoch = list(zip(parts, batches, mixtures, strict=True))
         for part, (examples, terms), mixed in epoch * self.config.epochs:
-            alone = companion is not None and companion.has_update(part, self.algorithm)
+            alone = auxiliary is not None and auxiliary.has_update(part, credits)
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
@@ -161,8 +162,8 @@ class PolicyLearner:
                 GradientSpread(self.optimizer.parameters) if measure_variance and first else None
             )
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
-            beside = partial(companion.add_gradient, part, self.algorithm) if companion else None
-            tally, problem = self._update_once(examples, first, terms, beside, spread)
+            other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
+            tally, problem = self._update_once(examples, first, terms, other, spread)
             if problem:
                 problems.append(problem)
                 continue
@@ -175,10 +176,6 @@ class PolicyLearner:
         }
         metrics = totals.metrics() | measured | told
         return UpdateReport(self._with_kl(metrics, groups, credits.kl_reference), problems)
-
-    def filter_groups(self, group_filter: str) -> None:
-        """Train on the groups that another filter keeps from now on; not part of `state`."""
-        self.algorithm = replace(self.algorithm, group_filter=group_filter)
 
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
@@ -245,7 +242,7 @@ class PolicyLearner:
         examples: Sequence[Example],
         measure_gap: bool,
         terms: Sequence[AuxiliaryTerm] = (),
-        beside: Callable[[], str] | None = None,
+        other: Callable[[], str] | None = None,
         spread: GradientSpread | None = None,
     ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
@@ -256,8 +253,8 @@ class PolicyLearner:
         problem = self._add_policy_gradient(examples, algorithm, tally, measure_gap, spread)
         for term in terms:
             problem = problem or self._add_gradient(term, tally)
-        if beside is not None:
-            problem = problem or beside()
+        if other is not None:
+            problem = problem or other()
         if problem:
             self.optimizer.clear()
             return tally, problem

@@ -165,7 +165,7 @@ class RunFolder:
         """All trajectories of a step or an evaluation, one row each, and what they were shown; with
         what a step measured of them and gave them credit for, where that is known."""
         self._write_pictures(groups)
-        signals, credits = signals or Signals(), credits or Credits({})
+        signals, credits = signals or Signals(), credits or Credits({}, frozenset())
         rows = [
             trajectory_row(member, signals.of(member), credits.advantages.get(member.id))
             for group in groups
