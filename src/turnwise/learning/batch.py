@@ -18,7 +18,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.kernels.training import Layout
 from turnwise.learning.credits import Credits
 from turnwise.tokens import Picture, Source, Tokens
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group, Trajectory, TrajectoryId
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -51,6 +51,10 @@ class Example:
     """Coefficient of each token's divergence from the policy before the update."""
     pictures: tuple[Picture, ...] = ()
     """Pictures that some of the tokens stand for; none of these tokens is trained."""
+    trajectory: TrajectoryId | None = None
+    """The trajectory that it is a context of; None where there is none, as in demonstrations."""
+    start: int = 0
+    """The place of its first token in the trajectory."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,8 @@ def _policy_contexts(
     mask = loss_mask(member.tokens, mask_observations)
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
-    return _contexts(str(member.id), member.group, member.tokens, mask, advantage)
+    examples = _contexts(str(member.id), member.group, member.tokens, mask, advantage)
+    return [replace(example, trajectory=member.id) for example in examples]
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -308,6 +313,7 @@ def _contexts(
                 old_logprob=tokens.logprob[span][:end],
                 advantage=advantage[span][:end],
                 pictures=tokens.pictures_in(span, end),
+                start=span.start,
             )
         )
     return examples

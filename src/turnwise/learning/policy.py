@@ -7,9 +7,9 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,12 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.auxiliary import AuxiliaryTerm, auxiliary_terms, demonstration_terms
+from turnwise.learning.auxiliary import (
+    AuxiliaryLoss,
+    AuxiliaryTerm,
+    auxiliary_terms,
+    demonstration_terms,
+)
 from turnwise.learning.batch import (
     Example,
     MicroBatch,
@@ -47,6 +52,7 @@ from turnwise.learning.prefix_tree import (
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.selection import shares
 from turnwise.learning.tally import Tally
+from turnwise.learning.watch import Logprobs, Watch, no_logprobs
 from turnwise.types import Group, Trajectory
 
 
@@ -56,18 +62,9 @@ class UpdateReport:
 
     metrics: dict[str, float]
     problems: list[str]
-
-
-class AuxiliaryLoss(Protocol):
-    """Another loss on the policy's weights, whose gradient goes into the same updates."""
-
-    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
-        """Whether it makes an update of the groups where the policy loss makes none."""
-        ...
-
-    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
-        """Adds its gradient on the groups of one update; returns the problem, "" if none."""
-        ...
+    logprobs: Logprobs = field(default_factory=dict)
+    """The policy's own log-probabilities of the tokens that it was trained on, in the first pass
+    over them."""
 
 
 class PolicyLearner:
@@ -152,18 +149,19 @@ class PolicyLearner:
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
         mixtures = shares(demonstrations, count)
+        logprobs = no_logprobs(kept, credits.trained)
         epoch = list(zip(parts, batches, mixtures, strict=True))
-        for part, (examples, terms), mixed in epoch * self.config.epochs:
+        for number, (part, (examples, terms), mixed) in enumerate(epoch * self.config.epochs):
             alone = auxiliary is not None and auxiliary.has_update(part, credits)
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
-            spread = (
-                GradientSpread(self.optimizer.parameters) if measure_variance and first else None
-            )
+            noisy = measure_variance and first
+            spread = GradientSpread(self.optimizer.parameters) if noisy else None
+            watch = Watch(first, logprobs if number < count else None, spread)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
-            tally, problem = self._update_once(examples, first, terms, other, spread)
+            tally, problem = self._update_once(examples, watch, terms, other)
             if problem:
                 problems.append(problem)
                 continue
@@ -175,7 +173,8 @@ class PolicyLearner:
             "policy/learning_rate": learning_rate,
         }
         metrics = totals.metrics() | measured | told
-        return UpdateReport(self._with_kl(metrics, groups, credits.kl_reference), problems)
+        metrics = self._with_kl(metrics, groups, credits.kl_reference)
+        return UpdateReport(metrics, problems, logprobs)
 
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
@@ -240,17 +239,16 @@ class PolicyLearner:
     def _update_once(
         self,
         examples: Sequence[Example],
-        measure_gap: bool,
-        terms: Sequence[AuxiliaryTerm] = (),
-        other: Callable[[], str] | None = None,
-        spread: GradientSpread | None = None,
+        watch: Watch,
+        terms: Sequence[AuxiliaryTerm],
+        other: Callable[[], str] | None,
     ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
         tally = Tally(updates=1)
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        problem = self._add_policy_gradient(examples, algorithm, tally, measure_gap, spread)
+        problem = self._add_policy_gradient(examples, algorithm, tally, watch)
         for term in terms:
             problem = problem or self._add_gradient(term, tally)
         if other is not None:
@@ -273,13 +271,12 @@ class PolicyLearner:
         examples: Sequence[Example],
         algorithm: Algorithm,
         tally: Tally,
-        measure_gap: bool,
-        spread: GradientSpread | None,
+        watch: Watch,
     ) -> str:
-        """Adds the gradient of the algorithm's loss, group after group where they are to be told
-        apart; returns the problem."""
-        for part in by_group(examples) if spread is not None else [examples]:
-            for _, batch in self._micro_batches(part):
+        """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
+        returns the problem."""
+        for part in by_group(examples) if watch.noise is not None else [examples]:
+            for members, batch in self._micro_batches(part):
                 tokens = self._forward(batch)
                 result = policy_loss(tokens, algorithm)
                 logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
@@ -289,10 +286,11 @@ class PolicyLearner:
                 loss = result.losses.sum()
                 add_gradient(loss)
                 tally.add_losses(result, len(batch.targets), loss.item())
-                if measure_gap:
+                watch.see(members, tokens.logprob.detach())
+                if watch.gap:
                     tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
-            if spread is not None:
-                spread.add()
+            if watch.noise is not None:
+                watch.noise.add()
         return ""
 
     def _micro_batches(

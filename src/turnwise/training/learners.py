@@ -89,7 +89,7 @@ class Learners:
             )
         if self.critic is not None:
             metrics |= self.critic.update(groups, signals, credits)
-        report = UpdateReport({**update.metrics, **metrics}, update.problems)
+        report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(signals, credits, report)
 
     def filter_groups(self, group_filter: str) -> None:
