@@ -15,7 +15,7 @@ from torch import Tensor
 
 from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
-from turnwise.kernels.training import Layout
+from turnwise.forward.prefix_trees import Forest
 from turnwise.learning.credits import Credits
 from turnwise.learning.selection import kept_members
 from turnwise.tokens import Picture, Source, Tokens
@@ -52,25 +52,6 @@ class Example:
     """Coefficient of each token's divergence from the policy before the update."""
     pictures: tuple[Picture, ...] = ()
     """Pictures that some of the tokens stand for; none of these tokens is trained."""
-
-
-@dataclass(frozen=True)
-class Forest:
-    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
-
-    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
-    """
-
-    ids: Tensor
-    """int64[T]"""
-    layout: Layout
-    """The layout of the tokens, which says which of them see which; on the CPU."""
-    predictors: Tensor
-    """int64[U], which of them, ascending."""
-    targets: Tensor
-    """int64[U]"""
-    wanted: Tensor
-    """int64[N], which of the U each wanted token is, sequence by sequence."""
 
 
 @dataclass(frozen=True)
