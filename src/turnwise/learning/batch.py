@@ -15,7 +15,7 @@ from torch import Tensor
 
 from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
-from turnwise.kernels.training import Layout
+from turnwise.forward.prefix_trees import Forest
 from turnwise.learning.credits import Credits
 from turnwise.tokens import Picture, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
@@ -55,25 +55,6 @@ class Example:
     """The trajectory that it is a context of; None where there is none, as in demonstrations."""
     start: int = 0
     """The place of its first token in the trajectory."""
-
-
-@dataclass(frozen=True)
-class Forest:
-    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
-
-    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
-    """
-
-    ids: Tensor
-    """int64[T]"""
-    layout: Layout
-    """The layout of the tokens, which says which of them see which; on the CPU."""
-    predictors: Tensor
-    """int64[U], which of them, ascending."""
-    targets: Tensor
-    """int64[U]"""
-    wanted: Tensor
-    """int64[N], which of the U each wanted token is, sequence by sequence."""
 
 
 @dataclass(frozen=True)

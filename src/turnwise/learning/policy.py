@@ -22,6 +22,9 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import base_model
+from turnwise.forward.logprobs import check_supported, token_logprobs
+from turnwise.forward.prefix_trees import check_sharing, forest_logprobs, lay_out
 from turnwise.learning.auxiliary import (
     AuxiliaryLoss,
     AuxiliaryTerm,
@@ -38,20 +41,12 @@ from turnwise.learning.batch import (
     treat,
 )
 from turnwise.learning.credits import Credits
-from turnwise.learning.gradient_spread import GradientSpread
-from turnwise.learning.hidden import base_model
-from turnwise.learning.logprobs import check_supported, token_logprobs
+from turnwise.learning.gradient_noise import GradientSpread
+from turnwise.learning.metric_sums import Tally
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
-from turnwise.learning.prefix_tree import (
-    check_sharing,
-    forest_logprobs,
-    lay_out,
-    pack_trees,
-    plant,
-)
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.selection import shares
-from turnwise.learning.tally import Tally
+from turnwise.learning.shared_prefixes import pack_trees, plant
 from turnwise.learning.watch import Logprobs, Watch, no_logprobs
 from turnwise.types import Group, Trajectory
 

@@ -19,8 +19,8 @@ from torch import nn
 from turnwise.algorithms.preferences import dpo
 from turnwise.config import LearningConfig, PreferencesConfig, Recipe
 from turnwise.errors import ConfigError, DataError
+from turnwise.forward.logprobs import check_supported, token_logprobs
 from turnwise.learning.batch import Example, collate, supervised_examples
-from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import score
 from turnwise.learning.sft import batch_of_step

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
+from turnwise.forward.hidden import Pictures
+from turnwise.forward.logprobs import token_logprobs
 from turnwise.learning.batch import by_length, rows_of_pictures, shifted
-from turnwise.learning.hidden import Pictures
-from turnwise.learning.logprobs import token_logprobs
 from turnwise.types import Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]

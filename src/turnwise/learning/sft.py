@@ -13,8 +13,8 @@ from torch import nn
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
+from turnwise.forward.logprobs import check_supported, token_logprobs
 from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
-from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import (
     Optimizer,
     add_gradient,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.learning.batch import Example
-from turnwise.learning.gradient_spread import GradientSpread
+from turnwise.learning.gradient_noise import GradientSpread
 from turnwise.types import Group, TrajectoryId
 
 Logprobs = Mapping[TrajectoryId, NDArray[np.float32]]

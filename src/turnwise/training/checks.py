@@ -14,9 +14,9 @@ from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.completions import check_supported
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.preferences import check_preferences
-from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.signals.hindsight import check_context
 from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room, check_self_teacher

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
+from turnwise.forward.hidden import base_model, decoder_of, inputs_of
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import base_model, decoder_of, inputs_of
 from turnwise.learning.optimizer import (
     Moved,
     Optimizer,

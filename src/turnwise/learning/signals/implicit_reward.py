@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.config import ImplicitRewardConfig, LearningConfig
+from turnwise.forward.logprobs import token_logprobs
 from turnwise.learning.batch import collate, pack, supervised_examples
 from turnwise.learning.credits import Credits
-from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded

@@ -28,10 +28,10 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import hidden_states
+from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import hidden_states
-from turnwise.learning.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded

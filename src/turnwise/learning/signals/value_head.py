@@ -19,8 +19,8 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import base_model, decoder_of
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic, target_count, value_lessons
