@@ -1,4 +1,4 @@
-"""docs/metrics.md has the names that a run writes: all of them, and no others."""
+"""docs/reference/metrics.md has the names that a run writes: all of them, and no others."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome
 
-PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[1] / "docs/reference/metrics.md"
 
 
 MISTAKEN = {"mistaken": 1}

@@ -90,13 +90,13 @@ class EngineConfig(Section):
     rounding."""
     parity_bound: float = Field(0.0, ge=0)
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
-    own, in nats. A run does not begin beyond it (docs/models.md); it stops when
+    own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
     `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where all is
     computed in float32, else 0.05."""
 
 
 class VllmConfig(Section):
-    """The servers of `engine.name = "vllm"`, each with all of the model: docs/vllm.md."""
+    """The servers of `engine.name = "vllm"`, each with all of the model: docs/how-to/vllm.md."""
 
     python: str = ""
     """Interpreter of the environment that has vLLM, to start servers with; this one if empty."""
@@ -355,7 +355,7 @@ class Recipe(Section):
     model: ModelConfig = ModelConfig()
     environment: EnvironmentConfig
     sandbox: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the sandbox, for environments that run code: see docs/sandbox.md."""
+    """Settings of the sandbox, for environments that run code: see docs/reference/sandbox.md."""
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: EngineConfig = EngineConfig()
     vllm: VllmConfig = VllmConfig()

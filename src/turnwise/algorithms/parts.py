@@ -205,7 +205,8 @@ class PartRegistry(Registry[Part]):
         if len(leading) != self._arguments:
             raise ConfigError(
                 f"{target}: {self.kind} is a function of {self._arguments} arguments and numbers "
-                f"with defaults, and this one has {len(leading)} without: see docs/algorithms.md"
+                f"with defaults, and this one has {len(leading)} without: "
+                "see docs/reference/algorithms.md"
             )
         return Part(self.kind, target, own, _numbers(own), _first_line(own))
 
