@@ -62,7 +62,7 @@ MEASURED: dict[str, dict[str, Any]] = {
             "tasks_per_step": 2,
             "group_size": 4,
             "max_staleness": 1,
-            "spare_episodes": 1,
+            "oversample": 1,
         },
     },
 }

@@ -208,7 +208,7 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
         ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
         ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
         ["train.max_staleness=1", "engine.deterministic=false"],
-        ["model.gradient_checkpointing=true", "learning.autocast=true"],
+        ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
     ],
     ids=" ".join,
 )

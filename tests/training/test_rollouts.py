@@ -17,7 +17,7 @@ from turnwise.training.prepare import prepare
 
 TABLES = """
 [engine]
-slots = 8
+max_sequences = 8
 [rollout]
 max_turns = 2
 max_turn_tokens = 8

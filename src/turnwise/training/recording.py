@@ -96,7 +96,7 @@ class Recorder:
 
 def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
     sampled = metrics["rollout/tokens_sampled"] + sum(
-        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "spare")
+        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "oversampled")
     )
     return {
         "seconds/rollout": times.rollout,

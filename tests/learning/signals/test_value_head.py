@@ -30,7 +30,7 @@ REWARDS = [[1.0, 0.0, None], [0.5, 1.0]]
 def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, ValueHead]:
     """A learner that descends plainly, so that its gradient can be read off, and a head that is not
     0 to begin with."""
-    learning = LearningConfig(tokens_per_micro_batch=micro, autocast=False)
+    learning = LearningConfig(tokens_per_micro_batch=micro)
     learner = PolicyLearner(model, None, learning, PPO)
     parameters = learner.optimizer.parameters
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
