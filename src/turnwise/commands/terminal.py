@@ -61,7 +61,7 @@ def choose_rows(
 
 def default_file(names: Sequence[str]) -> str:
     """The most telling of a run's trajectory files, given oldest first: the trained agent's
-    evaluation, else its newest step of RL, else what there was before. Floors and sabotaged
+    evaluation, else its newest step of RL, else what there was before. Ablations and sabotaged
     variants never stand for the agent unless there is nothing else."""
     steps = [name for name in names if name.startswith("step-")]
     before = ("evaluation-cold_start", "preferences", "demonstrations")
@@ -334,9 +334,9 @@ def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
     """List what there is to say of an environment beside its numbers."""
-    floors = [f"floor {name} {share:.1%}" for name, share in row["floors"].items()]
+    scores = [f"reference {name} {share:.1%}" for name, share in row["reference_scores"].items()]
     weak = [f"its verifier can be deceived: {weakness}" for weakness in row["weaknesses"]]
-    return [*([row["note"]] if row["note"] else []), *floors, *weak]
+    return [*([row["note"]] if row["note"] else []), *scores, *weak]
 
 
 def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
