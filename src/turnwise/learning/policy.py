@@ -23,8 +23,8 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model
-from turnwise.forward.logprobs import check_supported, token_logprobs
-from turnwise.forward.prefix_trees import check_sharing, forest_logprobs, lay_out
+from turnwise.forward.logprobs import check_supported
+from turnwise.forward.prefix_trees import check_sharing, lay_out
 from turnwise.learning.auxiliary import (
     AuxiliaryLoss,
     AuxiliaryTerm,
@@ -43,8 +43,8 @@ from turnwise.learning.batch import (
 from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_noise import GradientSpread
 from turnwise.learning.metric_sums import Tally
-from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
-from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import pack_trees, plant
 from turnwise.learning.watch import Logprobs, Watch, no_logprobs
@@ -100,14 +100,7 @@ class PolicyLearner:
             check_sharing(model)
         if reference is not None:
             reference.requires_grad_(False).eval()
-        self.optimizer = Optimizer(
-            model,
-            config.learning_rate,
-            warm_up(config.warmup_steps),
-            config.betas,
-            config.weight_decay,
-            config.max_gradient_norm,
-        )
+        self.optimizer = Optimizer(model, config.learning_rate, config)
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """The `sampled_logprobs` of the reference model."""
@@ -221,7 +214,7 @@ class PolicyLearner:
         scored = []
         for members, batch in self._micro_batches(examples):
             with torch.no_grad():
-                logprobs, _ = self._logprobs(self.model, batch)
+                logprobs, _ = self._logprobs(batch)
             counts = [int(member.trained.sum()) for member in members]
             for member, own in zip(members, torch.split(logprobs.cpu(), counts), strict=True):
                 now = np.full(len(member.ids), np.nan, np.float32)
@@ -307,7 +300,7 @@ class PolicyLearner:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
         for members in pack(term.examples, self.config.tokens_per_micro_batch):
             batch = collate(members, self.device)
-            logprobs, _ = self._logprobs(self.model, batch)
+            logprobs, _ = self._logprobs(batch)
             problem = _non_finite(logprobs.detach(), batch)
             if problem:
                 return problem
@@ -316,9 +309,7 @@ class PolicyLearner:
         return ""
 
     def _forward(self, batch: MicroBatch) -> TrainedTokens:
-        logprob, entropy = self._logprobs(
-            self.model, batch, entropy_gradient=self.algorithm.entropy_coefficient > 0
-        )
+        logprob, entropy = self._logprobs(batch, self.algorithm.entropy_coefficient > 0)
         return TrainedTokens(
             logprob=logprob,
             behaviour_logprob=batch.behaviour_logprob,
@@ -336,7 +327,7 @@ class PolicyLearner:
         if not self.algorithm.kl_coefficient:
             return None
         with torch.no_grad(), self._as_reference() as reference:
-            return self._logprobs(reference, batch)[0]
+            return batch_logprobs(reference, batch, self.temperature, self.config)[0]
 
     @contextmanager
     def _as_reference(self) -> Iterator[nn.Module]:
@@ -348,27 +339,8 @@ class PolicyLearner:
         with adapted.disable_adapter():
             yield self.model
 
-    def _logprobs(
-        self, model: nn.Module, batch: MicroBatch, entropy_gradient: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        if batch.forest is not None:
-            return forest_logprobs(
-                model,
-                batch.forest,
-                self.temperature,
-                self.config.autocast,
-                entropy_gradient=entropy_gradient,
-            )
-        return token_logprobs(
-            model,
-            batch.inputs,
-            batch.selected,
-            batch.targets,
-            self.temperature,
-            self.config.autocast,
-            pictures=batch.pictures,
-            entropy_gradient=entropy_gradient,
-        )
+    def _logprobs(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
+        return batch_logprobs(self.model, batch, self.temperature, self.config, entropy_gradient)
 
     def _check_reference(self) -> None:
         adapted = hasattr(self.model, "disable_adapter")
