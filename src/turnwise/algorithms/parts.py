@@ -222,9 +222,14 @@ def declared_part(name: str) -> Part:
 
 
 _ESTIMATORS = (
-    *("algorithms.advantages", "algorithms.outcomes", "algorithms.turns", "algorithms.trees"),
-    *("algorithms.token_baselines", "algorithms.playouts", "algorithms.hindsight"),
-    *("algorithms.process", "algorithms.values", "algorithms.distillation"),
+    *(
+        "algorithms.advantages",
+        "algorithms.outcome_advantages",
+        "algorithms.turns",
+        "algorithms.trees",
+    ),
+    *("algorithms.token_baselines", "algorithms.monte_carlo", "algorithms.hindsight"),
+    *("algorithms.process_rewards", "algorithms.values", "algorithms.distillation"),
 )
 
 PARTS: dict[str, PartRegistry] = {
