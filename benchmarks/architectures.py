@@ -1,10 +1,10 @@
 """Which causal-LM classes of transformers the embedded engine and the learner are right for.
 
 `python -m benchmarks.architectures --write` makes a tiny random model of every class, asks engine,
-learner and shared prefixes what a run would ask them before it begins, and writes docs/models.md.
-Classes go into processes of their own, a few at a time, so that a crash or a hang of one does not
-end the table. Exits with 1 if anything ended in something else than the model's own numbers or a
-refusal in one line. Not here: the models (`tiny_models.py`).
+learner and shared prefixes what a run would ask them before it begins, and writes
+docs/reference/models.md. Classes go into processes of their own, a few at a time, so that a crash
+or a hang of one does not end the table. Exits with 1 if anything ended in something else than the
+model's own numbers or a refusal in one line. Not here: the models (`tiny_models.py`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+PAGE = Path(__file__).parent.parent / "docs/reference/models.md"
 TOGETHER = 8
 """Classes in one process..."""
 SECONDS = 600
@@ -221,7 +221,7 @@ def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """docs/models.md: what it says above the table, and the table."""
+    """docs/reference/models.md: what it says above the table, and the table."""
     import transformers
 
     made = [row for row in rows if row.engine != "-"]
@@ -256,7 +256,7 @@ def main() -> int:
     """Examine the named classes here, or all of them in other processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/models.md")
     options = parser.parse_args()
     if options.kinds:
         import torch

@@ -148,7 +148,7 @@ def supervised(model: PreTrainedModel, autocast: bool, steps: int) -> Supervised
         tokens = tokens.with_sampled(row[1:], [0.0] * STEP_LENGTH, 0, turn=0)
         demonstrations.append(tokens)
     config = SftConfig(steps=steps, batch_size=STEP_SEQUENCES)
-    learning = LearningConfig(autocast=autocast)
+    learning = LearningConfig(compute_dtype="bfloat16" if autocast else "auto")
     return SupervisedLearner(model, demonstrations, config, learning, seed=0)
 
 

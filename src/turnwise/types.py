@@ -331,7 +331,7 @@ class Group:
     trajectories: tuple[Trajectory, ...]
     beside: tuple[Trajectory, ...] = ()
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
-    spare: tuple[Trajectory, ...] = ()
+    oversampled: tuple[Trajectory, ...] = ()
     """Episodes that were begun in excess, and cancelled or too late when there were enough members:
     never trained on, in no statistic but the count of what they cost."""
 

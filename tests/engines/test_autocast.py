@@ -48,7 +48,7 @@ def test_weights_stay_float32_and_new_ones_are_seen() -> None:
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3"])
 def test_a_model_that_is_not_written_out_is_an_error(family: str) -> None:
-    with pytest.raises(ConfigError, match=r"not of this .*: set it to false, or model\.dtype"):
+    with pytest.raises(ConfigError, match=r"not of this .*: set it to auto, or model\.dtype"):
         Runner(tiny_model(family), 10, 10, autocast=True)
 
 

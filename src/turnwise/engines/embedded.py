@@ -89,11 +89,11 @@ class EmbeddedEngine:
         engine = cls(
             setup.model,
             setup.tokenizer,
-            slots=config.slots,
+            slots=config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=config.deterministic,
-            cache_tokens=config.cache_tokens or None,
-            autocast=config.autocast,
+            cache_tokens=config.kv_cache_tokens or None,
+            autocast=config.compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
         )
         return engine if config.deterministic else ThreadedEngine(engine)
 
@@ -119,7 +119,7 @@ class EmbeddedEngine:
         tokens = slots * self._limit if cache_tokens is None else cache_tokens
         if tokens < self._limit:
             raise ConfigError(
-                f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
+                f"engine.kv_cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
         self.runner = make_runner(model, tokens, self._limit, autocast)

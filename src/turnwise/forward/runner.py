@@ -77,9 +77,9 @@ class Runner:
         )
         if autocast and self._fused is None:
             raise ConfigError(
-                f"engine.autocast computes with copies of the weights, which the engine has of "
-                f"small models of the shapes of Llama and Qwen3 alone, not of this "
-                f"{type(model).__name__}: set it to false, or model.dtype to bfloat16"
+                f"engine.compute_dtype = bfloat16 computes with copies of the weights, which the "
+                f"engine has of small models of the shapes of Llama and Qwen3 alone, not of this "
+                f"{type(model).__name__}: set it to auto, or model.dtype to bfloat16"
             )
         if spans:
             _check_spans(model)

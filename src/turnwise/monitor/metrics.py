@@ -48,7 +48,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         metrics["rollout/contexts"] = fmean(contexts)
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _beside([member for group in groups for member in group.beside])
-    metrics |= _spare([member for group in groups for member in group.spare])
+    metrics |= _oversampled([member for group in groups for member in group.oversampled])
     metrics |= repetition_metrics(groups) | _parts(graded)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
 
@@ -81,13 +81,13 @@ def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
     }
 
 
-def _spare(members: Sequence[Trajectory]) -> dict[str, float]:
+def _oversampled(members: Sequence[Trajectory]) -> dict[str, float]:
     """The cost of the episodes that were begun in excess and not used, where there are any."""
     if not members:
         return {}
     return {
-        "spare/episodes": float(len(members)),
-        "spare/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
+        "oversampled/episodes": float(len(members)),
+        "oversampled/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
     }
 
 

@@ -7,9 +7,10 @@ all (`algorithms/`).
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from turnwise.algorithms.parts import Count, Requirement, part
+from turnwise.algorithms.parts import Requirement, part
+from turnwise.ranges import Count
 from turnwise.rollout.branching import play_on_from_every_turn
-from turnwise.rollout.race import first_graded
+from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.runner import RolloutRunner, new_groups, new_member
 from turnwise.types import Group, Task
 
@@ -80,17 +81,17 @@ async def turn_replays(
     ]
 
 
-async def with_spares(
+async def oversampled_groups(
     runner: RolloutRunner,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
     label: str,
-    spares: int,
+    extra: int,
 ) -> list[Group]:
-    """The first `group_size` episodes of each task that have a grade, of `spares` more that are
-    begun; see `first_graded`. Asked for by a recipe, not by an algorithm."""
-    groups = new_groups(tasks, group_size + spares, seed, label)
-    groups = await first_graded(runner, groups, group_size)
+    """The first `group_size` episodes of each task that have a grade, of `extra` more that are
+    begun; see `oversample`. Asked for by a recipe, not by an algorithm."""
+    groups = new_groups(tasks, group_size + extra, seed, label)
+    groups = await oversample(runner, groups, group_size)
     runner.check_ungraded([member for group in groups for member in group.trajectories])
     return groups

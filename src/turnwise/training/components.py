@@ -143,7 +143,9 @@ def build_components(
     limit = recipe.rollout.max_tokens
     setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
     engine = make_engine(setup)
-    semaphore = PrioritySemaphore(recipe.engine.concurrency or recipe.engine.slots)
+    semaphore = PrioritySemaphore(
+        recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
+    )
     return Components(recipe, environment, model, tokenizer, scaffold, engine, semaphore)
 
 

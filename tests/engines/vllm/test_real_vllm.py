@@ -55,7 +55,7 @@ def drive(
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
     config = VllmConfig(**settings)
-    engine_config = EngineConfig(name="vllm", slots=16, deterministic=False)
+    engine_config = EngineConfig(name="vllm", max_sequences=16, deterministic=False)
 
     async def main() -> None:
         engine = make_vllm(engine_config, config, model, tokenizer, LIMIT, folder)

@@ -1,6 +1,6 @@
-"""Measurements of an environment without a model: floors, determinism, snapshots, speed.
+"""Measurements of an environment without a model: reference scores, determinism, snapshots, speed.
 
-`python -m turnwise.environments.measurement NAME OPTIONS` prints the fingerprint of an
+`python -m turnwise.evaluation.measurement NAME OPTIONS` prints the fingerprint of an
 environment: what `deterministic` compares with that of another process. Not here: whether its tasks
 are worth learning.
 """
@@ -28,7 +28,7 @@ COMPARED = 16
 """Tasks that are played again: in another process, from snapshots, and all at once."""
 MOST_STEPS = 1000
 PLAYED = ("oracle", "noop", "random")
-MODULE = "turnwise.environments.measurement"
+MODULE = "turnwise.evaluation.measurement"
 NOTHING = Action("", answer="")
 
 
@@ -53,7 +53,7 @@ class Measurement:
     steps_per_second: float | None = None
     """Speed of the oracle's episodes, played one after the other, resets and verdicts included; of
     random ones without an oracle."""
-    floors: Mapping[str, float] = field(default_factory=dict)
+    reference_scores: Mapping[str, float] = field(default_factory=dict)
     """Success of other trivial policies, as the environment states it."""
     weaknesses: tuple[str, ...] = ()
     """Ways to deceive its verifier that are known."""
@@ -99,8 +99,10 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
         snapshot=asyncio.run(is_restorable(environment, compared)),
         concurrent=asyncio.run(is_concurrent(environment, compared)),
         steps_per_second=speeds.get("oracle", speeds["random"]),
-        floors={
-            name: share for name, share in environment.spec.floors.items() if name not in PLAYED
+        reference_scores={
+            name: share
+            for name, share in environment.spec.reference_scores.items()
+            if name not in PLAYED
         },
         weaknesses=tuple(environment.weaknesses),
     )

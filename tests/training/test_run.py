@@ -24,13 +24,13 @@ from turnwise.monitor.display import TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.threads import configure_threads
-from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
+from turnwise.training.prepare import prepare
 
 TABLES = """
 [engine]
-slots = 4
+max_sequences = 4
 [rollout]
 max_turns = 3
 max_turn_tokens = 24
@@ -224,13 +224,13 @@ def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_p
     """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
     is not sampled."""
     overrides = ("algorithm.group_filter=top_spread", "train.steps=1", "sft.steps=0")
-    run = run_here(recipe, tmp_path / "refilled", *overrides, "train.refills=9")
+    run = run_here(recipe, tmp_path / "resampled", *overrides, "train.dynamic_sampling_rounds=9")
     (line,) = RunFolder(run).lines("metrics.jsonl")
     assert line["rollout/episodes"] == 3 * 2 * 4
     rows = read_rows(run / "trajectories" / "step-000001.parquet")
     assert len({row["group"] for row in rows}) == 6
     with pytest.raises(ConfigError, match="drops none"):
-        run_here(recipe, tmp_path / "refused", "train.refills=1")
+        run_here(recipe, tmp_path / "refused", "train.dynamic_sampling_rounds=1")
 
 
 def test_an_echo_trap_stops_a_run_that_asks_for_it(

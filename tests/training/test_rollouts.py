@@ -13,11 +13,11 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 
 TABLES = """
 [engine]
-slots = 8
+max_sequences = 8
 [rollout]
 max_turns = 2
 max_turn_tokens = 8

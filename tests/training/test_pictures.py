@@ -18,7 +18,8 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
-from turnwise.training.context import RunContext, prepare
+from turnwise.training.context import RunContext
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
@@ -207,7 +208,7 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
         ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
         ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
         ["train.max_staleness=1", "engine.deterministic=false"],
-        ["model.gradient_checkpointing=true", "learning.autocast=true"],
+        ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
     ],
     ids=" ".join,
 )

@@ -14,23 +14,23 @@ from turnwise.rollout.runner import RolloutRunner
 from turnwise.types import Group, Outcome
 
 
-async def first_graded(runner: RolloutRunner, groups: Sequence[Group], wanted: int) -> list[Group]:
+async def oversample(runner: RolloutRunner, groups: Sequence[Group], wanted: int) -> list[Group]:
     """Play all members of each group until `wanted` of them have a grade; cancel the others.
 
     Those with a grade, and those that ended without one until then, remain members, in their order;
-    what is left is the group's `spare`. A group that has fewer than `wanted` graded ones in the end
-    keeps what it has.
+    the rest is the group's `oversampled`. A group that has fewer than `wanted` graded ones in the
+    end keeps what it has.
     """
-    async with asyncio.TaskGroup() as races:
+    async with asyncio.TaskGroup() as tasks:
         running = []
         first = 0
         for group in groups:
-            running.append(races.create_task(_race(runner, group, wanted, first)))
+            running.append(tasks.create_task(_oversample_group(runner, group, wanted, first)))
             first += len(group.trajectories)
-    return [race.result() for race in running]
+    return [task.result() for task in running]
 
 
-async def _race(runner: RolloutRunner, group: Group, wanted: int, first: int) -> Group:
+async def _oversample_group(runner: RolloutRunner, group: Group, wanted: int, first: int) -> Group:
     """One group; its members' numbers begin with `first`."""
     episodes = [
         runner.episode(first + place, member) for place, member in enumerate(group.trajectories)
@@ -57,5 +57,5 @@ async def _race(runner: RolloutRunner, group: Group, wanted: int, first: int) ->
     return replace(
         group,
         trajectories=tuple(member for member in ended if member.episode in finished),
-        spare=tuple(member for member in ended if member.episode not in finished),
+        oversampled=tuple(member for member in ended if member.episode not in finished),
     )

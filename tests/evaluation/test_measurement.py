@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from turnwise.commands.terminal import environments_table
-from turnwise.environments.measurement import COMPARED, Measurement, measure, measure_all, spread
 from turnwise.environments.random_actions import random_script, random_value
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import COMPARED, Measurement, measure, measure_all, spread
 from turnwise.types import Task
 
 OWN = '''

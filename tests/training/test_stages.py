@@ -20,7 +20,7 @@ from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.checks import check_recipe_and_algorithm
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """

@@ -16,7 +16,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.alarms import check_logprob_gap
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 TABLES = """
