@@ -55,8 +55,9 @@ from turnwise.storage.checkpoint import COLD_START, latest
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.tools.tool import tool
-from turnwise.training.context import RunContext, prepare
+from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
+from turnwise.training.prepare import prepare
 from turnwise.training.reinforcement import Reinforcement
 from turnwise.types import Observation, Task
 

@@ -42,7 +42,7 @@ FORMS = {
     ),
 }
 """Without a critic and without a KL penalty, so that they differ in the filter and the clip alone;
-the rows of these names have more (docs/algorithms.md)."""
+the rows of these names have more (docs/reference/algorithms.md)."""
 ALGORITHMS = tuple(FORMS)
 RECIPE = "frozen_lake"
 COMMON = ("monitor.echo_trap=off", "threads=1")

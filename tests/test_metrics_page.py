@@ -1,4 +1,4 @@
-"""docs/metrics.md has the names that a run writes: all of them, and no others."""
+"""docs/reference/metrics.md has the names that a run writes: all of them, and no others."""
 
 import asyncio
 import re
@@ -11,11 +11,11 @@ from tests.fakes import save_small_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome
 
-PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[1] / "docs/reference/metrics.md"
 
 
 MISTAKEN = {"mistaken": 1}

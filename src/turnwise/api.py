@@ -1,7 +1,8 @@
 """Everything that the command line can do and more, as functions: for scripts and notebooks.
 
 They may be called where an event loop runs already, as it does in a notebook. `turnwise` offers all
-of them by name (`turnwise.train`); docs/api.md lists them, examples/rl_loop.py puts them together.
+of them by name (`turnwise.train`); docs/reference/api.md lists them, examples/rl_loop.py puts them
+together.
 Not here: the work itself.
 """
 

@@ -19,7 +19,8 @@ from typing import Annotated
 import numpy as np
 
 from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Range, Requirement, part
+from turnwise.algorithms.parts import Requirement, part
+from turnwise.ranges import Range
 
 
 @part("estimator", of=of_rewards, needs=[Requirement.TURN_REWARDS])
@@ -163,7 +164,7 @@ def test_a_part_of_ones_own_is_described_as_the_others(mine: Path) -> None:
 
 
 def test_the_part_in_the_documentation_is_one(tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "algorithms.md"
+    page = Path(__file__).parents[2] / "docs/reference/algorithms.md"
     path = tmp_path / "mine.py"
     path.write_text(page.read_text().partition("# mine.py\n")[2].partition("```")[0])
     algorithm = make_algorithm("grpo", {"estimator": f"{path}:median", "scale": 2.0})

@@ -10,12 +10,12 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.engines.driving import run
-from tests.engines.models_for_tests import reference_logprobs, tiny_model
-from tests.engines.shapes import SHAPES, distance, follow, off, shaped
+from tests.forward.models_for_tests import reference_logprobs, tiny_model
+from tests.forward.shapes import SHAPES, distance, follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.runner import Runner
 from turnwise.errors import ConfigError
+from turnwise.forward.runner import Runner
 
 pytestmark = pytest.mark.numbers
 

@@ -27,7 +27,7 @@ from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """

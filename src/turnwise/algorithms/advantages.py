@@ -13,8 +13,9 @@ import numpy as np
 from turnwise.algorithms import outcomes
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
 from turnwise.algorithms.estimators import Credit, spread, totals
-from turnwise.algorithms.parts import Share, Trait, part
+from turnwise.algorithms.parts import Trait, part
 from turnwise.errors import ConfigError
+from turnwise.ranges import Share
 
 WHITENING_FLOOR = 1e-8
 """Added to the variance."""

@@ -11,8 +11,9 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
 from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Count, Trait, part
+from turnwise.algorithms.parts import Trait, part
 from turnwise.errors import ConfigError
+from turnwise.ranges import Count
 
 STANDARD_DEVIATION_FLOOR = 1e-6
 

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from turnwise.errors import ConfigError
+from turnwise.ranges import Range
 from turnwise.registry import Registry, load_function
 
 BYPASS = "bypass"
@@ -60,20 +61,6 @@ class Trait(StrEnum):
     """An objective without a gradient where the advantage is 0."""
     PLAIN_AT_ONE = "plain at one"
     """An objective whose gradient at ratio 1 is the policy gradient's."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """The range of a number, in its annotation: `cap: Annotated[float, Range(0)] = 2.0`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-
-NonNegative = Annotated[float, Range(0)]
-Share = Annotated[float, Range(0, 1)]
-Positive = Annotated[float, Range(1e-6)]
-Count = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True)
@@ -205,7 +192,8 @@ class PartRegistry(Registry[Part]):
         if len(leading) != self._arguments:
             raise ConfigError(
                 f"{target}: {self.kind} is a function of {self._arguments} arguments and numbers "
-                f"with defaults, and this one has {len(leading)} without: see docs/algorithms.md"
+                f"with defaults, and this one has {len(leading)} without: "
+                "see docs/reference/algorithms.md"
             )
         return Part(self.kind, target, own, _numbers(own), _first_line(own))
 

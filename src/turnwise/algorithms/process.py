@@ -10,7 +10,8 @@ import numpy as np
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_tokens
 from turnwise.algorithms.outcomes import rloo
-from turnwise.algorithms.parts import Requirement, Share, Trait, part
+from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.ranges import Share
 
 
 @part(

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
-from turnwise.algorithms.parts import NonNegative, Share, part
+from turnwise.algorithms.parts import part
+from turnwise.ranges import NonNegative, Share
 
 
 class Treatment(NamedTuple):

@@ -13,7 +13,8 @@ import numpy as np
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns
 from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
-from turnwise.algorithms.parts import NonNegative, Range, Requirement, Share, Trait, part
+from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.ranges import NonNegative, Range, Share
 
 TurnNumbers = list[Floats]
 

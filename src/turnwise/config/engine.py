@@ -23,7 +23,7 @@ class EngineConfig(Section):
     keep many waiting; a waiting episode may lose its cache, which is then computed again."""
     parity_bound: float = Field(0.0, ge=0)
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
-    own, in nats. A run does not begin beyond it (docs/models.md); it stops when
+    own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
     `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where all is
     computed in float32, else 0.05."""
 
@@ -84,7 +84,7 @@ Servers = Annotated[RunningServers | StartedServers, Choice("urls")]
 
 
 class VllmEngineConfig(EngineConfig):
-    """Servers of vLLM: docs/vllm.md."""
+    """Servers of vLLM: docs/how-to/vllm.md."""
 
     name: Literal["vllm"]
     servers: Servers = StartedServers()

@@ -50,7 +50,7 @@ class Recipe(Section):
     model: ModelConfig = ModelConfig()
     environment: EnvironmentConfig
     sandbox: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the sandbox, for environments that run code: see docs/sandbox.md."""
+    """Settings of the sandbox, for environments that run code: see docs/reference/sandbox.md."""
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: AnyEngineConfig = EmbeddedEngineConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
-from turnwise.kernels.training import Layout
+from turnwise.forward.prefix_trees import Forest
 from turnwise.learning.credits import Credits
-from turnwise.learning.selection import kept_members
 from turnwise.tokens import Picture, Source, Tokens
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group, Trajectory, TrajectoryId
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
 
@@ -52,25 +51,10 @@ class Example:
     """Coefficient of each token's divergence from the policy before the update."""
     pictures: tuple[Picture, ...] = ()
     """Pictures that some of the tokens stand for; none of these tokens is trained."""
-
-
-@dataclass(frozen=True)
-class Forest:
-    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
-
-    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
-    """
-
-    ids: Tensor
-    """int64[T]"""
-    layout: Layout
-    """The layout of the tokens, which says which of them see which; on the CPU."""
-    predictors: Tensor
-    """int64[U], which of them, ascending."""
-    targets: Tensor
-    """int64[U]"""
-    wanted: Tensor
-    """int64[N], which of the U each wanted token is, sequence by sequence."""
+    trajectory: TrajectoryId | None = None
+    """The trajectory that it is a context of; None where there is none, as in demonstrations."""
+    start: int = 0
+    """The place of its first token in the trajectory."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +111,17 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 def policy_examples(
     groups: Sequence[Group], credits: Credits, algorithm: Algorithm, mask_observations: bool
 ) -> list[Example]:
-    """The weighted examples of one optimizer batch, from groups that were kept (`kept_groups`, of
-    the whole step); ungraded trajectories are in nothing, and those that the algorithm's trajectory
-    filter leaves out are in no denominator. Each context of a trajectory is an example; for the
-    weights a trajectory is one sequence, however many it has.
+    """The weighted examples of one optimizer batch: the trained trajectories of its groups. The
+    others are in no denominator. Each context of a trajectory is an example; for the weights a
+    trajectory is one sequence, however many it has.
 
-    Raises KeyError for a graded trajectory without an advantage.
+    Raises KeyError for a trained trajectory without an advantage.
     """
     examples = [
         _policy_contexts(member, credits.advantages[member.id], mask_observations)
         for group in groups
-        for member in kept_members(group, algorithm)
+        for member in group.graded
+        if member.id in credits.trained
     ]
     return _weigh(examples, partial(algorithm.call, "aggregation"))
 
@@ -276,7 +260,8 @@ def _policy_contexts(
     mask = loss_mask(member.tokens, mask_observations)
     if not mask_observations:
         advantage = _spread(advantage, member.tokens.mask)
-    return _contexts(str(member.id), member.group, member.tokens, mask, advantage)
+    examples = _contexts(str(member.id), member.group, member.tokens, mask, advantage)
+    return [replace(example, trajectory=member.id) for example in examples]
 
 
 def _spread(advantage: NDArray[np.float32], sampled: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -309,6 +294,7 @@ def _contexts(
                 old_logprob=tokens.logprob[span][:end],
                 advantage=advantage[span][:end],
                 pictures=tokens.pictures_in(span, end),
+                start=span.start,
             )
         )
     return examples

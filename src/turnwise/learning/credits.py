@@ -17,7 +17,7 @@ from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.estimators import Credit
 from turnwise.algorithms.playouts import mean_reward
 from turnwise.algorithms.registry import Algorithm
-from turnwise.learning.selection import kept_groups, kept_members
+from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.kl_reward import METRIC
 from turnwise.types import Group, Trajectory, TrajectoryId
@@ -32,6 +32,8 @@ class Credits:
 
     advantages: Mapping[TrajectoryId, NDArray[np.float32]]
     """float32[n]; 0 where nothing was sampled."""
+    trained: frozenset[TrajectoryId]
+    """The graded trajectories that the algorithm's filters keep: all that are in the loss."""
     value_targets: Mapping[TrajectoryId, NDArray[np.float32]] = field(default_factory=dict)
     """float32[n], what the critic is trained towards; NaN where it is not. Empty without a
     critic."""
@@ -46,10 +48,11 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
+    trained = selected(groups, algorithm)
     batch = [estimator_inputs(group, signals) for group in groups]
     credits = algorithm.call("estimator", batch)
     if algorithm.whitening:
-        credits = _whitened(credits, batch, groups, algorithm)
+        credits = _whitened(credits, batch, groups, trained)
     estimated = [
         (member.id, credit)
         for group, row in zip(groups, credits, strict=True)
@@ -57,6 +60,7 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
     ]
     return Credits(
         {identity: credit.advantages.astype(np.float32) for identity, credit in estimated},
+        trained,
         {
             identity: credit.targets.astype(np.float32)
             for identity, credit in estimated
@@ -130,15 +134,11 @@ def _whitened(
     credits: list[list[Credit]],
     batch: Sequence[Sequence[EstimatorInput]],
     groups: Sequence[Group],
-    algorithm: Algorithm,
+    trained: frozenset[TrajectoryId],
 ) -> list[list[Credit]]:
-    """Whiten the credits of what the filters keep, by these alone: nothing else is in the loss."""
-    kept = {
-        member.id
-        for group in kept_groups(groups, algorithm)
-        for member in kept_members(group, algorithm)
-    }
-    wanted = [[member.id in kept for member in group.graded] for group in groups]
+    """Whiten the credits of the trained trajectories, by these alone: nothing else is in the
+    loss."""
+    wanted = [[member.id in trained for member in group.graded] for group in groups]
     chosen = whiten(
         [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
         [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],

@@ -7,7 +7,8 @@ all (`algorithms/`).
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from turnwise.algorithms.parts import Count, Requirement, part
+from turnwise.algorithms.parts import Requirement, part
+from turnwise.ranges import Count
 from turnwise.rollout.branching import play_on_from_every_turn
 from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.runner import RolloutRunner, new_groups, new_member

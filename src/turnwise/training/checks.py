@@ -12,7 +12,7 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe, ScriptedDemonstrations
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.learning.prefix_tree import check_sharing
+from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.signals.hindsight import check_context
 from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room

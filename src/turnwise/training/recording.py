@@ -64,7 +64,9 @@ class Recorder:
             **finite(learned.update.metrics),
         }
         timing = {"step": step, **_timing(metrics, times)}
-        folder.write_trajectories(f"step-{step:06d}", groups, learned.signals, learned.credits)
+        folder.write_trajectories(
+            f"step-{step:06d}", groups, learned.signals, learned.credits, learned.update.logprobs
+        )
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)
         folder.append("timing.jsonl", timing)

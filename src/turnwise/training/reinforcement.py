@@ -138,7 +138,7 @@ class ReinforcementLoop:
             tasks = self._tasks(step, derive(seed, "round", again) if again else seed)
             label = f"train/{step}/round/{again}" if again else f"train/{step}"
             groups += await rollout(runner, tasks, train.group_size, seed, label)
-            if len(kept_groups(groups, self.learners.policy.algorithm)) >= train.tasks_per_step:
+            if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
                 break
         return Played(groups, time.monotonic() - begun)
 

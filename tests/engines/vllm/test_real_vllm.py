@@ -17,8 +17,8 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from benchmarks.peers import interpreter
-from tests.engines.models_for_tests import reference_logprobs
 from tests.engines.vllm.driving import change
+from tests.forward.models_for_tests import reference_logprobs
 from turnwise.config import ModelConfig, StartedServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine

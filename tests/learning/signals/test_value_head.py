@@ -54,7 +54,7 @@ def prepared(head: Critic, make_groups: MakeGroups) -> Step:
 
 def update(learner: PolicyLearner, head: ValueHead, step: Step) -> UpdateReport:
     groups, signals, credits = step
-    return learner.update(groups, credits, companion=ValueLoss(head, signals, credits))
+    return learner.update(groups, credits, auxiliary=ValueLoss(head, signals))
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -208,6 +208,6 @@ def test_values_alone_make_no_update_of_the_policy(
     learner, head = made(model)
     (groups, signals, credits), before = prepared(head, make_groups), weights(model)
     nothing = {name: np.zeros_like(own) for name, own in credits.advantages.items()}
-    step = groups, signals, Credits(nothing, credits.value_targets)
+    step = groups, signals, Credits(nothing, credits.trained, credits.value_targets)
     assert update(learner, head, step).metrics["policy/updates"] == 0
     assert torch.equal(weights(model), before)

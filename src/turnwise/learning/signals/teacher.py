@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import LearningConfig, Recipe, TeacherConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.logprobs import check_supported
+from turnwise.forward.logprobs import check_supported
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.models.load import load_model, load_tokenizer
