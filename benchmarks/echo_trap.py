@@ -50,10 +50,10 @@ LAKE = ("environment.options.move_reward=-0.05", *COMMON)
 GIVING_UP = (
     "sft.steps=40",
     "sft.learning_rate=1e-3",
-    "sft.demonstrations=1200",
-    "sft.behaviours.faithful=0.3",
-    "sft.behaviours.astray=0.4",
-    "sft.behaviours.guessing=0.3",
+    "sft.demonstrations.count=1200",
+    "sft.demonstrations.behaviours.faithful=0.3",
+    "sft.demonstrations.behaviours.astray=0.4",
+    "sft.demonstrations.behaviours.guessing=0.3",
 )
 """On top of the recipe's own cold start, in which nobody gives up."""
 RL = ("sft.steps=0", "evaluation.tasks=100")
