@@ -55,8 +55,9 @@ from turnwise.storage.checkpoint import COLD_START, latest
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.tools.tool import tool
-from turnwise.training.context import RunContext, prepare
+from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
+from turnwise.training.prepare import prepare
 from turnwise.training.reinforcement import Reinforcement
 from turnwise.types import Observation, Task
 
@@ -123,15 +124,15 @@ class Arm:
 def arms(staleness: int, correction: str, episodes: int, cores: int) -> list[Arm]:
     """Taking turns as the default has it, the same without lockstep, and sampling ahead; both use
     all cores in the end."""
-    free = ("engine.deterministic=false", f"engine.concurrency={episodes}")
+    free = ("engine.deterministic=false", f"engine.max_concurrent_episodes={episodes}")
     return [
-        Arm("synchronous", (f"engine.concurrency={episodes}",), cores, lockstep=True),
+        Arm("synchronous", (f"engine.max_concurrent_episodes={episodes}",), cores, lockstep=True),
         Arm("synchronous, no lockstep", free, cores),
         Arm(
             f"asynchronous, max_staleness {staleness}",
             (
                 "engine.deterministic=false",
-                f"engine.concurrency={episodes * (staleness + 1)}",
+                f"engine.max_concurrent_episodes={episodes * (staleness + 1)}",
                 f"train.max_staleness={staleness}",
                 f"algorithm.correction={correction}",
             ),

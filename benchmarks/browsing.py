@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
+from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
 
 BUDGETS = (2, 4, 8, 16, 32, 64, 128)

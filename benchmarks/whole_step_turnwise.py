@@ -86,7 +86,7 @@ def main() -> None:
     worker = Worker()
     folder, threads, *overrides = sys.argv[1:]
     configure_threads(int(threads))  # before torch is loaded
-    from turnwise.training.context import prepare
+    from turnwise.training.prepare import prepare
     from turnwise.training.run import run as run_stages
 
     chosen = recipe(Path(folder), int(threads), overrides)

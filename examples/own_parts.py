@@ -10,8 +10,9 @@ from typing import Annotated
 import numpy as np
 
 from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Range, part
+from turnwise.algorithms.parts import part
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.ranges import Range
 from turnwise.scaffolds.tags import TagsScaffold
 
 

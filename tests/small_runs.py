@@ -14,7 +14,8 @@ from tests.fakes import save_small_model
 from turnwise.config import load_recipe
 from turnwise.monitor.display import Display, SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.context import RunContext, prepare
+from turnwise.training.context import RunContext
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run
 
 FAKES = Path(__file__).with_name("fakes.py")

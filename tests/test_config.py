@@ -88,10 +88,10 @@ def test_an_engine_may_be_given_by_its_name_alone(recipe: Path) -> None:
     recipe.write_text('engine = "vllm"\n' + MINIMAL)
     assert load_recipe(str(recipe)).engine.name == "vllm"
     assert load_recipe(str(recipe), ["engine=embedded"]).engine.name == "embedded"
-    assert load_recipe(str(recipe), ["engine.slots=3"]).engine.slots == 3
-    recipe.write_text(MINIMAL + "[engine]\nslots = 7\n")
+    assert load_recipe(str(recipe), ["engine.max_sequences=3"]).engine.max_sequences == 3
+    recipe.write_text(MINIMAL + "[engine]\nmax_sequences = 7\n")
     loaded = load_recipe(str(recipe), ["engine=vllm", "engine.deterministic=false"])
-    assert (loaded.engine.name, loaded.engine.slots) == ("vllm", 7)
+    assert (loaded.engine.name, loaded.engine.max_sequences) == ("vllm", 7)
     assert not loaded.engine.deterministic
     with pytest.raises(ConfigError, match="unknown key 'engin'"):
         load_recipe(str(recipe), ["engin=vllm"])

@@ -90,3 +90,12 @@ def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
         if key.partition(".")[0] in SECTIONS and not re.search(r"\.(py|md|toml|jsonl?)$", key):
             free = any(key == table or key.startswith(f"{table}.") for table in FREE)
             assert key in known | OTHERS or free, f"{name(page)}: {key} is no key of a recipe"
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=name)
+def test_files_in_the_text_are_there(page: Path) -> None:
+    """Those with a folder; `path/to/file.py` is the reader's."""
+    for file in re.findall(r"`(\w+/[\w/]+\.(?:py|c|h|toml))[`:]", page.read_text()):
+        if not file.startswith("path/to/"):
+            places = [ROOT / file, ROOT / "src/turnwise" / file]
+            assert any(place.exists() for place in places), f"{name(page)}: {file}"

@@ -11,7 +11,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 

@@ -11,7 +11,7 @@ from tests.fakes import save_small_model
 from turnwise.config import check_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 from turnwise.types import Outcome
 
@@ -62,7 +62,7 @@ MEASURED: dict[str, dict[str, Any]] = {
             "tasks_per_step": 2,
             "group_size": 4,
             "max_staleness": 1,
-            "spare_episodes": 1,
+            "oversample": 1,
         },
     },
 }

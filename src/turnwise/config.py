@@ -35,8 +35,8 @@ class ModelConfig(Section):
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
-    optimizer keeps masters in float32 (`learning.optimizer`): training then takes 18 bytes for each
-    of them, and 16 in float32."""
+    optimizer keeps masters in float32: training then takes 18 bytes for each of them, and 16 in
+    float32."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
     lora_rank: int = Field(0, ge=0)
@@ -74,20 +74,21 @@ class EngineConfig(Section):
     name: str = "embedded"
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of your own engine."""
-    slots: int = Field(64, ge=1)
+    max_sequences: int = Field(64, ge=1)
     """Trajectories whose KV cache is held at once, at most."""
-    cache_tokens: int = Field(0, ge=0)
+    kv_cache_tokens: int = Field(0, ge=0)
     """Tokens of all trajectories together whose keys and values are held: it bounds the cache's
-    memory. A sequence without room waits, or is computed again. 0 is slots x rollout.max_tokens."""
-    concurrency: int = Field(0, ge=0)
-    """Episodes under way at once; 0 is as many as slots. With more, others sample while slow tools
+    memory. A sequence without room waits, or is computed again. 0 is `max_sequences` times
+    `rollout.max_tokens`."""
+    max_concurrent_episodes: int = Field(0, ge=0)
+    """Episodes under way at once; 0 is `max_sequences`. With more, others sample while slow tools
     keep many waiting; a waiting episode may lose its cache, which is then computed again."""
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
-    autocast: bool = False
-    """Sample in bfloat16 with float32 weights: for small models of Llama's and Qwen3's shapes.
-    Log-probabilities are those of the sampled distribution, and differ from the learner's by its
-    rounding."""
+    compute_dtype: Literal["auto", "bfloat16"] = "auto"
+    """The type that sampling computes in: `auto` is `model.dtype`. `bfloat16` beside weights in
+    float32 is for small models of Llama's and Qwen3's shapes. Log-probabilities are those of the
+    sampled distribution, and differ from the learner's by its rounding."""
     parity_bound: float = Field(0.0, ge=0)
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
     own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
@@ -104,7 +105,7 @@ class VllmConfig(Section):
     """Servers that run already, to be used instead: `["http://127.0.0.1:8000"]`. They must see the
     run's folder by the same name."""
     replicas: int = Field(1, ge=1)
-    """Servers to start, with `engine.slots` among them."""
+    """Servers to start, with `engine.max_sequences` among them."""
     devices: tuple[str, ...] = ()
     """CUDA_VISIBLE_DEVICES of each server that is started: `["0", "1"]`; the same if empty."""
     arguments: tuple[str, ...] = ()
@@ -181,10 +182,16 @@ class LearningConfig(Section):
     share_prefixes: bool = False
     """Compute the common prefixes of a group's trajectories once in the policy update, where that
     is less work. The gradient is the same; the model must have full attention."""
-    autocast: bool = False
-    """Run matrix multiplications in bfloat16 with float32 weights."""
+    compute_dtype: Literal["auto", "bfloat16"] = "auto"
+    """The type of matrix products: `auto` is `model.dtype`; `bfloat16` beside weights in float32 is
+    PyTorch's autocast."""
     mask_observations: bool = True
     """False trains on tool output as if the model had written it: only to show what that does."""
+
+    @property
+    def autocast(self) -> bool:
+        """Whether matrix products run in PyTorch's autocast to bfloat16."""
+        return self.compute_dtype == "bfloat16"
 
 
 class CriticConfig(Section):
@@ -223,7 +230,7 @@ class SftConfig(Section):
     """Share of each scripted behaviour, by its name; your own is a function."""
     file: str = ""
     """Conversations to learn from in place of scripted demonstrations: JSON lines of chat messages
-    with tool calls, see `synthesis.conversations`."""
+    with tool calls (docs/how-to/cold_start.md)."""
     checkpoint_every: int = Field(50, ge=1)
 
 
@@ -266,14 +273,14 @@ class TrainConfig(Section):
     tasks_per_step: int = Field(16, ge=1)
     group_size: int = Field(8, ge=1)
     """Trajectories per task."""
-    refills: int = Field(0, ge=0)
+    dynamic_sampling_rounds: int = Field(0, ge=0)
     """Times that a step may sample as many groups again because the algorithm's filter left fewer
     than `tasks_per_step` (DAPO's dynamic sampling). All kept groups are trained on."""
     max_staleness: int = Field(0, ge=0)
     """Updates between the weights that sampled a token and the update that trains on it, at most.
     0: sampling and learning take turns. More: so many steps are sampled ahead while learning goes
     on, with a copy of the weights; which step ahead gets which weights depends on the clock."""
-    spare_episodes: int = Field(0, ge=0)
+    oversample: int = Field(0, ge=0)
     """Episodes of each task begun beyond `group_size`; when that many have a grade, the others are
     cancelled. No step waits for the slowest then, but short episodes are favoured."""
     checkpoint_every: int = Field(5, ge=1)
@@ -281,7 +288,7 @@ class TrainConfig(Section):
 
 
 class CurriculumConfig(Section):
-    """The choice of the tasks that RL plays; all but `all` is made in `rollout.curriculum`."""
+    """The choice of the tasks that RL plays."""
 
     tasks: Literal["all", "by_success"] = "all"
     """`all`: shuffled passes over all. `by_success`: tasks solved neither always nor never."""
@@ -376,8 +383,8 @@ class Recipe(Section):
     @property
     def parity_bound(self) -> float:
         """The bound `engine.parity_bound`, or its default."""
-        lower = self.engine.autocast or self.learning.autocast or self.model.dtype != "float32"
-        rounded = lower or self.engine.name != "embedded"
+        types = self.model.dtype, self.engine.compute_dtype, self.learning.compute_dtype
+        rounded = "bfloat16" in types or self.engine.name != "embedded"
         return self.engine.parity_bound or (ROUNDED_PARITY if rounded else EXACT_PARITY)
 
 

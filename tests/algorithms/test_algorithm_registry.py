@@ -19,7 +19,8 @@ from typing import Annotated
 import numpy as np
 
 from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Range, Requirement, part
+from turnwise.algorithms.parts import Requirement, part
+from turnwise.ranges import Range
 
 
 @part("estimator", of=of_rewards, needs=[Requirement.TURN_REWARDS])

@@ -105,8 +105,8 @@ def tokens(factor: list[float], penalty: list[float]) -> TrainedTokens:
         weight=torch.full((3,), 1 / 3, dtype=torch.float64),
         sequence=torch.tensor([0, 0, 1]),
         entropy=torch.zeros(3),
-        factor=torch.tensor(factor, dtype=torch.float64),
-        penalty=torch.tensor(penalty, dtype=torch.float64),
+        loss_scale=torch.tensor(factor, dtype=torch.float64),
+        kl_penalty=torch.tensor(penalty, dtype=torch.float64),
     )
 
 

@@ -106,7 +106,7 @@ def test_algorithms(shell: Shell) -> None:
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
-    told = {"note", "floors", "weaknesses"}
+    told = {"note", "reference_scores", "weaknesses"}
     assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
     assert "bandit" in shell("environments", "bandit", "--tasks", "1").out

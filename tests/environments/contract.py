@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.evaluation.measurement import (
     COMPARED,
     MODULE,
     NOTHING,
@@ -30,11 +31,10 @@ from turnwise.environments.measurement import (
     spread,
     success,
 )
-from turnwise.environments.registry import make_environment
 from turnwise.types import Task
 
 EXACT = 5e-5
-"""What a declared floor is rounded to, at most."""
+"""What a declared score is rounded to, at most."""
 TELLING = 6
 """Characters from which on a text is no other's by chance."""
 
@@ -42,14 +42,14 @@ TELLING = 6
 def keeps_its_word(
     environment: Environment, *, most: int, compared: int = COMPARED, hidden: Sequence[str] = ()
 ) -> None:
-    """All but determinism, which is another process's; `most` tasks are played for the floors,
+    """All but determinism, which is another process's; `most` tasks are played for the scores,
     `compared` restored and played at once. `hidden`: entries of a task's secret that its prompt
     has nothing of."""
     tasks = all_tasks(environment)
     few = spread(tasks, compared)
     before = _content(few)
     splits_are_disjoint(environment)
-    floors_are_as_declared(environment, spread(tasks, most))
+    scores_are_as_declared(environment, spread(tasks, most))
     secrets_are_kept(environment, spread(tasks, most), hidden)
     assert asyncio.run(is_restorable(environment, few)) is (environment.restorable or None)
     assert asyncio.run(is_concurrent(environment, few))
@@ -71,20 +71,20 @@ def _content(tasks: Sequence[Task]) -> list[str]:
     return [json.dumps([one.prompt, dict(one.data)], sort_keys=True, default=str) for one in tasks]
 
 
-def floors_are_as_declared(
+def scores_are_as_declared(
     environment: Environment, tasks: Sequence[Task], exactly: bool = False
 ) -> None:
     """The oracle always succeeds, doing nothing as often as declared, and so do random actions:
     within four standard errors, or exactly."""
-    floors = environment.spec.floors
+    scores = environment.spec.reference_scores
     if has_oracle(environment, tasks):
         plays = played_all(environment, tasks, [environment.oracle(task) for task in tasks])
-        assert success(plays) == floors.get("oracle", 1.0) == 1.0
+        assert success(plays) == scores.get("oracle", 1.0) == 1.0
     idle = played_all(environment, tasks, [[NOTHING] * 10] * len(tasks))
-    assert success(idle) == floors.get("noop", 0.0)
-    if "random" in floors:
+    assert success(idle) == scores.get("noop", 0.0)
+    if "random" in scores:
         plays = played_all(environment, tasks, [random_script(environment, task) for task in tasks])
-        chance = floors["random"]
+        chance = scores["random"]
         error = 4 * math.sqrt(chance * (1 - chance) / len(tasks)) + 1 / len(tasks)
         assert success(plays) == pytest.approx(chance, abs=EXACT if exactly else error)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import Play, played_all
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import Play, played_all
 from turnwise.types import Action, Task, ToolCall, Verdict
 
 

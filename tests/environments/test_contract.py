@@ -11,13 +11,13 @@ import pytest
 
 from tests.environments.contract import (
     another_process_has_the_same,
-    floors_are_as_declared,
     keeps_its_word,
+    scores_are_as_declared,
 )
 from tests.environments.desk.library import written
 from tests.environments.playing import opened
-from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import environment_names
+from turnwise.evaluation.measurement import all_tasks
 
 SANDBOXED = 3
 """Tasks with which an environment is made anew whose verdicts are a sandbox's."""
@@ -112,9 +112,9 @@ def test_the_contract(name: str, desk: dict[str, Any]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.counted])
-def test_the_declared_floors_are_those_of_all_tasks(name: str) -> None:
+def test_the_declared_scores_are_those_of_all_tasks(name: str) -> None:
     for environment in opened(name.split()[0], CASES[name].options):
-        floors_are_as_declared(environment, all_tasks(environment), exactly=True)
+        scores_are_as_declared(environment, all_tasks(environment), exactly=True)
 
 
 @pytest.mark.long

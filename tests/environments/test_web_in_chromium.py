@@ -12,12 +12,12 @@ from tests.fakes import byte_tokenizer
 from tests.tools.browser.sites import opened
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.environments.measurement import Play, played, played_all, random_script, success
 from turnwise.environments.shop.web import ShopWeb
 from turnwise.environments.web import WebEnvironment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.environments.web_forms.kinds.base import FormSite
+from turnwise.evaluation.measurement import Play, played, played_all, random_script, success
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold

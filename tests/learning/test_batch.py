@@ -22,10 +22,9 @@ from turnwise.learning.batch import (
     weigh,
 )
 from turnwise.learning.credits import Credits, estimate
-from turnwise.learning.selection import kept_groups
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+from turnwise.types import Group, Outcome, Task, Trajectory, TrajectoryId, Verdict
 
 CPU = torch.device("cpu")
 GRPO = make_algorithm("grpo", {})
@@ -119,9 +118,14 @@ def test_ungraded_members_are_in_no_baseline_and_no_batch(
     assert sum(e.weight * e.trained.sum() for e in examples) == pytest.approx(1.0)
 
 
+def all_of(groups: list[Group]) -> frozenset[TrajectoryId]:
+    return frozenset(member.id for group in groups for member in group.graded)
+
+
 def test_a_trajectory_without_advantage_is_a_bug(make_groups: Callable[..., Any]) -> None:
+    groups = make_groups([[1.0, 0.0]])
     with pytest.raises(KeyError, match="g0"):
-        policy_examples(make_groups([[1.0, 0.0]]), Credits({}), GRPO, mask_observations=True)
+        policy_examples(groups, Credits({}, all_of(groups)), GRPO, mask_observations=True)
 
 
 def test_all_equal_groups_stay_in_denominators_unless_filtered(
@@ -131,7 +135,9 @@ def test_all_equal_groups_stay_in_denominators_unless_filtered(
     credits = estimate(groups, Signals(), GRPO)
     kept = policy_examples(groups, credits, GRPO, mask_observations=True)
     dapo = make_algorithm("dapo", {})
-    filtered = policy_examples(kept_groups(groups, dapo), credits, dapo, mask_observations=True)
+    filtered = policy_examples(
+        groups, estimate(groups, Signals(), dapo), dapo, mask_observations=True
+    )
     assert len(kept) == 4
     assert len(filtered) == 2
     assert kept[0].weight * kept[0].trained.sum() == pytest.approx(1 / 4)
@@ -142,8 +148,9 @@ def test_unmasked_observations_get_the_advantage_of_the_action_before_them() -> 
     tokens = worked_example()
     judged = {"outcome": Outcome.SUCCESS, "verdict": Verdict(1.0, True)}
     member = Trajectory(Task("t", "q"), "g", 0, 0, tokens, **judged)
-    credits = Credits({member.id: np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)})
     group = Group("g", (member,))
+    advantages = np.array([0, 0, 1, 2, 0, 3, 0, 0], np.float32)
+    credits = Credits({member.id: advantages}, all_of([group]))
     (example,) = policy_examples([group], credits, GRPO, mask_observations=False)
     assert example.advantage.tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
     assert np.isnan(example.behaviour_logprob[example.trained & ~example.sampled]).all()

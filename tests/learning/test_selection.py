@@ -107,7 +107,7 @@ def test_a_filtered_member_stays_in_the_baseline_and_leaves_loss_and_denominator
     left = policy_examples(groups, credits, FINISHED, True)
     assert [example.name for example in left] == ["g0 episode 0", "g0 episode 2"]
     assert sum(e.weight * e.trained.sum() for e in left) == pytest.approx(1.0)
-    everyone = policy_examples(groups, credits, GRPO, True)
+    everyone = policy_examples(groups, estimate(groups, Signals(), GRPO), GRPO, True)
     assert len(everyone) == 3
     rewards = np.array([1.0, 0.0, 0.4])  # of all three, whatever the filter
     expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6)

@@ -6,10 +6,11 @@ from typing import Annotated
 import numpy as np
 
 from turnwise.algorithms.estimators import of_rewards
-from turnwise.algorithms.parts import Range, part
+from turnwise.algorithms.parts import part
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.environments.base import Environment
 from turnwise.errors import RunStoppedError
+from turnwise.ranges import Range
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Task, Verdict
 
@@ -44,7 +45,7 @@ class Counting(EmbeddedEngine):
         made = cls(
             setup.model,
             setup.tokenizer,
-            slots=setup.config.slots,
+            slots=setup.config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=setup.config.deterministic,
         )

@@ -15,7 +15,7 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
 ENVIRONMENT = f"{Path(__file__).with_name('families.py')}:Talk"

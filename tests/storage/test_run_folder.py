@@ -39,15 +39,18 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     folder.begin(RECIPE)
     penalised = member(0.0)
     signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
-    credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)})
+    credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)}, frozenset())
     groups = [Group("g", (penalised, member(None)))]
-    folder.write_trajectories("step-000001", groups, signals, credits)
+    logprobs = {penalised.id: np.array([np.nan, np.nan, -0.75], np.float32)}
+    folder.write_trajectories("step-000001", groups, signals, credits, logprobs)
     (file,) = folder.trajectory_files()
     graded, ungraded = read_rows(file)
     assert graded["ids"] == [1, 2, 3]
     assert graded["source"] == [Source.USER, Source.USER, Source.MODEL]
     assert graded["version"] == [-1, -1, 4]
     assert np.isnan(graded["logprob"][:2]).all()
+    assert graded["trained_logprob"][2] == -0.75
+    assert ungraded["trained_logprob"] == []
     assert (graded["reward"], ungraded["reward"]) == (0.0, None)
     assert (graded["penalty"], ungraded["penalty"]) == (0.25, 0.0)
     assert graded["advantage"] == [0.0, 0.0, -1.5]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import played_all
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
+from turnwise.evaluation.measurement import played_all
 from turnwise.tools import mcp as mcp_tools
 from turnwise.tools.mcp import McpServer, McpTools
 from turnwise.tools.tool import tool

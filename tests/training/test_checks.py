@@ -27,7 +27,7 @@ from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """
@@ -80,7 +80,7 @@ CONTRADICTIONS: list[tuple[str, str]] = [
     ("learning.updates_per_step=3", "more than train.tasks_per_step: lower it"),
     ("curriculum.window=8", "curriculum.tasks is 'all': set it to 'by_success'"),
     ("curriculum.tasks=by_success curriculum.lowest=0.9", "no task lies between them"),
-    ("train.refills=1", "grpo drops none: give it a group_filter"),
+    ("train.dynamic_sampling_rounds=1", "grpo drops none: give it a group_filter"),
     ("implicit_reward.beta=0.1", "grpo has no process rewards"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
@@ -97,13 +97,12 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "exclude each other: set one of them to false",
     ),
     ("rollout.top_p=0.9", "bypass"),
-    ("engine.cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
+    ("engine.kv_cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
     (
-        "engine=vllm engine.deterministic=false engine.autocast=true",
+        "engine=vllm engine.deterministic=false engine.compute_dtype=bfloat16",
         "what servers compute in is vllm.dtype: set that",
     ),
-    ("engine.autocast=true model.dtype=bfloat16", "bfloat16 already: leave it out"),
-    ("engine.autocast=true model.lora_rank=4", "leave one of them out"),
+    ("engine.compute_dtype=bfloat16 model.lora_rank=4", "leave one of them out"),
     (
         "rollout.context=drop algorithm.name=tree_grpo train.group_size=8",
         "episodes of one context: set rollout.context to 'fail'",
@@ -127,10 +126,10 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "train.max_staleness=1 engine.deterministic=false monitor.echo_trap=roll_back",
         "choose another reaction, or max_staleness=0",
     ),
-    ("train.spare_episodes=1", "set engine.deterministic=false, or spare_episodes=0"),
+    ("train.oversample=1", "set engine.deterministic=false, or oversample=0"),
     (
-        "train.spare_episodes=1 engine.deterministic=false algorithm.name=remax",
-        "needs each of its episodes: set spare_episodes=0",
+        "train.oversample=1 engine.deterministic=false algorithm.name=remax",
+        "needs each of its episodes: set oversample=0",
     ),
     ("vllm.replicas=2", "vllm is set, but the engine is embedded: set engine.name=vllm"),
     ("engine=vllm", "Set engine.deterministic=false"),

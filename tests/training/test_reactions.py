@@ -17,9 +17,9 @@ from turnwise.monitor.display import SilentDisplay
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.context import prepare
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
+from turnwise.training.prepare import prepare
 from turnwise.training.reactions import best_step, check_reaction
 from turnwise.training.run import run as run_stages
 
@@ -56,7 +56,7 @@ def trapped_recipe(model: Path, reaction: str) -> Recipe:
         "model": {"name": str(model), "device": "cpu"},
         "environment": {"name": f"{fakes}:Letters"},
         "scaffold": {"options": {"instructions": ""}},
-        "engine": {"slots": 8},
+        "engine": {"max_sequences": 8},
         "rollout": {"max_turns": 1, "max_turn_tokens": 8, "max_tokens": 200},
         "learning": {"learning_rate": 2e-2},
         "train": {

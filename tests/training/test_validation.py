@@ -14,7 +14,7 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.context import prepare
+from turnwise.training.prepare import prepare
 from turnwise.training.validation import Validation, best_step
 
 TABLES = """

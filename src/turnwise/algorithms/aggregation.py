@@ -14,7 +14,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.parts import PLAIN_SUM, Range, part
+from turnwise.algorithms.parts import PLAIN_SUM, part
+from turnwise.ranges import Range
 
 Counts = NDArray[np.int64]
 Weights = NDArray[np.float64]

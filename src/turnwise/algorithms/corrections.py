@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
-from turnwise.algorithms.parts import BYPASS, NonNegative, part
+from turnwise.algorithms.parts import BYPASS, part
+from turnwise.ranges import NonNegative
 
 if TYPE_CHECKING:
     from torch import Tensor

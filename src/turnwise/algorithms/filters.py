@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
-from turnwise.algorithms.outcomes import differing
-from turnwise.algorithms.parts import Share, part
+from turnwise.algorithms.outcome_advantages import differing
+from turnwise.algorithms.parts import part
+from turnwise.ranges import Share
 
 GroupFilter = Callable[..., list[bool]]
 """(rewards of each group, **numbers) -> whether each is kept."""

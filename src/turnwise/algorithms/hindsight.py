@@ -13,17 +13,10 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns
-from turnwise.algorithms.outcomes import grpo
-from turnwise.algorithms.parts import (
-    NonNegative,
-    Positive,
-    Range,
-    Requirement,
-    Share,
-    Trait,
-    part,
-)
+from turnwise.algorithms.outcome_advantages import grpo
+from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import turn_returns
+from turnwise.ranges import NonNegative, Positive, Range, Share
 
 TurnNumbers = list[Floats]
 

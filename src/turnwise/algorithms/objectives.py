@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from turnwise.algorithms.kl import MAX_LOG_RATIO, sequence_means, sequence_sums
-from turnwise.algorithms.parts import NonNegative, Positive, Range, Trait, part
+from turnwise.algorithms.parts import Trait, part
+from turnwise.ranges import NonNegative, Positive, Range
 
 if TYPE_CHECKING:
     from torch import Tensor

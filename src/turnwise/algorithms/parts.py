@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from turnwise.errors import ConfigError
+from turnwise.ranges import Range
 from turnwise.registry import Registry, load_function
 
 BYPASS = "bypass"
@@ -60,20 +61,6 @@ class Trait(StrEnum):
     """An objective without a gradient where the advantage is 0."""
     PLAIN_AT_ONE = "plain at one"
     """An objective whose gradient at ratio 1 is the policy gradient's."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """The range of a number, in its annotation: `cap: Annotated[float, Range(0)] = 2.0`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-
-NonNegative = Annotated[float, Range(0)]
-Share = Annotated[float, Range(0, 1)]
-Positive = Annotated[float, Range(1e-6)]
-Count = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True)
@@ -235,9 +222,14 @@ def declared_part(name: str) -> Part:
 
 
 _ESTIMATORS = (
-    *("algorithms.advantages", "algorithms.outcomes", "algorithms.turns", "algorithms.trees"),
-    *("algorithms.token_baselines", "algorithms.playouts", "algorithms.hindsight"),
-    *("algorithms.process", "algorithms.values", "algorithms.distillation"),
+    *(
+        "algorithms.advantages",
+        "algorithms.outcome_advantages",
+        "algorithms.turns",
+        "algorithms.trees",
+    ),
+    *("algorithms.token_baselines", "algorithms.monte_carlo", "algorithms.hindsight"),
+    *("algorithms.process_rewards", "algorithms.values", "algorithms.distillation"),
 )
 
 PARTS: dict[str, PartRegistry] = {

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.estimator_input import Floats
-from turnwise.algorithms.parts import NonNegative, Range, part
+from turnwise.algorithms.parts import part
+from turnwise.ranges import NonNegative, Range
 
 RewardShaping = Callable[..., Floats]
 """(tokens that the policy sampled in each trajectory int64[n], budget of tokens, **numbers) ->

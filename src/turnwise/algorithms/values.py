@@ -8,7 +8,8 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import Credit, of_values
-from turnwise.algorithms.parts import Positive, Requirement, Share, Trait, part
+from turnwise.algorithms.parts import Requirement, Trait, part
+from turnwise.ranges import Positive, Share
 
 
 def gae(rewards: Floats, values: Floats, discount: float, decay: float) -> Floats:

@@ -256,11 +256,11 @@ def environments(
     tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Measure environments: floors, oracle, determinism, snapshots, speed. Needs no model."""
+    """Measure environments: scores, oracle, determinism, snapshots, speed. Needs no model."""
     from dataclasses import asdict
 
-    from turnwise.environments.measurement import measure, measure_all
     from turnwise.environments.registry import environment_names, named_with_options
+    from turnwise.evaluation.measurement import measure, measure_all
 
     display = terminal_display()
     chosen = named_with_options(names or [])

@@ -10,10 +10,12 @@ import copy
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self, TypeVar
 
 from turnwise.environments.random_actions import random_script
+from turnwise.environments.tasksets import Split as Split
+from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import NotSupportedError, ToolError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tools_of
@@ -28,7 +30,7 @@ from turnwise.types import (
     Verdict,
 )
 
-Split = Literal["train", "heldout"]
+Variant = TypeVar("Variant", bound="Environment")
 Rewards = Literal["unknown", "shares", "signed"]
 
 
@@ -45,8 +47,8 @@ class EnvironmentSpec:
     name: str
     version: str
     data_hash: str = ""
-    floors: dict[str, float] = field(default_factory=dict)
-    """Success of trivial policies, where it is known: noop, random, oracle."""
+    reference_scores: Mapping[str, float] = field(default_factory=dict)
+    """Success, 0 to 1, of simple policies, where it is known: noop, random, oracle."""
     turn_rewards: bool = False
     """Whether its steps have rewards of their own."""
     rewards: Rewards = "unknown"
@@ -65,6 +67,13 @@ class Environment:
     ...         said = trajectory.answer == "sesame"
     ...         return Verdict(reward=float(said), success=said)
     """
+
+    facts: EnvironmentSpec | None = None
+    """The spec without what the tasks say (data hash, reference scores); without it the name is
+    that of the class in lower case, and the version 0."""
+
+    task_set: TaskSet = TaskSet()
+    """The tasks, for environments that do not override `tasks`."""
 
     tool_deadline: ClassVar[float] = 30.0
     """Seconds that one tool call may take."""
@@ -85,24 +94,35 @@ class Environment:
     verdict_programs: int = 1
     """Programs that a verdict runs in the environment's sandbox, if it has one, at most."""
 
+    stateless: bool = False
+    """Whether an episode has no state but its conversation: then a snapshot is empty."""
+
     warnings: Sequence[str] = ()
     """Oddities of the data, in sentences; logged when a run begins."""
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """Name, version and data hash, for reports."""
-        return EnvironmentSpec(name=type(self).__name__.lower(), version="0")
+        """Name, version, data hash and reference scores, for reports."""
+        facts = self.facts or EnvironmentSpec(type(self).__name__.lower(), "0")
+        return replace(
+            facts,
+            data_hash=self.task_set.digest,
+            reference_scores=self.task_set.reference_scores,
+        )
 
     @property
     def restorable(self) -> bool:
-        """Whether an episode can go on from a snapshot; by default, whether both methods are
-        there."""
+        """Whether an episode can go on from a snapshot; by default, whether it is stateless, or
+        both methods are there."""
         kind = type(self)
-        return kind.snapshot != Environment.snapshot and kind.restore != Environment.restore
+        both = kind.snapshot != Environment.snapshot and kind.restore != Environment.restore
+        return self.stateless or both
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All tasks of a split, in an order that is the same every time."""
-        raise NotSupportedError(f"{type(self).__name__} has no tasks({split!r})")
+        if not self.task_set.tasks:
+            raise NotSupportedError(f"{type(self).__name__} has no tasks({split!r})")
+        return self.task_set.tasks[split]
 
     def fresh(self) -> Self:
         """A new instance for one episode; shares what the prototype loaded."""
@@ -140,18 +160,33 @@ class Environment:
         words."""
         return random_script(self.tools(), task, stream)
 
-    def floors(self) -> Mapping[str, "Environment"]:
+    def ablations(self) -> Mapping[str, "Environment"]:
         """Variants in which something needed is taken away; the trained policy is evaluated in
-        each, to show that its success stands on it. Example: {"no_search": ...}."""
+        each, to show that its success stands on it. Example:
+        {"no_search": self.variant(NoSearch)}."""
         return {}
+
+    def variant(self, kind: type[Variant]) -> Variant:
+        """This environment's data in a class derived from its own."""
+        made = kind.__new__(kind)
+        vars(made).update(vars(self))
+        return made
 
     def snapshot(self) -> bytes:
         """The complete state of the episode."""
-        raise NotSupportedError(f"{type(self).__name__} cannot be snapshotted")
+        if not self.stateless:
+            raise NotSupportedError(f"{type(self).__name__} cannot be snapshotted")
+        return b""
 
     def restore(self, state: bytes) -> None:
-        """Return to a state given by `snapshot`."""
-        raise NotSupportedError(f"{type(self).__name__} cannot be restored ({len(state)} bytes)")
+        """Return to a state given by `snapshot`. Raises ValueError for what it cannot have
+        given."""
+        if not self.stateless:
+            raise NotSupportedError(
+                f"{type(self).__name__} cannot be restored ({len(state)} bytes)"
+            )
+        if state:
+            raise ValueError(f"not a snapshot of {self.spec.name}: {len(state)} bytes")
 
     def reseed(self, seed: int) -> None:
         """Draw from now on what is left to chance from another seed, after a `restore`. Nothing to

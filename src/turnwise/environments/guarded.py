@@ -63,10 +63,10 @@ class Guarded(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """The inner environment's spec; of its floors only `noop`, which no rule changes."""
+        """The inner environment's spec; of its scores only `noop`, which no rule changes."""
         spec = self.inner.spec
-        floors = {name: value for name, value in spec.floors.items() if name == "noop"}
-        return replace(spec, floors=floors)
+        scores = {name: value for name, value in spec.reference_scores.items() if name == "noop"}
+        return replace(spec, reference_scores=scores)
 
     @property
     def restorable(self) -> bool:
@@ -119,9 +119,9 @@ class Guarded(Environment):
     def random_actions(self, task: Task, stream: Random) -> Sequence[Action]:
         return self.inner.random_actions(task, stream)
 
-    def floors(self) -> Mapping[str, Environment]:
-        """The inner environment's floors, under the same rules."""
-        return {name: self._around(inner) for name, inner in self.inner.floors().items()}
+    def ablations(self) -> Mapping[str, Environment]:
+        """The inner environment's ablations, under the same rules."""
+        return {name: self._around(inner) for name, inner in self.inner.ablations().items()}
 
     def snapshot(self) -> bytes:
         """The calls so far, and the inner environment's state."""

@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from turnwise.config import apply_override
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
-from turnwise.errors import ConfigError, unknown_name, wrong_value
+from turnwise.environments.options import checked_options
+from turnwise.errors import ConfigError
 from turnwise.registry import Registry
 
 
@@ -202,36 +201,11 @@ def make_environment(
                 f"environment {name} takes no table [sandbox]: remove it from the recipe"
             )
         options = {**options, "sandbox": sandbox}
-    return guarded(kind(**_checked(name, kind, options)), consequential)
-
-
-def _checked(name: str, kind: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, converted to the types that the constructor states."""
-    parameters = inspect.signature(kind, eval_str=True).parameters
-    named = {key: entry for key, entry in parameters.items() if entry.kind not in _VARIABLE}
-    if len(named) == len(parameters):
-        for option in options:
-            if option not in named:
-                raise ConfigError(f"environment {name}: {unknown_name('option', option, named)}")
-    for option, parameter in named.items():
-        if parameter.default is inspect.Parameter.empty and option not in options:
-            raise ConfigError(f"environment {name}: set environment.options.{option}")
-    return {
-        option: _converted(name, option, value, named[option].annotation)
-        if option in named
-        else value
-        for option, value in options.items()
-    }
+    try:
+        checked = checked_options(kind, options)
+    except ConfigError as error:
+        raise ConfigError(f"environment {name}: {error}") from None
+    return guarded(kind(**checked), consequential)
 
 
 _OPTION = re.compile(r"[\w.-]+=")
-_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-def _converted(name: str, option: str, value: Any, annotation: Any) -> Any:
-    if annotation is inspect.Parameter.empty:
-        return value
-    try:
-        return TypeAdapter(annotation).validate_python(value)
-    except ValidationError as error:
-        raise wrong_value(f"environment {name}: option {option!r}", error.errors()[0]) from None

@@ -1,14 +1,13 @@
-"""Training and held-out tasks by what the tasks are, so that no other task moves one of them.
+"""Checks that an environment's splits differ by what their tasks are.
 
-Not here: the search environment's split, which keeps names apart (`search/split.py`).
+Not here: how tasks are split (`tasksets.py`).
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from turnwise.environments.base import Environment, Split
+from turnwise.environments.base import Environment
 from turnwise.errors import DataError
-from turnwise.seeds import derive
 from turnwise.types import Task
 
 
@@ -26,13 +25,3 @@ def check_splits(environment: Environment, train: Sequence[Task], heldout: Seque
 def _content(task: Task) -> str:
     row = [task.prompt, dict(task.data), dict(task.secret)]
     return json.dumps(row, sort_keys=True, default=str)
-
-
-def shuffled_split(tasks: Iterable[Task], heldout_share: float) -> dict[Split, list[Task]]:
-    """Tasks by split, decided by each one's id, which is a hash of its content; shuffled by it."""
-    ordered = sorted(tasks, key=lambda task: derive("task order", task.id))
-    border = heldout_share * 2**63
-    return {
-        "train": [task for task in ordered if derive("split", task.id) >= border],
-        "heldout": [task for task in ordered if derive("split", task.id) < border],
-    }

@@ -27,7 +27,7 @@ def build_report(
     signal: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
-    """The report as data: one key for each evaluation (`cold_start`, `trained`, floors such as
+    """The report as data: one key for each evaluation (`cold_start`, `trained`, ablations such as
     `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `learning_signal`,
     how many RL steps taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and
     `statement`."""
@@ -50,7 +50,7 @@ def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
     tools = ", ".join(tool.name for tool in environment.tools()) or "none"
     return {
         "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}; "
-        f"known success of trivial policies: {spec.floors or 'none stated'}",
+        f"reference scores: {spec.reference_scores or 'none stated'}",
         "tool budget": (
             f"tools: {tools}; at most {limits.max_tool_calls} calls, {limits.max_turns} turns, "
             f"{limits.max_turn_tokens} tokens a turn, {limits.max_tokens} tokens in all, "

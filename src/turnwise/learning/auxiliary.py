@@ -8,6 +8,7 @@ which trains nothing but what the policy sampled, whatever is added to it; the c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from turnwise.learning.batch import (
     supervised_examples,
     weigh,
 )
+from turnwise.learning.credits import Credits
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
@@ -36,6 +38,18 @@ class AuxiliaryTerm:
     coefficient: float
     examples: Sequence[Example]
     """Each trained token with weight 1 / N; at least one of them has one."""
+
+
+class AuxiliaryLoss(Protocol):
+    """Another loss on the policy's weights, whose gradient goes into the same updates."""
+
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
+        """Whether it makes an update of the groups where the policy loss makes none."""
+        ...
+
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
+        """Adds its gradient on the groups of one update; returns the problem, "" if none."""
+        ...
 
 
 def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:

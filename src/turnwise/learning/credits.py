@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.estimators import Credit
-from turnwise.algorithms.playouts import mean_reward
+from turnwise.algorithms.monte_carlo import mean_reward
 from turnwise.algorithms.registry import Algorithm
-from turnwise.learning.selection import kept_groups, kept_members
+from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.kl_reward import METRIC
 from turnwise.types import Group, Trajectory, TrajectoryId
@@ -32,6 +32,8 @@ class Credits:
 
     advantages: Mapping[TrajectoryId, NDArray[np.float32]]
     """float32[n]; 0 where nothing was sampled."""
+    trained: frozenset[TrajectoryId]
+    """The graded trajectories that the algorithm's filters keep: all that are in the loss."""
     value_targets: Mapping[TrajectoryId, NDArray[np.float32]] = field(default_factory=dict)
     """float32[n], what the critic is trained towards; NaN where it is not. Empty without a
     critic."""
@@ -46,10 +48,11 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
 
     Raises ValueError for a NaN or infinite reward, naming the trajectory.
     """
+    trained = selected(groups, algorithm)
     batch = [estimator_inputs(group, signals) for group in groups]
     credits = algorithm.call("estimator", batch)
     if algorithm.whitening:
-        credits = _whitened(credits, batch, groups, algorithm)
+        credits = _whitened(credits, batch, groups, trained)
     estimated = [
         (member.id, credit)
         for group, row in zip(groups, credits, strict=True)
@@ -57,6 +60,7 @@ def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) ->
     ]
     return Credits(
         {identity: credit.advantages.astype(np.float32) for identity, credit in estimated},
+        trained,
         {
             identity: credit.targets.astype(np.float32)
             for identity, credit in estimated
@@ -107,7 +111,7 @@ def _input(
 def _baseline(group: Group) -> float | None:
     """The reward of the episode that was played beside the group from the beginning, the greedy
     one: NaN where it has no grade, None where none was played."""
-    rewards = [episode.reward for episode in group.beside if episode.parent is None]
+    rewards = [episode.reward for episode in group.baseline_rollouts if episode.parent is None]
     if not rewards:
         return None
     return float("nan") if rewards[0] is None else rewards[0]
@@ -116,7 +120,7 @@ def _baseline(group: Group) -> float | None:
 def _turn_values(member: Trajectory, group: Group) -> NDArray[np.float64] | None:
     """float64[turns+1], the mean reward of the episodes that were played on from before each turn,
     and the own reward; None where nothing was played on."""
-    children = [episode for episode in group.beside if episode.parent == member.episode]
+    children = [episode for episode in group.baseline_rollouts if episode.parent == member.episode]
     if not children:
         return None
     rewards: list[list[float]] = [[] for _ in member.snapshots]
@@ -130,15 +134,11 @@ def _whitened(
     credits: list[list[Credit]],
     batch: Sequence[Sequence[EstimatorInput]],
     groups: Sequence[Group],
-    algorithm: Algorithm,
+    trained: frozenset[TrajectoryId],
 ) -> list[list[Credit]]:
-    """Whiten the credits of what the filters keep, by these alone: nothing else is in the loss."""
-    kept = {
-        member.id
-        for group in kept_groups(groups, algorithm)
-        for member in kept_members(group, algorithm)
-    }
-    wanted = [[member.id in kept for member in group.graded] for group in groups]
+    """Whiten the credits of the trained trajectories, by these alone: nothing else is in the
+    loss."""
+    wanted = [[member.id in trained for member in group.graded] for group in groups]
     chosen = whiten(
         [list(compress(row, keep)) for row, keep in zip(credits, wanted, strict=True)],
         [list(compress(row, keep)) for row, keep in zip(batch, wanted, strict=True)],

@@ -12,7 +12,7 @@ import numpy as np
 
 from turnwise.algorithms.filters import TrajectoryFacts, TurnFacts
 from turnwise.algorithms.registry import Algorithm
-from turnwise.types import Group, ToolResult, Trajectory, Turn
+from turnwise.types import Group, ToolResult, Trajectory, TrajectoryId, Turn
 
 Member = TypeVar("Member")
 
@@ -27,6 +27,16 @@ def kept_groups(groups: Sequence[Group], algorithm: Algorithm) -> list[Group]:
         for group, keep in zip(groups, kept, strict=True)
         if keep and kept_members(group, algorithm)
     ]
+
+
+def selected(groups: Sequence[Group], algorithm: Algorithm) -> frozenset[TrajectoryId]:
+    """The trajectories of the kept groups that the filter on trajectories keeps: the ones that are
+    in the loss."""
+    return frozenset(
+        member.id
+        for group in kept_groups(groups, algorithm)
+        for member in kept_members(group, algorithm)
+    )
 
 
 def shares(members: Sequence[Member], count: int) -> list[list[Member]]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turnwise.algorithms.parts import Count, NonNegative, Requirement, Share, part
+from turnwise.algorithms.parts import Requirement, part
 from turnwise.errors import ConfigError
+from turnwise.ranges import Count, NonNegative, Share
 from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.runner import RolloutRunner, group_names, new_member
 from turnwise.seeds import derive

@@ -41,6 +41,7 @@ class Launcher:
         self.statuses: dict[int, int] = {}
         self.groups: dict[int, cgroups.Group] = {}
         self.clearing: set[int] = set()
+        self.users = rlimits.Users()
 
     def serve(self) -> None:
         """Work until the host is gone."""
@@ -89,8 +90,8 @@ class Launcher:
     def start(self, number: int, spec: wire.Message, descriptors: list[int]) -> None:
         """Start a sandbox."""
         if spec["tier"] == "rlimits":
-            taken = {one["user"] for one in self.specs.values() if "user" in one}
-            rlimits.prepare(spec, taken)
+            in_use = {one["user"] for one in self.specs.values() if "user" in one}
+            rlimits.prepare(spec, self.users, in_use)
         if spec["cgroup"]:
             self.groups[number] = cgroups.Group(spec["cgroup"], str(number), spec["limits"])
             descriptors += self.groups[number].open()  # the caller closes them

@@ -52,6 +52,7 @@ def guard(
         job = wire.receive(connection)
         if job is None or job["op"] != "start":
             return
+        measured = "init" in spec and usage.all_is_counted()  # before the code can end process 1
         start.hand_over(spec, job, waiting)
     except start.UnwritableError as error:
         connection.sendall(wire.encode({"event": "unwritable", "error": str(error)}))
@@ -59,7 +60,6 @@ def guard(
     except (OSError, ValueError) as error:
         connection.sendall(wire.encode({"event": "failed", "error": str(error)}))
         return
-    measured = "init" in spec and usage.all_is_counted()
     connection.sendall(wire.encode({"event": "started", "measured": measured}))
     report = _Watch(spec, waiting.pid).run(connection)
     if report is not None:

@@ -125,10 +125,10 @@ def _check_groups_of_one(recipe: Recipe, algorithm: Algorithm) -> None:
 
 def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for settings of what the algorithm does not have."""
-    if recipe.train.refills and algorithm.group_filter == "none":
+    if recipe.train.dynamic_sampling_rounds and algorithm.group_filter == "none":
         raise ConfigError(
-            f"train.refills samples in place of groups that are dropped, but algorithm "
-            f"{algorithm.name} drops none: give it a group_filter"
+            "train.dynamic_sampling_rounds samples in place of groups that are dropped, but "
+            f"algorithm {algorithm.name} drops none: give it a group_filter"
         )
     unused = recipe.implicit_reward != ImplicitRewardConfig()
     if unused and Requirement.PROCESS_REWARDS not in algorithm.needs:
@@ -147,7 +147,7 @@ def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:
             "before a step's first update, so it needs learning.updates_per_step or "
             "learning.epochs of 2 or more"
         )
-    episodes = train.tasks_per_step * train.group_size * (1 + train.refills)
+    episodes = train.tasks_per_step * train.group_size * (1 + train.dynamic_sampling_rounds)
     if algorithm.kl_target and episodes >= 5 * algorithm.kl_horizon:
         raise ConfigError(
             f"algorithm {algorithm.name}: kl_horizon is {algorithm.kl_horizon:g}, but a step may "

@@ -14,9 +14,9 @@ from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.completions import check_supported
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.forward.prefix_trees import check_sharing
 from turnwise.learning.auxiliary import check_auxiliary
 from turnwise.learning.preferences import check_preferences
-from turnwise.learning.prefix_tree import check_sharing
 from turnwise.learning.signals.hindsight import check_context
 from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room, check_self_teacher
@@ -46,7 +46,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_context(recipe, algorithm)
     _check_vllm(recipe)
     _check_cache(recipe)
-    _check_autocast(recipe)
+    _check_compute_dtype(recipe)
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
         raise ConfigError(
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: "
@@ -148,9 +148,9 @@ def _check_curriculum(recipe: Recipe) -> None:
 
 
 def _check_asynchronous(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Sampling ahead, and spare episodes, where something else forbids them."""
+    """Sampling ahead, and oversampling, where something else forbids them."""
     train = recipe.train
-    ahead, spare = f"train.max_staleness is {train.max_staleness}", "train.spare_episodes is set"
+    ahead, spare = f"train.max_staleness is {train.max_staleness}", "train.oversample is set"
     if train.max_staleness and recipe.engine.deterministic:
         raise ConfigError(
             f"{ahead}, but engine.deterministic samples in lockstep, in which everybody waits for "
@@ -166,15 +166,15 @@ def _check_asynchronous(recipe: Recipe, algorithm: Algorithm) -> None:
             f"{ahead}, but monitor.echo_trap = roll_back undoes any number of updates, and what is "
             "under way was sampled after them: choose another reaction, or max_staleness=0"
         )
-    if train.spare_episodes and recipe.engine.deterministic:
+    if train.oversample and recipe.engine.deterministic:
         raise ConfigError(
             f"{spare}, but engine.deterministic makes runs repeat, and who finishes first depends "
-            "on the clock: set engine.deterministic=false, or spare_episodes=0"
+            "on the clock: set engine.deterministic=false, or oversample=0"
         )
-    if train.spare_episodes and algorithm.rollout != "independent":
+    if train.oversample and algorithm.rollout != "independent":
         raise ConfigError(
             f"{spare}, but rollout {algorithm.rollout} of algorithm {algorithm.name} needs each of "
-            "its episodes: set spare_episodes=0"
+            "its episodes: set oversample=0"
         )
 
 
@@ -259,32 +259,27 @@ def _check_vllm(recipe: Recipe) -> None:
 
 def _check_cache(recipe: Recipe) -> None:
     """A cache that no trajectory would fit in once it is long."""
-    tokens, longest = recipe.engine.cache_tokens, recipe.rollout.max_tokens
+    tokens, longest = recipe.engine.kv_cache_tokens, recipe.rollout.max_tokens
     if 0 < tokens < longest:
         raise ConfigError(
-            f"engine.cache_tokens is {tokens}, but a single trajectory may have rollout.max_tokens "
-            f"of {longest}: raise the one or lower the other"
+            f"engine.kv_cache_tokens is {tokens}, but a single trajectory may have "
+            f"rollout.max_tokens of {longest}: raise the one or lower the other"
         )
 
 
-def _check_autocast(recipe: Recipe) -> None:
+def _check_compute_dtype(recipe: Recipe) -> None:
     """Sampling in bfloat16 where it is something else that says so."""
-    if not recipe.engine.autocast:
+    if recipe.engine.compute_dtype == "auto":
         return
     if recipe.engine.name == "vllm":
         raise ConfigError(
-            "engine.autocast is for the embedded engine; what servers compute in is vllm.dtype: "
-            "set that"
-        )
-    if recipe.model.dtype == "bfloat16":
-        raise ConfigError(
-            "engine.autocast samples in bfloat16 from weights in float32, and model.dtype is "
-            "bfloat16 already: leave it out"
+            "engine.compute_dtype is for the embedded engine; what servers compute in is "
+            "vllm.dtype: set that"
         )
     if recipe.model.lora_rank:
         raise ConfigError(
-            "engine.autocast computes with copies of a model's own weights, and model.lora_rank "
-            "puts adapters beside them: leave one of them out"
+            "engine.compute_dtype computes with copies of a model's own weights, and "
+            "model.lora_rank puts adapters beside them: leave one of them out"
         )
 
 

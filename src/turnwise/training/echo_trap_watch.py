@@ -40,8 +40,7 @@ class EchoTrapWatch:
         kept = checkpoint.at(context.folder.checkpoints, best) if best is not None else None
         situation = Situation(
             trap,
-            learners.policy,
-            learners.critic,
+            learners,
             context.recipe.model,
             kept,
             config.learning_rate_factor,

@@ -9,9 +9,10 @@ from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
-from turnwise.training.context import RunContext, set_aside
+from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.offline import learn_offline
+from turnwise.training.prepare import set_aside
 
 
 class Imitation:

@@ -4,7 +4,7 @@ Not here: when they learn (`reinforcement.py`), and how (`learning`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals, measure
-from turnwise.learning.signals.choice import companion_of, signals_of
+from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.self_teacher import SelfTeacher
@@ -33,7 +33,7 @@ from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
 from turnwise.types import Group
 
-Assessor = Critic | ImplicitReward | SelfTeacher
+SecondModel = Critic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
 
@@ -53,6 +53,8 @@ class Learners:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
+        self.algorithm = context.algorithm
+        """The algorithm with its present filter on groups, which a reaction may change."""
         recipe = context.recipe
         cold = checkpoint.latest(
             checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
@@ -73,33 +75,37 @@ class Learners:
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
         models = self.critic, self._teacher
         scaffold, oracle = components.scaffold, components.environment.oracle
-        asked = signals_of(recipe, self._context.algorithm, policy, scaffold, oracle, models)
+        asked = signals_of(recipe, self.algorithm, policy, scaffold, oracle, models)
         signals = measure(asked, groups)
-        credits = estimate(groups, signals, policy.algorithm)
+        credits = estimate(groups, signals, self.algorithm)
         metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
         if self.critic is None or step >= recipe.critic.pretraining_steps:
-            companion = companion_of(self.critic, signals, credits)
+            auxiliary = auxiliary_loss_of(self.critic, signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
             update = policy.update(
-                groups, credits, self._mixed_in(step), companion, measure_variance=noisy
+                groups, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
             )
         if self.critic is not None:
             metrics |= self.critic.update(groups, signals, credits)
-        report = UpdateReport({**update.metrics, **metrics}, update.problems)
+        report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(signals, credits, report)
+
+    def filter_groups(self, group_filter: str) -> None:
+        """Train on the groups that another filter keeps from now on."""
+        self.algorithm = replace(self.algorithm, group_filter=group_filter)
 
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of the learners, for `load_state`."""
-        group_filter = whole_target(self.policy.algorithm.group_filter)
+        group_filter = whole_target(self.algorithm.group_filter)
         state = self.policy.state() | {"group_filter": group_filter}
         return state if self.critic is None else state | {"critic": self.critic.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
         self.policy.load_state(state)
-        self.policy.filter_groups(state["group_filter"])
+        self.filter_groups(state["group_filter"])
         if self.critic is not None:
             self.critic.load_state(state["critic"])
 
@@ -141,7 +147,7 @@ def policy_learner(
     return PolicyLearner(model, reference, recipe.learning, algorithm, temperature)
 
 
-def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:
+def _critic(context: RunContext, policy: PolicyLearner) -> SecondModel | None:
     """The critic, the model of process rewards or the self-teacher; None where the algorithm has
     none of them."""
     recipe, model = context.recipe, context.components.model
@@ -161,6 +167,7 @@ def _critic(context: RunContext, policy: PolicyLearner) -> Assessor | None:
             context.components.scaffold,
             recipe.self_teacher,
             recipe.learning,
+            context.algorithm.self_teacher_coefficient,
             recipe.rollout.temperature,
         )
     return None

@@ -12,14 +12,11 @@ from statistics import fmean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.self_teacher import SelfTeacher
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry
 from turnwise.storage import checkpoint
+from turnwise.training.learners import Learners
 
 STRICT_FILTER = "top_spread"
 """The group filter of StarPO-S (RAGEN, arXiv 2504.20073)."""
@@ -31,8 +28,7 @@ class Situation:
     """The parts of a run that a reaction may look at and change."""
 
     trap: EchoTrap
-    learner: PolicyLearner
-    critic: Critic | ImplicitReward | SelfTeacher | None
+    learners: Learners
     model: ModelConfig
     best: Path | None
     """The checkpoint with the best rewards; None where none is kept."""
@@ -62,7 +58,7 @@ def stop(situation: Situation) -> str:
 @REACTIONS.built_in("lower_learning_rate")
 def lower_learning_rate(situation: Situation) -> str:
     """Multiplies the policy's learning rate by the factor."""
-    optimizer = situation.learner.optimizer
+    optimizer = situation.learners.policy.optimizer
     optimizer.learning_rate_factor *= situation.factor
     return (
         f"The learning rate is {situation.factor:g} times what it was: "
@@ -73,11 +69,11 @@ def lower_learning_rate(situation: Situation) -> str:
 @REACTIONS.built_in("filter")
 def switch_filter(situation: Situation) -> str:
     """Trains from now on only on the groups whose rewards differ most."""
-    learner = situation.learner
-    if learner.algorithm.group_filter == STRICT_FILTER:
+    learners = situation.learners
+    if learners.algorithm.group_filter == STRICT_FILTER:
         return f"The group filter is {STRICT_FILTER} already: nothing is changed. {ADVICE}"
-    learner.filter_groups(STRICT_FILTER)
-    share = learner.algorithm.numbers_of("group_filter")["share"]
+    learners.filter_groups(STRICT_FILTER)
+    share = learners.algorithm.numbers_of("group_filter")["share"]
     return (
         f"From now on the {share:.0%} of a step's groups whose rewards differ most are trained on "
         f"(group_filter {STRICT_FILTER})"
@@ -91,14 +87,15 @@ def roll_back(situation: Situation) -> str:
     Steps are counted on: tasks and seeds are those of steps not yet done.
     """
     assert situation.best is not None  # check_reaction has seen to it
-    learner, kept = situation.learner, checkpoint.load(situation.best)
+    learner, critic = situation.learners.policy, situation.learners.critic
+    kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best)
     learner.model.load_state_dict(weights.state_dict())
     factor = learner.optimizer.learning_rate_factor
     learner.load_state(kept.learner)
     learner.optimizer.learning_rate_factor = factor
-    if situation.critic is not None:
-        situation.critic.load_state(kept.learner["critic"])
+    if critic is not None:
+        critic.load_state(kept.learner["critic"])
     return (
         f"Weights and optimizer are again those of step {kept.step}, which had the best rewards. "
         + lower_learning_rate(situation)

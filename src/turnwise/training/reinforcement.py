@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
-from turnwise.rollout.collect import Rollout, with_spares
+from turnwise.rollout.collect import Rollout, oversampled_groups
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
@@ -130,14 +130,14 @@ class ReinforcementLoop:
         train, seed = context.recipe.train, context.recipe.seed
         runner = replace(context.components.runner(context.recipe.rollout), priority=step)
         rollout: Rollout = algorithm.function("rollout")
-        if train.spare_episodes:
-            rollout = partial(with_spares, spares=train.spare_episodes)
+        if train.oversample:
+            rollout = partial(oversampled_groups, extra=train.oversample)
         groups: list[Group] = []
-        for again in range(1 + train.refills):
-            tasks = self._tasks(step, derive(seed, "refill", again) if again else seed)
-            label = f"train/{step}/refill/{again}" if again else f"train/{step}"
+        for again in range(1 + train.dynamic_sampling_rounds):
+            tasks = self._tasks(step, derive(seed, "round", again) if again else seed)
+            label = f"train/{step}/round/{again}" if again else f"train/{step}"
             groups += await rollout(runner, tasks, train.group_size, seed, label)
-            if len(kept_groups(groups, self.learners.policy.algorithm)) >= train.tasks_per_step:
+            if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
                 break
         return Played(groups, time.monotonic() - begun)
 

@@ -56,7 +56,7 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Reinforcement())
     if recipe.preferences.steps:
         stages.append(Preferences())
-    variants = {"trained": environment, **environment.floors()}
+    variants = {"trained": environment, **environment.ablations()}
     stages += [Evaluation(name, variant) for name, variant in variants.items()]
     if recipe.evaluation.sft:
         stages.append(Imitation())
@@ -92,7 +92,7 @@ async def _check_parity(context: RunContext) -> None:
 def _write_report(context: RunContext) -> dict[str, Any]:
     """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
-    names = ("base", "cold_start", "sft", "trained", *environment.floors())
+    names = ("base", "cold_start", "sft", "trained", *environment.ablations())
     found = {name: folder.evaluation(name) for name in names}
     evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
     signal = summary(folder.lines("metrics.jsonl"))

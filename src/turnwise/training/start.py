@@ -49,7 +49,7 @@ def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
-        from turnwise.training.context import prepare
+        from turnwise.training.prepare import prepare
 
         yield prepare(recipe, folder, display)
 

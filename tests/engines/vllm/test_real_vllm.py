@@ -17,8 +17,8 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from benchmarks.peers import interpreter
-from tests.engines.models_for_tests import reference_logprobs
 from tests.engines.vllm.driving import change
+from tests.forward.models_for_tests import reference_logprobs
 from turnwise.config import EngineConfig, ModelConfig, VllmConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine
@@ -55,7 +55,7 @@ def drive(
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
     config = VllmConfig(**settings)
-    engine_config = EngineConfig(name="vllm", slots=16, deterministic=False)
+    engine_config = EngineConfig(name="vllm", max_sequences=16, deterministic=False)
 
     async def main() -> None:
         engine = make_vllm(engine_config, config, model, tokenizer, LIMIT, folder)

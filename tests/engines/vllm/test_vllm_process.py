@@ -70,7 +70,7 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
         tokenizer = byte_tokenizer()
         config = VllmConfig(start_seconds=120, **settings)
         engine = make_vllm(
-            EngineConfig(slots=5, parity_bound=1e9),
+            EngineConfig(max_sequences=5, parity_bound=1e9),
             config,
             small_model(tokenizer),
             tokenizer,

@@ -10,13 +10,13 @@ pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install
 
 from tests.environments.playing import judged, played
 from turnwise.environments.adapters.gymnasium import Gymnasium
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.evaluation.measurement import (
     measure,
     played_all,
     random_script,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
 
 OWN = '''

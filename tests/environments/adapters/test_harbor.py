@@ -11,12 +11,12 @@ from turnwise.environments.adapters.dockerfile import Doing, NotDone, read_docke
 from turnwise.environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
 from turnwise.environments.adapters.links import leads_out
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError
+from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.tools.workspace import Entry
 from turnwise.types import Action, Task, ToolCall

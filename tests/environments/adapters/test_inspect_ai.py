@@ -11,9 +11,9 @@ pytest.importorskip(
 from tests.environments.contract import another_process_has_the_same, keeps_its_word
 from tests.environments.playing import judged, played
 from turnwise.environments.adapters.inspect_ai import Inspect
-from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, ToolCall
 
 OWN = '''

@@ -17,9 +17,9 @@ import pytest
 from tests.environments.contract import keeps_its_word
 from turnwise.environments.adapters.openenv import OpenEnv, Session, shown
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import all_tasks, played_all, success
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.evaluation.measurement import all_tasks, played_all, success
 from turnwise.types import Action, ToolCall
 
 pytest.importorskip(

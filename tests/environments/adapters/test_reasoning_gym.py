@@ -7,9 +7,9 @@ import pytest
 from tests.environments.playing import judged
 from turnwise.environments.adapters import reasoning_gym as adapter
 from turnwise.environments.adapters.reasoning_gym_program import is_tame
-from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError
+from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, Task
 
 needed = pytest.mark.skipif(

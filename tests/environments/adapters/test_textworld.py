@@ -12,9 +12,9 @@ pytest.importorskip(
 
 from tests.environments.playing import played
 from turnwise.environments.adapters.textworld import TextWorld, _is_won
-from turnwise.environments.measurement import all_tasks, is_concurrent, is_restorable
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
+from turnwise.evaluation.measurement import all_tasks, is_concurrent, is_restorable
 from turnwise.types import Action, ToolCall
 
 

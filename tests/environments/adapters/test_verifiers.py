@@ -14,9 +14,9 @@ from tests.environments.contract import (  # noqa: E402
 )
 from tests.environments.playing import judged  # noqa: E402
 from turnwise.environments.adapters.verifiers import Verifiers  # noqa: E402
-from turnwise.environments.measurement import all_tasks  # noqa: E402
 from turnwise.environments.registry import make_environment  # noqa: E402
 from turnwise.errors import ConfigError, NotSupportedError  # noqa: E402
+from turnwise.evaluation.measurement import all_tasks  # noqa: E402
 from turnwise.types import Action  # noqa: E402
 
 OWN = """

@@ -1,4 +1,4 @@
-"""The code environment: oracle and floors, what tests must not be fooled by, QuixBugs' format."""
+"""The code environment: oracle and scores, what tests must not be fooled by, QuixBugs' format."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ import pytest
 from tests.environments.playing import answered, judged, prototype
 from turnwise.environments.code.environment import Code, program_of
 from turnwise.environments.code.pipelines import inputs
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.evaluation.measurement import (
     all_tasks,
     played_all,
     random_script,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.types import Action, Task, ToolCall
 
 QUIXBUGS = Path(__file__).parents[4] / "shared" / "data" / "quixbugs" / "programs.jsonl"
@@ -46,7 +46,7 @@ def test_every_solution_gives_what_is_expected_and_random_ones_do_not(made: Code
         expected = [entry for _, entry, _ in task.secret["cases"]]
         assert results(task.secret["solution"], task) == expected
         lucky += results(str(random_script(made, task)[0].answer), task) == expected
-    assert lucky / 2000 == made.spec.floors["random"]
+    assert lucky / 2000 == made.spec.reference_scores["random"]
 
 
 def test_no_function_of_one_split_is_in_the_other(made: Code) -> None:

@@ -1,4 +1,4 @@
-"""Inverted questions: one answer each, by counting; oracle and floors; more browsing finds more."""
+"""Inverted questions: one answer each, by counting; oracle and scores; more browsing finds more."""
 
 import asyncio
 from collections import defaultdict
@@ -9,12 +9,12 @@ from benchmarks.browsing import conditions, success
 from tests.environments.playing import calling, played, prototype
 from turnwise.environments.deep_research.conditions import FEWEST, Classes, Condition
 from turnwise.environments.deep_research.environment import DeepResearch
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
     all_tasks,
     spread,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.types import Action
 
 made = prototype("deep_research")

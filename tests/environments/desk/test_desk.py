@@ -11,15 +11,15 @@ from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.desk.environment import ServiceDesk
 from turnwise.environments.desk.policy import Policy, Wish, WishKind, forbidden_by
 from turnwise.environments.desk.user import User
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
     played_all,
     random_script,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError
 from turnwise.tokens import Source
 
 made = prototype("desk")

@@ -18,9 +18,9 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
 from turnwise.environments.desk import model_user
 from turnwise.environments.desk.model_user import STOP, Dialogue, ModelUser, ModelUserSettings
-from turnwise.environments.measurement import all_tasks, is_restorable, played_all, success
 from turnwise.environments.registry import make_environment
 from turnwise.errors import InfrastructureError, NotSupportedError
+from turnwise.evaluation.measurement import all_tasks, is_restorable, played_all, success
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold

@@ -12,14 +12,14 @@ from tests.environments.playing import answered, calling, judged, played
 from turnwise.environments.base import Environment
 from turnwise.environments.desk.own import was_told
 from turnwise.environments.desk.tables import differences, write
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError, DataError, UserError
+from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
     played_all,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.types import Action, Task, ToolCall
 
 

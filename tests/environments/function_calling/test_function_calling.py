@@ -10,9 +10,9 @@ import pytest
 from tests.environments.playing import answered, played, prototype, reward
 from turnwise.environments.function_calling.applications import application_tools, signature
 from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
-from turnwise.environments.measurement import all_tasks, played_all, random_script, spread
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import all_tasks, played_all, random_script, spread
 from turnwise.rewards.tool_calls import read_calls, write_calls
 from turnwise.tokens import Source
 from turnwise.types import Action, Task, ToolCall
@@ -47,7 +47,7 @@ def test_trivial_policies(made: FunctionCalling) -> None:
             assert reward(made, task, *said[: task.info["requests"]]) == 0.0
     assert reward(made, tasks[0]) == 0.0
     lucky = sum(reward(made, task, *random_script(made, task)) for task in made.tasks("heldout"))
-    assert lucky / 1000 == pytest.approx(made.spec.floors["random"], abs=1e-9)
+    assert lucky / 1000 == pytest.approx(made.spec.reference_scores["random"], abs=1e-9)
 
 
 def test_no_change_can_be_left_out_altered_or_added_and_looking_is_free(

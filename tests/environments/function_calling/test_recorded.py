@@ -54,7 +54,7 @@ def test_a_record_becomes_a_task(tmp_path: Path) -> None:
     (task,) = environment.tasks("heldout")
     assert task.prompt == "Tools:\n1. Name: weather\n\n<user> Weather in Rome? </user>"
     assert task.secret == {"calls": CALL, "response": ""}
-    assert environment.spec.floors == {"noop": 0.0, "answer": 0.0, "oracle": 1.0}
+    assert environment.spec.reference_scores == {"noop": 0.0, "answer": 0.0, "oracle": 1.0}
     keeps_its_word(environment, most=1)
 
 
@@ -82,7 +82,7 @@ def test_records_without_calls_are_there_when_they_are_asked_for(tmp_path: Path)
     path = write(tmp_path / "r.json", RECORD, ANSWER)
     environment = RecordedCalls(path, heldout_share=0.0, without_calls=True)
     task = next(task for task in environment.tasks("train") if not task.secret["calls"])
-    assert environment.spec.floors["answer"] == 0.5
+    assert environment.spec.reference_scores["answer"] == 0.5
     said = Action("<think>a</think><answer>Hello</answer>", answer="Hello")
     assert judged(environment, task, said).reward == 1.0
     assert judged(environment, task, *environment.oracle(task)).success
@@ -125,7 +125,7 @@ def test_toolrls_own_records() -> None:
     environment = RecordedCalls(str(TOOLRL), without_calls=True)
     tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
     assert len(tasks) > 390
-    assert environment.spec.floors["answer"] == pytest.approx(54 / len(tasks), abs=0.01)
+    assert environment.spec.reference_scores["answer"] == pytest.approx(54 / len(tasks), abs=0.01)
     for task in tasks:
         assert judged(environment, task, *environment.oracle(task)).success
         assert not judged(environment, task).success

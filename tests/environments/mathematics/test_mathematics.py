@@ -14,8 +14,8 @@ import pytest
 from tests.environments.playing import answered, judged, played, prototype, reward
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
-from turnwise.environments.measurement import all_tasks
 from turnwise.errors import ConfigError, DataError, ToolError
+from turnwise.evaluation.measurement import all_tasks
 from turnwise.rewards.numeric import matches
 from turnwise.tools.calculator import calculate
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
@@ -61,9 +61,9 @@ def test_trivial_policies(made: Mathematics) -> None:
         guesses = [None, "", task.prompt, " ".join(map(str, range(200))), secret["solution"][-1]]
         for guess in [*guesses, *map(str, numbers)]:
             assert not matches(guess, secret["answer"], secret["units"]), task
-    assert made.spec.floors["noop"] == 0.0
+    assert made.spec.reference_scores["noop"] == 0.0
     random = sum(random_success(task) for task in tasks) / len(tasks)
-    assert float(random) == pytest.approx(made.spec.floors["random"], abs=1e-4)
+    assert float(random) == pytest.approx(made.spec.reference_scores["random"], abs=1e-4)
     assert reward(made, tasks[0]) == 0.0
 
 
@@ -123,15 +123,15 @@ def test_bad_calls_are_told_to_the_agent(made: Mathematics, call: ToolCall, mess
     assert message in step.observation.content
 
 
-def test_snapshots_and_the_floor_without_a_calculator(made: Mathematics) -> None:
+def test_snapshots_and_the_ablation_without_a_calculator(made: Mathematics) -> None:
     environment = made.fresh()
     environment.restore(environment.snapshot())
     with pytest.raises(ValueError, match="not a snapshot"):
         environment.restore(b"x")
-    floor = made.floors()["no_calculator"]
-    assert [tool.schema for tool in floor.tools()] == [tool.schema for tool in made.tools()]
-    task = floor.tasks("train")[0]
-    trajectory = played(floor, task, *made.oracle(task)).trajectory
+    ablation = made.ablations()["no_calculator"]
+    assert [tool.schema for tool in ablation.tools()] == [tool.schema for tool in made.tools()]
+    task = ablation.tasks("train")[0]
+    trajectory = played(ablation, task, *made.oracle(task)).trajectory
     assert set(trajectory.observed) == {"Error: the calculator does not work now"}
 
 
@@ -146,7 +146,7 @@ def test_own_questions(tmp_path: Path) -> None:
     environment = Mathematics(questions=write(tmp_path / "q.jsonl", QUESTION, plain, again))
     tasks = {task.secret["answer"]: task for task in all_tasks(environment)}
     assert set(tasks) == {"7", "1/3"}
-    assert environment.spec.floors == {"noop": 0.0}
+    assert environment.spec.reference_scores == {"noop": 0.0}
     assert reward(environment, tasks["7"], *environment.oracle(tasks["7"])) == 1.0
     assert reward(environment, tasks["1/3"], *environment.oracle(tasks["1/3"])) == 1.0
     assert environment.oracle(tasks["7"])[0].calls[0].arguments == {"expression": "3+4"}

@@ -1,4 +1,4 @@
-"""Several tools: what each kind of question needs, floors, and Tool-Star's reward."""
+"""Several tools: what each kind of question needs, reference scores, and Tool-Star's reward."""
 
 import asyncio
 import re
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import judged, prototype
-from turnwise.environments.measurement import (
-    played_all,
-)
 from turnwise.environments.multi_tool.environment import MultiTool
 from turnwise.environments.multi_tool.tasks import KINDS
 from turnwise.environments.multi_tool.world import towns
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
+    played_all,
+)
 from turnwise.types import Action, Task, ToolCall
 
 made = prototype("multi_tool")
@@ -58,7 +58,7 @@ def test_without_a_tool_what_needs_it_is_lost(made: MultiTool) -> None:
     for kind in KINDS:
         task = of_kind(made, kind)
         for name, needs in (("no_search", "searches"), ("no_interpreter", "sums")):
-            variant = made.floors()[name]
+            variant = made.ablations()[name]
             assert isinstance(variant, MultiTool)
             (play,) = played_all(variant, [task], [made.oracle(task)])
             seen = " ".join(play.trajectory.observed)

@@ -11,12 +11,12 @@ import pytest
 
 from tests.environments.playing import calling, judged
 from turnwise.commands.cli import main
-from turnwise.environments.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.injection import inject
 from turnwise.environments.repair.judging import plain_name, run_suite, without_clashes
 from turnwise.environments.repair.sabotage import sabotaged
 from turnwise.errors import ConfigError, DataError
+from turnwise.evaluation.measurement import NOTHING, all_tasks, played_all, success
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import Limits, SandboxSettings
 

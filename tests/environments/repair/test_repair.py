@@ -1,4 +1,4 @@
-"""The repair environment: oracle and floors, what must not pass, and what the repository hides."""
+"""The repair environment: oracle and scores, what must not pass, and what the repository hides."""
 
 import random
 import re
@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.environments.repair.environment import Repair
+from turnwise.environments.repair.git import git_folder
+from turnwise.environments.repair.mutations import mutants
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
     played_all,
@@ -16,11 +21,6 @@ from turnwise.environments.measurement import (
     spread,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.environments.repair.environment import Repair
-from turnwise.environments.repair.git import git_folder
-from turnwise.environments.repair.mutations import mutants
-from turnwise.errors import ConfigError
 from turnwise.sandbox.calls import decode
 from turnwise.sandbox.grading import same
 from turnwise.tools.workspace import Entry
@@ -71,7 +71,7 @@ def test_every_solution_repairs_and_random_changes_do_not(made: Repair) -> None:
         assert len(fail) >= 1 <= len(stay)
         repaired = {**files, **task.secret["solution"]}
         assert all(passed(space(repaired), [*fail, *stay]))
-    assert sum(map(is_lucky, [made] * 2000, tasks)) / 2000 == made.spec.floors["random"]
+    assert sum(map(is_lucky, [made] * 2000, tasks)) / 2000 == made.spec.reference_scores["random"]
 
 
 def is_lucky(environment: Repair, task: Task) -> bool:

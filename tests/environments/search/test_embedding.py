@@ -11,10 +11,10 @@ import pytest
 from tests.environments.playing import played
 from tests.fakes import save_small_model
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import all_tasks
 from turnwise.environments.registry import make_environment
 from turnwise.environments.search.embedding import Embedder, embedded, make_embedder
 from turnwise.errors import ConfigError, DataError, UserError
+from turnwise.evaluation.measurement import all_tasks
 from turnwise.types import Action, ToolCall
 
 CALLS = """
@@ -67,7 +67,7 @@ def test_words_vectors_and_both(own: dict[str, Any]) -> None:
     assert found(dense, "kitten purr")[0] == "Tom"
     hybrid = make_environment("search", own | {"retrieval": "hybrid"})
     assert set(found(hybrid, "kitten purr")) == {"Tom", "Kitten"}
-    assert "oracle" not in dense.spec.floors
+    assert "oracle" not in dense.spec.reference_scores
     assert dense.restorable
 
 

@@ -104,7 +104,10 @@ def test_nothing_found_and_nothing_asked(library):
 
 def test_the_spec_identifies_the_data(library, own):
     mine = SearchEnvironment(**own)
-    assert (library.spec.name, library.spec.floors) == ("search", {"noop": 0.0, "oracle": 1.0})
+    assert (library.spec.name, library.spec.reference_scores) == (
+        "search",
+        {"noop": 0.0, "oracle": 1.0},
+    )
     assert len(mine.spec.data_hash) == 64
     assert mine.spec.data_hash == SearchEnvironment(**own).spec.data_hash != library.spec.data_hash
 

@@ -1,4 +1,4 @@
-"""The shell environment: oracle and floors, what else is changed, and AgentBench's format."""
+"""The shell environment: oracle and scores, what else is changed, and AgentBench's format."""
 
 import asyncio
 import json
@@ -10,12 +10,6 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import answered, calling, judged, prototype
-from turnwise.environments.measurement import (
-    NOTHING,
-    all_tasks,
-    is_restorable,
-    played_all,
-)
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shell.environment import Shell
 from turnwise.environments.shell.folders import draw_folder, entries_of, state_of
@@ -23,6 +17,12 @@ from turnwise.environments.shell.os_interaction import WEAKNESS
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import folder_of
 from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.evaluation.measurement import (
+    NOTHING,
+    all_tasks,
+    is_restorable,
+    played_all,
+)
 from turnwise.rewards.cells import cells_match
 from turnwise.seeds import derive
 from turnwise.tools.workspace import Workspace
@@ -88,7 +88,7 @@ def test_each_command_does_what_is_worked_out_here(made: Shell, maker: Any) -> N
 
 
 def test_random_actions_succeed_as_often_as_is_declared(made: Shell) -> None:
-    assert sum(map(is_lucky, all_tasks(made))) / 2000 == made.spec.floors["random"]
+    assert sum(map(is_lucky, all_tasks(made))) / 2000 == made.spec.reference_scores["random"]
 
 
 def is_lucky(task: Task) -> bool:
@@ -247,7 +247,7 @@ def test_a_file_with_a_single_object_and_the_best_constant_answer(
     ]
     odd = {"description": "How odd?", "evaluation": {"match": {"regex": "^[01]$"}}}
     environment = loaded(made, write(tmp_path / "dev.json", *counted, PYTHON, odd), scripts)
-    assert environment.spec.floors["constant"] == 3 / 6
+    assert environment.spec.reference_scores["constant"] == 3 / 6
 
 
 def test_what_a_record_came_to_is_kept(

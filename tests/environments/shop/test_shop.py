@@ -1,4 +1,4 @@
-"""The shop: oracle and floors, pages, what is bought wrongly, and the state of an episode."""
+"""The shop: oracle and scores, pages, what is bought wrongly, and the state of an episode."""
 
 import random
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
     NOTHING,
     all_tasks,
     played_all,
@@ -14,9 +17,6 @@ from turnwise.environments.measurement import (
     spread,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.environments.shop.environment import BACK, BUY, FEATURES, NEXT, PREVIOUS, Shop
-from turnwise.errors import ConfigError
 from turnwise.types import Action
 
 made = prototype("shop")

@@ -1,13 +1,13 @@
 """The shop as web pages: the same tasks and verdicts as the shop's."""
 
 from tests.environments.playing import judged, played, prototype
-from turnwise.environments.measurement import (
+from turnwise.environments.shop.environment import Shop
+from turnwise.environments.shop.web import ShopWeb
+from turnwise.evaluation.measurement import (
     all_tasks,
     random_script,
     spread,
 )
-from turnwise.environments.shop.environment import Shop
-from turnwise.environments.shop.web import ShopWeb
 from turnwise.types import Action, ToolCall
 
 made = prototype("shop_web")

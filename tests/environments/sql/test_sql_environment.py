@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.environments.playing import answered, calling, opened, reward
-from turnwise.environments.measurement import (
-    NOTHING,
-    all_tasks,
-    played_all,
-    success,
-)
 from turnwise.environments.registry import make_environment
 from turnwise.environments.sql.dbbench import for_sqlite
 from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.errors import ConfigError, DataError
+from turnwise.evaluation.measurement import (
+    NOTHING,
+    all_tasks,
+    played_all,
+    success,
+)
 from turnwise.types import Action
 
 DBBENCH = Path(__file__).parents[4] / "shared" / "data" / "dbbench"

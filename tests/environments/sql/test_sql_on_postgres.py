@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from tests.tools.postgres_server import Running, running_server
-from turnwise.environments.measurement import (
+from turnwise.environments.registry import make_environment
+from turnwise.environments.sql.environment import SqlEnvironment
+from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
+from turnwise.evaluation.measurement import (
     NOTHING,
     is_concurrent,
     is_restorable,
@@ -17,9 +20,6 @@ from turnwise.environments.measurement import (
     random_script,
     success,
 )
-from turnwise.environments.registry import make_environment
-from turnwise.environments.sql.environment import SqlEnvironment
-from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 from turnwise.tools.postgres_connection import Connection, address
 from turnwise.types import Action, ToolCall
 

@@ -1,4 +1,4 @@
-"""Web forms: oracle and floors, splits, wrong forms, and the state of an episode."""
+"""Web forms: oracle and scores, splits, wrong forms, and the state of an episode."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ import pytest
 
 from tests.environments.playing import calling, judged, played, prototype
 from turnwise.config import load_recipe
-from turnwise.environments.measurement import (
-    all_tasks,
-    success,
-)
 from turnwise.environments.registry import make_environment
 from turnwise.environments.web_forms.environment import WebForms
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import (
+    all_tasks,
+    success,
+)
 from turnwise.training.components import check_pictures
 from turnwise.types import Action, Step, Task, ToolCall
 
@@ -109,7 +109,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 def test_one_kind_and_pictures_that_no_model_is_shown() -> None:
     few = WebForms(count=5, kinds=["inbox"])
     assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
-    assert "random" not in few.spec.floors
+    assert "random" not in few.spec.reference_scores
     recipe = load_recipe("demo")
     check_pictures(few, recipe)
     few.pictures = True

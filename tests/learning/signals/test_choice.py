@@ -7,9 +7,8 @@ import pytest
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import check_recipe
-from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.choice import companion_of, signals_of
+from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.hindsight import Hindsight
 from turnwise.learning.signals.information_gain import InformationGain
 from turnwise.learning.signals.kl_reward import KLReward
@@ -57,5 +56,5 @@ def test_models_of_the_run_are_asked_too_and_put_no_loss_beside_the_policys() ->
     algorithm = make_algorithm("grpo", {})
     made = signals_of(RECIPE, algorithm, LEARNER, scaffold, lambda task: [], (None, model))  # type: ignore[arg-type]
     assert model in made
-    assert companion_of(model, Signals(), Credits({})) is None
-    assert companion_of(None, Signals(), Credits({})) is None
+    assert auxiliary_loss_of(model, Signals()) is None
+    assert auxiliary_loss_of(None, Signals()) is None

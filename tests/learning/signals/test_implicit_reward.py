@@ -81,7 +81,7 @@ def test_rewards_are_log_ratios_and_the_gradient_is_that_of_cross_entropy(
         return apply()
 
     made.optimizer.apply = keep  # type: ignore[method-assign]
-    metrics = made.update(groups, signals, Credits({}))
+    metrics = made.update(groups, signals, Credits({}, frozenset()))
     assert_rounding(found, both, own)
     assert metrics["implicit_reward/loss"] == pytest.approx(losses[-1], rel=1e-5)
 
@@ -94,7 +94,7 @@ def test_it_begins_as_the_reference_and_learns_what_succeeds(
     found = []
     for _ in range(25):
         groups = make_groups(REWARDS)
-        found.append(made.update(groups, made.measure(groups), Credits({})))
+        found.append(made.update(groups, made.measure(groups), Credits({}, frozenset())))
     assert found[0]["implicit_reward/loss"] == pytest.approx(np.log(2), abs=1e-5)
     assert found[0]["implicit_reward/mean"] == pytest.approx(0, abs=1e-5)
     assert found[-1]["implicit_reward/loss"] < 0.3
@@ -108,11 +108,11 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
     whole, stopped = implicit(load_model), implicit(load_model)
     groups = make_groups(REWARDS)
     for made in (whole, stopped):
-        made.update(groups, made.measure(groups), Credits({}))
+        made.update(groups, made.measure(groups), Credits({}, frozenset()))
     resumed = implicit(load_model)
     resumed.load_state(copy.deepcopy(stopped.state()))
     for made in (whole, resumed):
-        made.update(groups, made.measure(groups), Credits({}))
+        made.update(groups, made.measure(groups), Credits({}, frozenset()))
     for key, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[key])
 
@@ -148,7 +148,7 @@ def test_nothing_to_learn_makes_no_update(load_model: LoadModel, make_groups: Ma
     rewards = signals.of(silent).token_rewards
     assert rewards is not None
     assert not rewards.any()
-    assert made.update(groups, signals, Credits({})) == {}
+    assert made.update(groups, signals, Credits({}, frozenset())) == {}
     assert made.optimizer.updates == 0
 
 
@@ -160,7 +160,10 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
     signals = made.measure(groups)
     made.optimizer.parameters[0].register_hook(lambda gradient: gradient * torch.inf)
     before = copy.deepcopy(made.model.state_dict())
-    assert made.update(groups, signals, Credits({}))["implicit_reward/skipped_updates"] == 1
+    assert (
+        made.update(groups, signals, Credits({}, frozenset()))["implicit_reward/skipped_updates"]
+        == 1
+    )
     assert all(torch.equal(before[key], value) for key, value in made.model.state_dict().items())
     assert made.optimizer.updates == 0
 
@@ -181,7 +184,7 @@ def test_of_a_policy_with_adapters_the_adapters_are_trained(
     losses = []
     for _ in range(3):
         groups = make_groups(REWARDS)
-        metrics = made.update(groups, made.measure(groups), Credits({}))
+        metrics = made.update(groups, made.measure(groups), Credits({}, frozenset()))
         losses.append(metrics["implicit_reward/loss"])
     assert losses[0] == pytest.approx(np.log(2), abs=1e-5)
     assert losses[2] < losses[0]

@@ -52,8 +52,8 @@ def made(
     parameters = learner.optimizer.parameters
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
-    config = SelfTeacherConfig(**options)
-    teacher = SelfTeacher(model, Telling(), config, learning, 0.7)  # type: ignore[arg-type]
+    config, coefficient = SelfTeacherConfig(**options), algorithm.self_teacher_coefficient
+    teacher = SelfTeacher(model, Telling(), config, learning, coefficient, 0.7)  # type: ignore[arg-type]
     with torch.no_grad():
         for average in teacher._average.values():
             average *= 0.9
@@ -140,7 +140,7 @@ def test_its_gradient_is_that_of_the_weighted_divergence(
     signals = teacher.measure(groups)
     assert signals == Signals({}, {"self_teacher/taught": pytest.approx(4 / 7)})
     credits = estimate(groups, signals, algorithm)
-    report = learner.update(groups, credits, companion=teacher)
+    report = learner.update(groups, credits, auxiliary=teacher)
     assert report.metrics["policy/updates"] == 1
     torch.testing.assert_close(before - weights(model), 0.5 * expected, rtol=1e-3, atol=1e-5)
     metrics = teacher.update(groups, Signals(), credits)
@@ -158,7 +158,7 @@ def test_it_adds_to_a_policy_loss(load_model: LoadModel, make_groups: MakeGroups
         learner, teacher = made(model, algorithm)
         credits = estimate(groups, Signals(), algorithm)
         before = weights(model)
-        learner.update(groups, credits, companion=teacher if with_teacher else None)
+        learner.update(groups, credits, auxiliary=teacher if with_teacher else None)
         changes.append(before - weights(model))
     torch.testing.assert_close(changes[2], changes[0] + changes[1], rtol=1e-3, atol=1e-5)
 
@@ -173,7 +173,7 @@ def test_groups_that_a_filter_drops_teach_nothing(
         learner, teacher = made(model, algorithm)
         before = weights(model)
         credits = estimate(groups, Signals(), algorithm)
-        assert learner.update(groups, credits, companion=teacher).metrics["policy/updates"] == 0
+        assert learner.update(groups, credits, auxiliary=teacher).metrics["policy/updates"] == 0
         assert torch.equal(weights(model), before)
         assert "self_teacher/divergence" not in teacher.update(groups, Signals(), credits)
 
@@ -186,7 +186,7 @@ def test_who_is_left_out_of_the_loss_may_still_teach(
     algorithm = make_algorithm("sdpo", {"trajectory_filter": "overlong"})
     learner, teacher = made(load_model(), algorithm)
     credits = estimate(groups, Signals(), algorithm)
-    learner.update(groups, credits, companion=teacher)
+    learner.update(groups, credits, auxiliary=teacher)
     expected = [second, groups[0].trajectories[3], groups[2].trajectories[0]]
     assert teacher.update(groups, Signals(), credits)["self_teacher/tokens"] == sum(
         m.tokens.mask.sum() for m in expected
@@ -204,7 +204,7 @@ def test_a_loss_that_is_no_number_changes_nothing(
     unknown = np.full(len(taught_first.member.tokens), np.nan, np.float32)
     groups = with_one(groups, 0, taught_first.member.episode, logprob=unknown)
     before = weights(model)
-    (problem,) = learner.update(groups, credits, companion=teacher).problems
+    (problem,) = learner.update(groups, credits, auxiliary=teacher).problems
     assert problem == "the self-teacher's loss is nan"
     assert torch.equal(weights(model), before)
 
@@ -217,14 +217,14 @@ def test_the_average_follows_the_policy(
     model = load_model().to(dtype)
     learning = LearningConfig()
     config = SelfTeacherConfig(rate=0.001)
-    teacher = SelfTeacher(model, Telling(), config, learning)  # type: ignore[arg-type]
+    teacher = SelfTeacher(model, Telling(), config, learning, 1.0)  # type: ignore[arg-type]
     start = weights(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 1
     assert torch.equal(weights(teacher.model), start)
     for _ in range(50):
-        teacher.update([], Signals(), Credits({}))
+        teacher.update([], Signals(), Credits({}, frozenset()))
     share = 1 - 0.999**50
     expected = start + share * (weights(model) - start)
     found = torch.cat([average.flatten() for average in teacher._average.values()]).double()
@@ -241,7 +241,7 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
         learner, teacher = made(model)
         groups = make_groups(REWARDS)
         credits = estimate(groups, Signals(), SDPO)
-        learner.update(groups, credits, companion=teacher)
+        learner.update(groups, credits, auxiliary=teacher)
         teacher.update(groups, Signals(), credits)
         teachers.append(teacher)
         models.append(model)
@@ -249,7 +249,7 @@ def test_it_resumes_exactly(load_model: LoadModel, make_groups: MakeGroups) -> N
     resumed.load_state(copy.deepcopy(teachers[1].state()))
     assert torch.equal(weights(resumed.model), weights(teachers[0].model))
     for teacher in (teachers[0], resumed):
-        teacher.update([], Signals(), Credits({}))
+        teacher.update([], Signals(), Credits({}, frozenset()))
     assert torch.equal(weights(resumed.model), weights(teachers[0].model))
     assert not torch.equal(weights(resumed.model), weights(models[0]))
 
@@ -264,7 +264,7 @@ def test_of_an_adapted_model_the_adapters_alone_are_averaged(
     assert set(teacher.state()["average"]) == names
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), SDPO)
-    assert learner.update(groups, credits, companion=teacher).metrics["policy/updates"] == 1
+    assert learner.update(groups, credits, auxiliary=teacher).metrics["policy/updates"] == 1
 
 
 def recipe(**sections: Any) -> Recipe:

@@ -30,7 +30,7 @@ REWARDS = [[1.0, 0.0, None], [0.5, 1.0]]
 def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, ValueHead]:
     """A learner that descends plainly, so that its gradient can be read off, and a head that is not
     0 to begin with."""
-    learning = LearningConfig(tokens_per_micro_batch=micro, autocast=False)
+    learning = LearningConfig(tokens_per_micro_batch=micro)
     learner = PolicyLearner(model, None, learning, PPO)
     parameters = learner.optimizer.parameters
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
@@ -55,7 +55,7 @@ def prepared(head: Critic, make_groups: MakeGroups) -> Step:
 
 def update(learner: PolicyLearner, head: ValueHead, step: Step) -> UpdateReport:
     groups, signals, credits = step
-    return learner.update(groups, credits, companion=ValueLoss(head, signals, credits))
+    return learner.update(groups, credits, auxiliary=ValueLoss(head, signals))
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -209,7 +209,7 @@ def test_values_alone_make_no_update_of_the_policy(
     learner, head = made(model)
     (groups, signals, credits), before = prepared(head, make_groups), weights(model)
     nothing = {name: np.zeros_like(own) for name, own in credits.advantages.items()}
-    step = groups, signals, Credits(nothing, credits.value_targets)
+    step = groups, signals, Credits(nothing, credits.trained, credits.value_targets)
     assert update(learner, head, step).metrics["policy/updates"] == 0
     assert torch.equal(weights(model), before)
 

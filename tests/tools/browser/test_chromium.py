@@ -16,8 +16,8 @@ import pytest
 
 from tests.tools.browser.sites import HOST, START, Everything, opened
 from turnwise.environments.base import Environment
-from turnwise.environments.measurement import Play, played_all
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError, ToolError
+from turnwise.evaluation.measurement import Play, played_all
 from turnwise.tools.browser.chromium import Browser, find_chromium, marked
 from turnwise.tools.browser.page import BrowserPage
 from turnwise.tools.browser.sites import Request, Response

@@ -23,7 +23,6 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
-from turnwise.engines.runner import end_tokens, match_weights
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
 from turnwise.engines.vllm.client import (
     Json,
@@ -43,6 +42,7 @@ from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
+from turnwise.forward.runner import end_tokens, match_weights
 from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0

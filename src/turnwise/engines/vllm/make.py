@@ -76,7 +76,7 @@ def _own(
         *("--served-model-name", NAME),
         *("--dtype", dtype if vllm.dtype == "auto" else vllm.dtype),
         *("--max-model-len", str(limit)),
-        *("--max-num-seqs", str(-(-config.slots // vllm.replicas))),
+        *("--max-num-seqs", str(-(-config.max_sequences // vllm.replicas))),
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),  # no sampling options but those of the request
         "--disable-uvicorn-access-log",

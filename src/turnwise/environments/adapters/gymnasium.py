@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from turnwise.environments.adapters.replayed import Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
 from turnwise.registry import load_function, load_module
 from turnwise.seeds import derive
@@ -90,8 +90,8 @@ class Gymnasium(Replayed):
         """The version is gymnasium's; the hash is of all first views."""
         ids = [task.id for split in self._tasks.values() for task in split]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        name, floors = f"gymnasium/{self.id}", {"noop": 0.0}
-        return EnvironmentSpec(name, self._version, digest, floors, self._turn_rewards)
+        name, scores = f"gymnasium/{self.id}", {"noop": 0.0}
+        return EnvironmentSpec(name, self._version, digest, scores, self._turn_rewards)
 
     @property
     def restorable(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from turnwise.environments.adapters.harbor_tasks import WEAKNESS, entries, judge, read_tasks
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -63,7 +63,7 @@ class Harbor(Environment):
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks with their tests. Both floors hold by how tasks are chosen."""
+        """The hash is of all tasks with their tests. Both scores hold by how tasks are chosen."""
         return EnvironmentSpec("harbor", "1", self._data_hash, {"noop": 0.0, "oracle": 1.0})
 
     def tasks(self, split: Split) -> Sequence[Task]:

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from typing import Any, Self
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, ToolError
 from turnwise.registry import load_function
 from turnwise.tools.tool import Tool

@@ -23,7 +23,7 @@ import httpx2
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.records import read_records
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import (
     ConfigError,
     DataError,

@@ -23,7 +23,7 @@ from typing import Any
 
 from turnwise.environments.adapters import reasoning_gym_program
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import (
     ConfigError,
     InfrastructureError,
@@ -87,9 +87,9 @@ class ReasoningGym(Environment):
             [task.id, task.secret["answer"]] for split in self._tasks.values() for task in split
         ]
         digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        floors = {"noop": 0.0, "oracle": 1.0} if self._known else {"noop": 0.0}
+        scores = {"noop": 0.0, "oracle": 1.0} if self._known else {"noop": 0.0}
         name = f"reasoning_gym/{'+'.join(self._settings)}"
-        return EnvironmentSpec(name, self._version, digest, floors)
+        return EnvironmentSpec(name, self._version, digest, scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """All questions of a split; no question is in both."""

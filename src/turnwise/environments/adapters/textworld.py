@@ -22,7 +22,7 @@ from typing import Any
 
 from turnwise.environments.adapters.replayed import RANDOM_ACTIONS, Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
 from turnwise.folders import cache_folder
 from turnwise.seeds import derive
@@ -90,8 +90,8 @@ class TextWorld(Replayed):
         """The version is the package's; the hash is of all games."""
         ids = [task.id for split in self._tasks.values() for task in split]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        floors = {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("textworld", self._version, digest, floors, True)
+        scores = {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("textworld", self._version, digest, scores, True)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One task for each game; no game is in both splits."""

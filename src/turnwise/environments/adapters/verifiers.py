@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
 from turnwise.registry import load_module
 from turnwise.tools.tool import in_thread

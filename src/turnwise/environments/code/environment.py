@@ -29,7 +29,7 @@ COUNT, MAX_STEPS = 1000, 3
 HELDOUT_SHARE = 0.5
 TOLERANCE = 1e-6
 """Tolerance for floats, relative or absolute."""
-RANDOM_FLOOR = 0.0
+RANDOM_SCORE = 0.0
 """Measured, none of the 2,000 standard tasks: success of a random function of the same making."""
 MODULE = "answer"
 
@@ -69,19 +69,19 @@ class Code(Environment):
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = make_sandbox(sandbox, limits)
         self._max_steps = max_steps
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if programs is not None:
             self._tasks = read_programs(Path(programs).expanduser(), heldout_share)
         else:
             self._tasks = made_tasks(count, max_steps)
             if (count, max_steps) == (COUNT, MAX_STEPS):
-                self._floors["random"] = RANDOM_FLOOR
+                self._reference_scores["random"] = RANDOM_SCORE
         self._data_hash = tasks_hash(self._tasks)
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks and of what is expected."""
-        return EnvironmentSpec("code", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("code", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

@@ -13,7 +13,7 @@ from typing import Any
 from turnwise.environments.base import Split
 from turnwise.environments.code.tasks import task_id
 from turnwise.environments.records import read_records
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import DataError
 from turnwise.types import Task
 

@@ -26,7 +26,7 @@ from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
-RANDOM_FLOOR = 0.0211
+RANDOM_SCORE = 0.0211
 """Measured on all tasks of Python 3.11: success of an agent that looks for one of the methods, and
 names the class of one of the first results."""
 
@@ -61,8 +61,8 @@ class DeepResearch(NotesTools, Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of the tasks' ids, which are of the questions, and of the answers."""
-        floors = {"noop": 0.0, "random": RANDOM_FLOOR, "oracle": 1.0}
-        return EnvironmentSpec("deep_research", "1", self._data_hash, floors)
+        scores = {"noop": 0.0, "random": RANDOM_SCORE, "oracle": 1.0}
+        return EnvironmentSpec("deep_research", "1", self._data_hash, scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

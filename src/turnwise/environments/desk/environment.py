@@ -30,7 +30,7 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 
 COUNT = 1000
 ALL_WISHES = get_args(WishKind)
-RANDOM_FLOOR = 0.0015
+RANDOM_SCORE = 0.0015
 """Measured on the standard tasks: success of an agent that lets the user talk, then refuses with a
 random rule and price, and names the rule."""
 RULES, PRICES = 5, range(12, 100, 2)
@@ -73,16 +73,16 @@ class ServiceDesk(Environment):
         self._tasks = made_tasks(count, short, chosen)
         self._data_hash = tasks_hash(self._tasks)
         self._model = make_model_user(user)
-        self._floors = {"noop": 0.0}
+        self._reference_scores = {"noop": 0.0}
         if self._model is None:
-            self._floors["oracle"] = 1.0
+            self._reference_scores["oracle"] = 1.0
         if count == COUNT and not short and chosen == ALL_WISHES and self._model is None:
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
-        return EnvironmentSpec("desk", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("desk", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

@@ -22,7 +22,7 @@ from turnwise.environments.desk.records import read_tasks
 from turnwise.environments.desk.tables import Data, differences, read_tables, write
 from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -96,8 +96,8 @@ class OwnDesk(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks, the database, and what is known of the tools."""
-        floors = {"noop": 0.0} if self._model else {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("own_desk", "1", self._data_hash, floors)
+        scores = {"noop": 0.0} if self._model else {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("own_desk", "1", self._data_hash, scores)
 
     @property
     def data(self) -> Data:

@@ -35,7 +35,7 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 MAX_CALLS = 16
 """Calls in one turn, at most."""
-RANDOM_FLOOR = 0.001
+RANDOM_SCORE = 0.001
 """Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
 as are needed, of random offered tools with random words of the requests and random numbers, and
 answers with such words."""
@@ -76,16 +76,16 @@ class FunctionCalling(Environment):
         self._reward = reward
         self._tasks = made_tasks(count, max_requests, tools)
         self._data_hash = tasks_hash(self._tasks)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if (count, max_requests, tools) == (COUNT, MAX_REQUESTS, TOOLS):
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
         rewards: Rewards = "signed" if self._reward == "toolrl" else "unknown"
         return EnvironmentSpec(
-            "function_calling", "1", self._data_hash, self._floors, rewards=rewards
+            "function_calling", "1", self._data_hash, self._reference_scores, rewards=rewards
         )
 
     def tasks(self, split: Split) -> Sequence[Task]:

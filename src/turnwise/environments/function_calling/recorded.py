@@ -15,7 +15,7 @@ from typing import Any
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.environments.function_calling.environment import calls_of, toolrl_form
 from turnwise.environments.records import read_records
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.rewards.tool_calls import BEST, read_calls, toolrl_correctness, write_calls
 from turnwise.tools.tool import tool
@@ -49,8 +49,8 @@ class RecordedCalls(Environment):
     @property
     def spec(self) -> EnvironmentSpec:
         """The floor of an answer without calls is the share of records that expect none."""
-        floors = {"noop": 0.0, "answer": self._free, "oracle": 1.0}
-        return EnvironmentSpec("recorded_calls", "1", self._data_hash, floors, rewards="signed")
+        scores = {"noop": 0.0, "answer": self._free, "oracle": 1.0}
+        return EnvironmentSpec("recorded_calls", "1", self._data_hash, scores, rewards="signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

@@ -12,7 +12,7 @@ from typing import Any
 
 from turnwise.environments.base import EnvironmentSpec, Rewards, Split
 from turnwise.environments.games.base import DIRECTIONS, Game
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
@@ -55,9 +55,9 @@ class FrozenLake(Game):
         """The hash is of all maps."""
         rows = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(rows).encode()).hexdigest()
-        floors = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
+        scores = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
         rewards: Rewards = "signed" if self.move_reward < 0 else "unknown"
-        return EnvironmentSpec("frozen_lake", "1", digest, floors, bool(self.move_reward), rewards)
+        return EnvironmentSpec("frozen_lake", "1", digest, scores, bool(self.move_reward), rewards)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One task for each map; train and held-out share none, except the standard map."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnwise.environments.base import EnvironmentSpec, Split
 from turnwise.environments.games.base import Game
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, ToolError
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
@@ -52,8 +52,8 @@ class LongWalk(Game):
         """The hash is of all walks; a random walker is right once in DOORS doors."""
         ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        floors = {"noop": 0.0, "random": DOORS**-self.length, "oracle": 1.0}
-        return EnvironmentSpec("long_walk", "1", digest, floors, turn_rewards=True)
+        scores = {"noop": 0.0, "random": DOORS**-self.length, "oracle": 1.0}
+        return EnvironmentSpec("long_walk", "1", digest, scores, turn_rewards=True)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One task for each walk."""

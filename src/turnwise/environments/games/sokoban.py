@@ -12,7 +12,7 @@ from pathlib import Path
 
 from turnwise.environments.base import EnvironmentSpec, Split
 from turnwise.environments.games.base import Game
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
@@ -62,8 +62,8 @@ class Sokoban(Game):
         """The hash is of all boards."""
         ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
         digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        floors = {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("sokoban", "1", digest, floors, True, "signed")
+        scores = {"noop": 0.0, "oracle": 1.0}
+        return EnvironmentSpec("sokoban", "1", digest, scores, True, "signed")
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """One task for each board; train and held-out share none."""

@@ -18,7 +18,7 @@ from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 COUNT, MIN_STEPS, MAX_STEPS = 1000, 1, 4
-RANDOM_FLOOR = 0.0455
+RANDOM_SCORE = 0.0455
 """Computed for the standard tasks: success of an agent that puts two different numbers of the
 question, drawn at random, together with + - * or /, exactly (all draws are counted)."""
 HELDOUT_SHARE = 0.5
@@ -56,22 +56,22 @@ class Mathematics(Environment):
             raise ConfigError("mathematics: heldout_share is for your own questions: give a path")
         if questions is not None and made != (COUNT, MIN_STEPS, MAX_STEPS):
             raise ConfigError("mathematics: count and steps are for made problems, not for a file")
-        self._floors = {"noop": 0.0}
+        self._reference_scores = {"noop": 0.0}
         if questions is not None:
             place = Path(questions).expanduser()
             self._tasks, self.warnings = read_questions(place, heldout_share)
         else:
             self._tasks = made_tasks(*made)
-            self._floors["oracle"] = 1.0
+            self._reference_scores["oracle"] = 1.0
         if questions is None and made == (COUNT, MIN_STEPS, MAX_STEPS):
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
         self._data_hash = tasks_hash(self._tasks)
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all questions and answers; the perfect agent is known to succeed on made
         problems only."""
-        return EnvironmentSpec("mathematics", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("mathematics", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]
@@ -109,7 +109,7 @@ class Mathematics(Environment):
             return [Action("", answer="")]
         return [Action("", answer=str(made.value))]
 
-    def floors(self) -> Mapping[str, Environment]:
+    def ablations(self) -> Mapping[str, Environment]:
         """A variant whose calculator does not work."""
         variant = NoCalculator.__new__(NoCalculator)
         vars(variant).update(vars(self))
@@ -126,7 +126,7 @@ class Mathematics(Environment):
 
 
 class NoCalculator(Mathematics):
-    """A floor: the tool is there and never works, so that an answer is worked out by the model."""
+    """An ablation: the tool is there and never works, so the model has to work out the answer."""
 
     @tool
     def calculator(self, expression: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from turnwise.environments.base import Split
 from turnwise.environments.mathematics.problems import problems
 from turnwise.environments.records import read_records
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import ConfigError, DataError
 from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.seeds import derive

@@ -24,7 +24,7 @@ from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 COUNT = 1000
-RANDOM_FLOOR = 0.014
+RANDOM_SCORE = 0.014
 """Measured on the standard tasks: success of an agent that answers with a word of the question."""
 BONUS, MALFORMED = 0.1, -1.0
 """Tool-Star's rewards for a right answer with both tools, and for a broken form."""
@@ -63,15 +63,17 @@ class MultiTool(Environment):
         self._index = BM25Index(self._documents, names)
         self._tasks = made_tasks(count, found)
         self._data_hash = tasks_hash(self._tasks, found)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if count == COUNT:
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all questions, answers and documents."""
         rewards: Rewards = "signed" if self._reward == "tool_star" else "unknown"
-        return EnvironmentSpec("multi_tool", "1", self._data_hash, self._floors, rewards=rewards)
+        return EnvironmentSpec(
+            "multi_tool", "1", self._data_hash, self._reference_scores, rewards=rewards
+        )
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]
@@ -133,7 +135,7 @@ class MultiTool(Environment):
         """A word of the question as the answer."""
         return [Action("", answer=stream.choice(re.findall(r"\w+", task.prompt)))]
 
-    def floors(self) -> Mapping[str, Environment]:
+    def ablations(self) -> Mapping[str, Environment]:
         """Variants with a search that finds nothing, and with a calculator that does not work."""
         return {"no_search": self._as(NoSearch), "no_interpreter": self._as(NoInterpreter)}
 
@@ -161,7 +163,7 @@ class MultiTool(Environment):
 
 
 class NoSearch(MultiTool):
-    """A floor: every search comes back empty."""
+    """An ablation: every search comes back empty."""
 
     def _found(self, query: str) -> list[str]:
         del query
@@ -169,7 +171,7 @@ class NoSearch(MultiTool):
 
 
 class NoInterpreter(MultiTool):
-    """A floor: the calculator or Python never works."""
+    """An ablation: the calculator or Python never works."""
 
     def _check_offered(self, name: str) -> None:
         raise ToolError(f"{name} does not work now")

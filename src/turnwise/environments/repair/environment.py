@@ -35,7 +35,7 @@ from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verd
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
-RANDOM_FLOOR = 0.018
+RANDOM_SCORE = 0.018
 """Measured on the standard tasks: success of an agent that makes a random small change."""
 MOST_FILES = 1 << 14
 """Files and folders of a repository, with those of its commit."""
@@ -91,7 +91,7 @@ class Repair(WorkspaceTools, Environment):
             limits=limits, allow_unisolated=allow_unisolated, packages=tuple(packages)
         )
         self.sandbox = Sandbox(settings)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if programs is not None:
             self._tasks = read_repositories(Path(programs).expanduser(), heldout_share)
         elif instances is not None:
@@ -107,13 +107,13 @@ class Repair(WorkspaceTools, Environment):
         else:
             self._tasks = made_tasks(count)
             if count == COUNT:
-                self._floors["random"] = RANDOM_FLOOR
+                self._reference_scores["random"] = RANDOM_SCORE
         self._data_hash = tasks_hash(self._tasks)
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks and of what is expected."""
-        return EnvironmentSpec("repair", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("repair", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

@@ -18,7 +18,7 @@ from turnwise.environments.base import Split
 from turnwise.environments.records import read_records
 from turnwise.environments.repair.git import check_commit, files_at
 from turnwise.environments.repair.judging import plain_name
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.patches import patched
 from turnwise.tools.workspace import MAX_BYTES, Entry

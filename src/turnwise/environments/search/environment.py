@@ -123,10 +123,10 @@ class SearchEnvironment(Environment):
     def spec(self) -> EnvironmentSpec:
         """The hash is of all documents and questions; the perfect agent is known to succeed on
         the built-in tasks only, searching by words."""
-        floors = {"noop": 0.0}
+        scores = {"noop": 0.0}
         if self._oracle_is_known:
-            floors["oracle"] = 1.0
-        return EnvironmentSpec("search", "1", self._data_hash, floors=floors)
+            scores["oracle"] = 1.0
+        return EnvironmentSpec("search", "1", self._data_hash, reference_scores=scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]
@@ -172,7 +172,7 @@ class SearchEnvironment(Environment):
         ]
         return [*searches, Action("", thoughts[-1], answer=task.secret["answers"][0])]
 
-    def floors(self) -> Mapping[str, Environment]:
+    def ablations(self) -> Mapping[str, Environment]:
         """Variants with a search that finds nothing, and with one that finds anything."""
         return {
             "no_search": self._as(NoSearchEnvironment),
@@ -190,7 +190,7 @@ class SearchEnvironment(Environment):
 
 
 class NoSearchEnvironment(SearchEnvironment):
-    """A floor: every search comes back empty, so an answer is the model's own knowledge."""
+    """An ablation: every search comes back empty, so an answer is the model's own knowledge."""
 
     @tool
     def search(self, query: str) -> str:
@@ -200,7 +200,7 @@ class NoSearchEnvironment(SearchEnvironment):
 
 
 class RandomDocumentEnvironment(SearchEnvironment):
-    """A floor: results of the usual number and form, but of documents chosen by a hash."""
+    """An ablation: results of the usual number and form, but of documents chosen by a hash."""
 
     def _find(self, query: str) -> list[int]:
         count = len(self.documents)

@@ -26,7 +26,7 @@ from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verd
 
 COUNT, MAX_REQUESTS = 1000, 3
 HELDOUT_SHARE = 0.5
-RANDOM_FLOOR = 0.001
+RANDOM_SCORE = 0.001
 """Measured on the standard tasks: success of an agent that runs the command of another request for
 the same folder, and answers with a number below 10."""
 
@@ -68,19 +68,19 @@ class Shell(Environment):
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
         self._begin = ""
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if records is not None:
             self._read(Path(records).expanduser(), Path(scripts).expanduser(), heldout_share)
         else:
             self._tasks = made_tasks(count, max_requests)
             if (count, max_requests) == (COUNT, MAX_REQUESTS):
-                self._floors["random"] = RANDOM_FLOOR
+                self._reference_scores["random"] = RANDOM_SCORE
         self._data_hash = tasks_hash(self._tasks)
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
-        return EnvironmentSpec("shell", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("shell", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]
@@ -144,7 +144,7 @@ class Shell(Environment):
     def _read(self, path: Path, scripts: Path, heldout_share: float) -> None:
         loaded = os_interaction.read_tasks(path, scripts, heldout_share, self.sandbox)
         self._tasks, self._begin = loaded.tasks, os_interaction.BEGIN
-        self._floors["constant"] = loaded.constant
+        self._reference_scores["constant"] = loaded.constant
         self.weaknesses = [os_interaction.WEAKNESS]
         checks = [task.secret["check"] for tasks in self._tasks.values() for task in tasks]
         self.verdict_programs = max(map(len, checks))

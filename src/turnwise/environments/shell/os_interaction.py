@@ -27,7 +27,7 @@ from typing import Any
 from turnwise.environments.base import Split
 from turnwise.environments.records import read_records, read_text
 from turnwise.environments.shell.tasks import entries, make_task, plain
-from turnwise.environments.splits import shuffled_split
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status

@@ -24,7 +24,7 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 
 COUNT, PAGE = 1000, 10
 MOST_RESULTS = 50
-RANDOM_FLOOR = 0.05
+RANDOM_SCORE = 0.05
 """Measured on the standard tasks: success of an agent that searches for the request's words, clicks
 one of the first results and random options, and buys."""
 BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
@@ -71,15 +71,17 @@ class Shop(Environment):
         )
         self._tasks = made_tasks(count, self._products)
         self._data_hash = tasks_hash(self._tasks, self._products)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if (count, page) == (COUNT, PAGE):
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all products and tasks."""
         rewards: Rewards = "shares" if self._reward == "webshop" else "unknown"
-        return EnvironmentSpec("shop", "1", self._data_hash, self._floors, rewards=rewards)
+        return EnvironmentSpec(
+            "shop", "1", self._data_hash, self._reference_scores, rewards=rewards
+        )
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

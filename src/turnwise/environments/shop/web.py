@@ -26,7 +26,7 @@ from turnwise.environments.web_forms import html
 from turnwise.tools.browser.sites import Request, Response, page
 from turnwise.types import Action, Task, Trajectory, Verdict
 
-RANDOM_FLOOR = 0.05
+RANDOM_SCORE = 0.05
 """The shop's: the same purchases, by other tools."""
 
 
@@ -128,14 +128,14 @@ class ShopWeb(WebEnvironment):
         """
         super().__init__(pages, observations)
         self._shop, self._size = Shop(count, page, reward), page
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if (count, page) == (COUNT, PAGE):
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is the shop's."""
-        return EnvironmentSpec("shop_web", "1", self._shop.spec.data_hash, self._floors)
+        return EnvironmentSpec("shop_web", "1", self._shop.spec.data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The shop's."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from turnwise.environments.base import Split
 from turnwise.environments.records import read_records
-from turnwise.environments.splits import shuffled_split
 from turnwise.environments.sql.tasks import make_task, outcome
+from turnwise.environments.tasksets import shuffled_split
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.sql import Table, quoted
 from turnwise.types import Task

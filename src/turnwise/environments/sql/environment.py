@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 COUNT = 1000
 HELDOUT_SHARE = 0.5
-RANDOM_FLOORS = {"small": 0.011, "full": 0.008}
+RANDOM_SCORES = {"small": 0.011, "full": 0.008}
 """Measured on the standard tasks: success of an agent that runs a statement of the grammar, with
 names that the tables have, and answers with a number below 10."""
 
@@ -77,20 +77,20 @@ class SqlEnvironment(Environment):
             raise ConfigError("sql: count and grammar are for made tasks, not for a file")
         if records is not None and postgres is not None:
             raise ConfigError("sql: records are in MySQL's dialect, for which there is SQLite only")
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if records is not None:
             self._tasks = read_tasks(Path(records).expanduser(), heldout_share)
         else:
             self._tasks = made_tasks(count, grammar)
             if count == COUNT:
-                self._floors["random"] = RANDOM_FLOORS[grammar]
+                self._reference_scores["random"] = RANDOM_SCORES[grammar]
         self._data_hash = tasks_hash(self._tasks)
         self._server = None if postgres is None else PostgresServer(postgres)
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
-        return EnvironmentSpec("sql", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("sql", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

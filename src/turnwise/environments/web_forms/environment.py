@@ -19,7 +19,7 @@ from turnwise.errors import ConfigError
 from turnwise.types import Action, Task, Trajectory, Verdict
 
 COUNT = 1000
-RANDOM_FLOOR = 0.024
+RANDOM_SCORE = 0.024
 """Measured on the standard tasks."""
 
 
@@ -45,14 +45,14 @@ class WebForms(WebEnvironment):
             raise ConfigError("web_forms: count is 1 or more")
         self._tasks = made_tasks(count, kinds or list(KINDS))
         self._data_hash = tasks_hash(self._tasks)
-        self._floors = {"noop": 0.0, "oracle": 1.0}
+        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
         if count == COUNT and not kinds:
-            self._floors["random"] = RANDOM_FLOOR
+            self._reference_scores["random"] = RANDOM_SCORE
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The hash is of all tasks."""
-        return EnvironmentSpec("web_forms", "1", self._data_hash, self._floors)
+        return EnvironmentSpec("web_forms", "1", self._data_hash, self._reference_scores)
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]

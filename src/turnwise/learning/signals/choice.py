@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
-from turnwise.learning.credits import Credits
-from turnwise.learning.policy import Companion, PolicyLearner
+from turnwise.learning.auxiliary import AuxiliaryLoss
+from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.signals.hindsight import Hindsight
 from turnwise.learning.signals.information_gain import InformationGain, Oracle
@@ -47,8 +47,8 @@ def signals_of(
     return signals
 
 
-def companion_of(model: Signal | None, signals: Signals, credits: Credits) -> Companion | None:
-    """The companion that puts a model's loss beside the policy's updates; None without one."""
+def auxiliary_loss_of(model: Signal | None, signals: Signals) -> AuxiliaryLoss | None:
+    """The loss of a model that goes into the policy's updates; None without one."""
     if isinstance(model, ValueHead):
-        return ValueLoss(model, signals, credits)
+        return ValueLoss(model, signals)
     return model if isinstance(model, SelfTeacher) else None

@@ -28,13 +28,12 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import hidden_states
+from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import hidden_states
-from turnwise.learning.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.scoring import Sequenced
-from turnwise.learning.selection import kept_members
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import Source
@@ -60,6 +59,7 @@ class SelfTeacher:
         scaffold: renders the words around a sibling's tokens.
         config: rate, alpha and cap.
         learning: micro-batches, autocast.
+        coefficient: of the loss, the algorithm's self_teacher_coefficient.
         temperature: of sampling; both distributions are at it. 0 means 1.
     """
 
@@ -69,11 +69,12 @@ class SelfTeacher:
         scaffold: Scaffold,
         config: SelfTeacherConfig,
         learning: LearningConfig,
+        coefficient: float,
         temperature: float = 1.0,
     ) -> None:
         self.policy, self.scaffold = policy, scaffold
         self.config, self.learning = config, learning
-        self.temperature = temperature or 1.0
+        self.coefficient, self.temperature = coefficient, temperature or 1.0
         self.model = copy.deepcopy(policy).requires_grad_(False).eval()
         self.device = next(policy.parameters()).device
         own = dict(self.model.named_parameters())
@@ -87,21 +88,21 @@ class SelfTeacher:
         count = len(graded(groups))
         return Signals({}, {"self_teacher/taught": len(lessons(groups)) / count if count else 0.0})
 
-    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
-        """Whether anything is taught in these groups, which were kept."""
-        return bool(_kept(groups, algorithm))
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
+        """Whether anything is taught in these groups."""
+        return bool(_trained(groups, credits))
 
-    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
-        """Adds the gradient of the algorithm's self_teacher_coefficient times the mean over all
-        taught tokens of the groups of weight times divergence. Returns the problem, if any."""
-        taught = _kept(groups, algorithm)
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
+        """Adds the gradient of the coefficient times the mean over all taught tokens of the groups
+        of weight times divergence. Returns the problem, if any."""
+        taught = _trained(groups, credits)
         count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
         for batch in self._micro_batches(taught):
             divergences, weights = self._divergences(batch)
             total = (divergences * weights).sum()
             if not math.isfinite(total.item()):
                 return f"the self-teacher's loss is {total.item()}"
-            add_gradient(algorithm.self_teacher_coefficient * total / count)
+            add_gradient(self.coefficient * total / count)
             self._divergence += divergences.sum().item()
             self._tokens += len(divergences)
         return ""
@@ -184,11 +185,9 @@ def lessons(groups: Sequence[Group]) -> list[Lesson]:
     return found
 
 
-def _kept(groups: Sequence[Group], algorithm: Algorithm) -> list[Lesson]:
-    """The lessons of the trajectories that the algorithm's filter keeps; one that is left out of
-    the loss may still teach."""
-    kept = {member.id for group in groups for member in kept_members(group, algorithm)}
-    return [lesson for lesson in lessons(groups) if lesson.member.id in kept]
+def _trained(groups: Sequence[Group], credits: Credits) -> list[Lesson]:
+    """The lessons of the trajectories that are in the loss; the others may still teach."""
+    return [lesson for lesson in lessons(groups) if lesson.member.id in credits.trained]
 
 
 def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:

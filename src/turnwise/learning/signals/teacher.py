@@ -15,7 +15,7 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig, Recipe
 from turnwise.errors import ConfigError
-from turnwise.learning.logprobs import check_supported
+from turnwise.forward.logprobs import check_supported
 from turnwise.learning.scoring import sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.models.load import load_model, load_tokenizer

@@ -19,8 +19,8 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import CriticConfig, LearningConfig, Recipe
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import base_model, decoder_of
 from turnwise.learning.optimizer import add_gradient
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic, target_count, value_lessons
@@ -67,16 +67,15 @@ class ValueLoss:
 
     head: ValueHead
     signals: Signals
-    credits: Credits
 
-    def has_update(self, groups: Sequence[Group], algorithm: Algorithm) -> bool:
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
         """False: a policy that learns nothing from the groups is not moved for the values' sake."""
         return False
 
-    def add_gradient(self, groups: Sequence[Group], algorithm: Algorithm) -> str:
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
         """Adds the gradient of the value loss on the groups to the body's; returns the problem, if
         any."""
-        return self.head.add_body_gradient(groups, self.signals, self.credits)
+        return self.head.add_body_gradient(groups, self.signals, credits)
 
 
 def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:

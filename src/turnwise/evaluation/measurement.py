@@ -1,0 +1,289 @@
+"""Measurements of an environment without a model: reference scores, determinism, snapshots, speed.
+
+`python -m turnwise.evaluation.measurement NAME OPTIONS` prints the fingerprint of an
+environment: what `deterministic` compares with that of another process. Not here: whether its tasks
+are worth learning.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import make_environment
+from turnwise.errors import DeadlineError, InfrastructureError, NotSupportedError, UserError
+from turnwise.seeds import derive
+from turnwise.tokens import Source
+from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
+
+COMPARED = 16
+"""Tasks that are played again: in another process, from snapshots, and all at once."""
+MOST_STEPS = 1000
+PLAYED = ("oracle", "noop", "random")
+MODULE = "turnwise.evaluation.measurement"
+NOTHING = Action("", answer="")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One row of the table. None marks what cannot be measured: without an oracle, snapshots, or
+    the environment itself."""
+
+    name: str
+    tasks: int | None = None
+    """Tasks of both splits together."""
+    oracle: float | None = None
+    """Success, 0 to 1, of the oracle, of an idle agent (`noop`) and of a random one."""
+    noop: float | None = None
+    random: float | None = None
+    deterministic: bool | None = None
+    """Another process with another hash seed has the same tasks, observations and rewards."""
+    snapshot: bool | None = None
+    """An episode that is restored before any step goes on as it did, bit for bit."""
+    concurrent: bool | None = None
+    """COMPARED episodes at once see what they see one after the other."""
+    steps_per_second: float | None = None
+    """Speed of the oracle's episodes, played one after the other, resets and verdicts included; of
+    random ones without an oracle."""
+    reference_scores: Mapping[str, float] = field(default_factory=dict)
+    """Success of other trivial policies, as the environment states it."""
+    weaknesses: tuple[str, ...] = ()
+    """Ways to deceive its verifier that are known."""
+    note: str = ""
+    """Why it was not measured."""
+
+
+@dataclass
+class Play:
+    """An episode that was played by a script."""
+
+    trajectory: Trajectory
+    seen: list[Any] = field(default_factory=list)
+    """All that the agent was shown and rewarded with, as plain data."""
+
+
+def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measurement:
+    """Play at most `most_tasks` tasks of an environment with three scripts, and some again.
+
+    Raises ConfigError or DataError for an environment that cannot be made with these options.
+    """
+    environment = make_environment(name, options)
+    tasks = all_tasks(environment)
+    chosen = spread(tasks, most_tasks)
+    compared = chosen[:: max(1, len(chosen) // COMPARED)][:COMPARED]
+    scripts = {"random": [random_script(environment, task) for task in chosen]}
+    if has_oracle(environment, chosen):
+        scripts["oracle"] = [environment.oracle(task) for task in chosen]
+    plays, speeds = {}, {}
+    for kind, actions in scripts.items():
+        start = time.monotonic()
+        plays[kind] = played_all(environment, chosen, actions)
+        steps = sum(len(play.trajectory.turns) for play in plays[kind])
+        speeds[kind] = steps / (time.monotonic() - start)
+    idle = played_all(environment, chosen, [[NOTHING] * MOST_STEPS] * len(chosen))
+    return Measurement(
+        name=name,
+        tasks=len(tasks),
+        oracle=success(plays["oracle"]) if "oracle" in plays else None,
+        noop=success(idle),
+        random=success(plays["random"]),
+        deterministic=is_deterministic(name, options, environment),
+        snapshot=asyncio.run(is_restorable(environment, compared)),
+        concurrent=asyncio.run(is_concurrent(environment, compared)),
+        steps_per_second=speeds.get("oracle", speeds["random"]),
+        reference_scores={
+            name: share
+            for name, share in environment.spec.reference_scores.items()
+            if name not in PLAYED
+        },
+        weaknesses=tuple(environment.weaknesses),
+    )
+
+
+def measure_all(names: Sequence[str], most_tasks: int) -> Iterator[Measurement]:
+    """A row for each name, one by one; one that cannot be made or run here has a note that says
+    why."""
+    for name in names:
+        try:
+            yield measure(name, {}, most_tasks)
+        except (UserError, DeadlineError, InfrastructureError) as error:
+            yield Measurement(name, note=str(error))
+
+
+def all_tasks(environment: Environment) -> list[Task]:
+    """The tasks of both splits, each once."""
+    found = [*environment.tasks("train"), *environment.tasks("heldout")]
+    return list({task.id: task for task in found}.values())
+
+
+def spread(tasks: Sequence[Task], count: int) -> list[Task]:
+    """At most `count` of them, at even distances."""
+    if len(tasks) <= count:
+        return list(tasks)
+    return [tasks[place * len(tasks) // count] for place in range(count)]
+
+
+def has_oracle(environment: Environment, tasks: Sequence[Task]) -> bool:
+    """Whether the environment knows what a perfect agent does."""
+    try:
+        return bool([environment.oracle(task) for task in tasks[:1]])
+    except NotSupportedError:
+        return False
+
+
+def random_script(environment: Environment, task: Task) -> Sequence[Action]:
+    """The environment's random actions for a task, the same each time."""
+    stream = random.Random(derive("random policy", task.id))
+    return environment.random_actions(task.public(), stream)
+
+
+def success(plays: Sequence[Play]) -> float:
+    """Share of the episodes that succeeded; 0 of none."""
+    verdicts = [play.trajectory.verdict for play in plays]
+    return sum(verdict is not None and verdict.success for verdict in verdicts) / max(len(plays), 1)
+
+
+def played_all(
+    environment: Environment, tasks: Sequence[Task], scripts: Sequence[Sequence[Action]]
+) -> list[Play]:
+    """One episode after the other; none without scripts."""
+
+    async def work() -> list[Play]:
+        pairs = zip(tasks, scripts, strict=False)
+        return [await played(environment, task, script) for task, script in pairs]
+
+    return asyncio.run(work())
+
+
+async def played(prototype: Environment, task: Task, script: Sequence[Action]) -> Play:
+    """Play a script to its end or the episode's, and have it judged."""
+    environment = prototype.fresh()
+    play = Play(Trajectory(task, "measured", 0, derive("measured", task.id)))
+    try:
+        prompt = await environment.reset(task.public(), play.trajectory.seed)
+        play.seen.append(prompt.content)
+        for action in script[:MOST_STEPS]:
+            step = await environment.step(action)
+            _record(play, action, step)
+            if step.done or step.abort:
+                break
+        await _judge(environment, play)
+    finally:
+        await environment.close()
+    return play
+
+
+def fingerprint(environment: Environment) -> str:
+    """A hash of all tasks, and of what COMPARED of them show and reward."""
+    tasks = all_tasks(environment)
+    digest = hashlib.sha256()
+    for task in tasks:
+        digest.update(json.dumps([task.id, task.prompt, task.secret], default=str).encode())
+    for task in spread(tasks, COMPARED):
+        scripts = [random_script(environment, task)]
+        if has_oracle(environment, [task]):
+            scripts.append(environment.oracle(task))
+        for play in played_all(environment, [task] * len(scripts), scripts):
+            digest.update(json.dumps(play.seen).encode())
+    return digest.hexdigest()
+
+
+def is_deterministic(name: str, options: Mapping[str, Any], environment: Environment) -> bool:
+    """Whether a process with another hash seed has the same fingerprint."""
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    command = [sys.executable, "-m", MODULE, name, json.dumps(dict(options))]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip() == fingerprint(environment)
+
+
+async def is_restorable(prototype: Environment, tasks: Sequence[Task]) -> bool | None:
+    """Whether an episode that is restored in another instance, before each step, goes on the same;
+    None without snapshots."""
+    if not prototype.restorable:
+        return None
+    for task, other in zip(tasks, [*tasks[1:], *tasks[:1]], strict=True):
+        scripts = [random_script(prototype, task)]
+        if has_oracle(prototype, [task]):
+            scripts.append(prototype.oracle(task))
+        for script in scripts:
+            if not await _goes_on(prototype, task, other, script):
+                return False
+    return True
+
+
+async def _goes_on(
+    prototype: Environment, task: Task, other: Task, script: Sequence[Action]
+) -> bool:
+    whole, second = prototype.fresh(), prototype.fresh()
+    one, two = (Play(Trajectory(task, "measured", 0, 0)) for _ in range(2))
+    try:
+        await whole.reset(task.public(), derive("measured", task.id))
+        await second.reset(other.public(), derive("measured", other.id))
+        for action in script[:MOST_STEPS]:
+            state = whole.snapshot()
+            second.restore(state)
+            if second.snapshot() != state:
+                return False
+            step, again = await whole.step(action), await second.step(action)
+            _record(one, action, step)
+            _record(two, action, again)
+            if one.seen != two.seen or whole.snapshot() != second.snapshot():
+                return False
+            second.restore(state)
+            if second.snapshot() != state:
+                return False
+            if step.done or step.abort:
+                break
+        second.restore(whole.snapshot())
+        await _judge(whole, one)
+        await _judge(second, two)
+        return one.seen == two.seen
+    finally:
+        await whole.close()
+        await second.close()
+
+
+async def is_concurrent(prototype: Environment, tasks: Sequence[Task]) -> bool:
+    """Whether episodes that are played at once see what each of them sees alone."""
+    known = has_oracle(prototype, tasks)
+    scripts = [
+        prototype.oracle(task) if known else random_script(prototype, task) for task in tasks
+    ]
+    pairs = list(zip(tasks, scripts, strict=True))
+    alone = [await played(prototype, task, script) for task, script in pairs]
+    together = await asyncio.gather(*(played(prototype, task, script) for task, script in pairs))
+    return [play.seen for play in alone] == [play.seen for play in together]
+
+
+def _record(play: Play, action: Action, step: Step) -> None:
+    observation = step.observation or Observation("", Source.ENVIRONMENT)
+    results = [[result.content, result.ok] for result in step.results]
+    turns = (*play.trajectory.turns, Turn(action, step))
+    play.trajectory = replace(play.trajectory, turns=turns)
+    play.seen.append([observation.content, results, step.done, step.abort, step.reward])
+
+
+async def _judge(environment: Environment, play: Play) -> None:
+    verdict = await environment.verify(play.trajectory)
+    outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
+    play.trajectory = replace(play.trajectory, verdict=verdict, outcome=outcome)
+    play.seen.append([verdict.reward, verdict.success, dict(verdict.parts)])
+
+
+if __name__ == "__main__":
+    own = make_environment(sys.argv[1], json.loads(sys.argv[2]))
+    print(fingerprint(own))

@@ -1,0 +1,143 @@
+"""Measuring environments: what a sound one gets, and that each kind of defect is found."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from turnwise.commands.terminal import environments_table
+from turnwise.environments.random_actions import random_script, random_value
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import COMPARED, Measurement, measure, measure_all, spread
+from turnwise.types import Task
+
+OWN = '''
+import asyncio, json
+from turnwise.environments.base import Environment
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Task, ToolCall, Verdict
+
+class Counter(Environment):
+    """Add up to a number."""
+    shared = {"total": 0}
+    def tasks(self, split):
+        first = 0 if split == "train" else 20
+        return [Task(f"t{n}", f"Count to {n % 7 + 1}.", {"n": n % 7 + 1}) for n in
+                range(first, first + 20)]
+    async def reset(self, task, seed):
+        self.total = 0
+        return await super().reset(task, seed)
+    @tool
+    async def add(self, number: int) -> str:
+        """Add."""
+        self.total += number
+        return str(self.total)
+    async def verify(self, trajectory):
+        right = self.total == trajectory.task.secret["n"]
+        return Verdict(float(right), right)
+    def oracle(self, task):
+        call = Action("", calls=(ToolCall("add", {"number": 1}),))
+        return [call] * task.secret["n"] + [Action("", answer="done")]
+    def snapshot(self): return json.dumps(self.total).encode()
+    def restore(self, state): self.total = json.loads(state)
+
+class Hashed(Counter):
+    @tool
+    async def add(self, number: int) -> str:
+        """Add."""
+        return f"{await super().add(number)} {hash('word')}"
+
+class Forgetful(Counter):
+    def restore(self, state): self.total = 0
+
+class Talkative(Counter):
+    @tool
+    async def add(self, number: int) -> str:
+        """Add."""
+        self.shared["total"] += 1
+        before = self.shared["total"]
+        await asyncio.sleep(0.001)
+        return f"{await super().add(number)} {self.shared['total'] - before}"
+
+class Blind(Counter):
+    snapshot = Environment.snapshot
+    def oracle(self, task): return Environment.oracle(self, task)
+'''
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("own") / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_sound_environment(own: Path) -> None:
+    row = measure(f"{own}:Counter", {}, 100)
+    assert (row.tasks, row.oracle, row.noop) == (40, 1.0, 0.0)
+    assert row.random is not None
+    assert 0.0 < row.random < 0.6  # adds a number of the prompt or another one, some times
+    assert row.deterministic
+    assert row.snapshot
+    assert row.concurrent
+    assert row.steps_per_second is not None
+    assert row.steps_per_second > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "defect"),
+    [("Hashed", "deterministic"), ("Forgetful", "snapshot"), ("Talkative", "concurrent")],
+)
+def test_each_defect_is_found(own: Path, name: str, defect: str) -> None:
+    row = measure(f"{own}:{name}", {}, COMPARED)
+    found = {key for key in ("deterministic", "snapshot", "concurrent") if not getattr(row, key)}
+    assert found == {defect}
+    assert row.oracle == 1.0
+
+
+def test_what_cannot_be_measured_is_none(own: Path) -> None:
+    row = measure(f"{own}:Blind", {}, 4)
+    assert (row.oracle, row.snapshot) == (None, None)
+    assert row.deterministic
+    (missing,) = measure_all(["recorded_calls"], 4)
+    assert "set environment.options.records" in missing.note
+    assert missing.tasks is None
+    with pytest.raises(ConfigError, match="did you mean 'search'"):
+        measure("serch", {}, 4)
+
+
+def test_the_table_says_no_in_capitals() -> None:
+    row = Measurement("function_calling", 20000, 1.0, 0.0, 0.125, True, None, False, 12.4)
+    console = Console(width=80, record=True)
+    console.print(environments_table([vars(row), vars(Measurement("b", note="give a file"))]))
+    text = console.export_text()
+    assert all(part in text for part in ("100.0%", "12.5%", "yes –   NO", "b: give a file"))
+    assert "…" not in text
+
+
+def test_tasks_are_spread_over_all() -> None:
+    tasks = [Task(str(number), "") for number in range(10)]
+    assert [task.id for task in spread(tasks, 3)] == ["0", "3", "6"]
+    assert spread(tasks, 10) == spread(tasks, 11) == tasks
+
+
+def test_random_arguments_fit_their_schemas(own: Path) -> None:
+    stream = random.Random(0)
+    tools = make_environment(f"{own}:Counter", {}).tools()
+    for _ in range(50):
+        *calls, last = random_script(tools, Task("t", "Add 3 plums"), stream)
+        assert last.answer in ("Add", "3", "plums")
+        for action in calls:
+            tools[0].check(action.calls[0].arguments)
+    schemas: dict[str, dict[str, Any]] = {
+        "bool": {"type": "boolean"},
+        "str": {"enum": ["a", "b"]},
+        "list": {"type": "array", "items": {"type": "integer"}},
+        "int": {"type": "integer"},
+    }
+    for kind, schema in schemas.items():
+        assert type(random_value(schema, ["x"], stream)).__name__ == kind
+    assert random_script([], Task("t", ""), stream)[-1].answer == "nothing"

@@ -1,0 +1,261 @@
+"""Runs in which the policy is shown pictures: from cold start to report, resumed, refused."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from turnwise.commands.terminal import choose_rows, show_rows
+from turnwise.config import Recipe, load_recipe
+from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.monitor.display import SilentDisplay
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
+from turnwise.tools.tool import tool
+from turnwise.training.context import RunContext
+from turnwise.training.prepare import prepare
+from turnwise.training.run import run as run_stages
+from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
+
+pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
+from tests.vision_models import picture, save_vision_model
+
+
+class Doors(Environment):
+    """Two doors, of which a picture shows the dark one; a look shows it again. Nothing but the
+    picture says which is right."""
+
+    pictures = True
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return EnvironmentSpec("doors", "1", "0" * 64)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        shades = range(4) if split == "train" else range(4, 6)
+        return [
+            Task(f"{side}{shade}", "?", {"answers": [side]}, {"side": side, "shade": 10 * shade})
+            for side in "lr"
+            for shade in shades
+        ]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        greys = (task.data["shade"], 255 - task.data["shade"])
+        self._png = picture(*(greys if task.data["side"] == "l" else greys[::-1]))
+        return Observation(task.prompt, Source.USER, (self._png,))
+
+    @tool
+    def look(self, where: str) -> str:
+        """Look again."""
+        return where
+
+    async def step(self, action: Action) -> Step:
+        step = await super().step(action)
+        if step.observation is None:
+            return step
+        return Step(Observation(step.observation.content, images=(self._png,)), step.results)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        letters = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
+        right = trajectory.answer in trajectory.task.secret["answers"]
+        return Verdict(float(right) + 0.1 * letters, right)
+
+    def oracle(self, task: Task) -> Sequence[Action]:
+        look = Action("", calls=(ToolCall("look", {"where": "a"}),))
+        return [look, Action("", answer=task.secret["answers"][0])]
+
+
+class Torn(Doors):
+    """Doors whose second picture is none."""
+
+    async def step(self, action: Action) -> Step:
+        self._png = self._png[:40]
+        return await super().step(action)
+
+
+RECIPE = """
+name = "doors"
+seed = 5
+threads = 1
+[model]
+name = "{model}"
+device = "cpu"
+[environment]
+name = "{environment}"
+[scaffold]
+options = {{ instructions = "Look." }}
+[rollout]
+max_turns = 3
+max_turn_tokens = 24
+max_tokens = 160
+[sft]
+steps = 2
+batch_size = 4
+demonstrations = 8
+behaviours = {{ faithful = 1 }}
+[train]
+steps = 2
+tasks_per_step = 2
+group_size = 4
+checkpoint_every = 1
+[evaluation]
+tasks = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: save_vision_model(folder / name, name) for name in ("llava", "qwen2_5_vl")}
+
+
+def recipe(folder: Path, model: Path, *overrides: str) -> Recipe:
+    path = folder / "recipe.toml"
+    environment = f"{Path(__file__)}:Doors"
+    path.write_text(RECIPE.format(model=model, environment=environment))
+    return load_recipe(str(path), list(overrides))
+
+
+def train(folder: RunFolder, chosen: Recipe) -> RunContext:
+    context = prepare(chosen, folder, SilentDisplay())
+    asyncio.run(run_stages(context))
+    return context
+
+
+def weights(context: RunContext) -> dict[str, torch.Tensor]:
+    return {name: w.detach().clone() for name, w in context.components.model.named_parameters()}
+
+
+@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+def test_a_run_from_cold_start_to_report(
+    tmp_path: Path, models: dict[str, Path], family: str
+) -> None:
+    chosen = recipe(tmp_path, models[family])
+    begun = prepare(chosen, RunFolder.new(tmp_path / "other"), SilentDisplay())
+    before = weights(begun)
+    folder = RunFolder.new(tmp_path / "run")
+    context = train(folder, chosen)
+    moved = {name for name, after in weights(context).items() if not after.equal(before[name])}
+    assert moved
+    assert all("language_model" in name or "lm_head" in name for name in moved)
+    for line in folder.lines("metrics.jsonl"):
+        assert line["policy/logprob_gap"] < 1e-4
+        assert line["policy/gradient_norm"] > 0
+        assert line["policy/skipped_updates"] == 0
+    rows = read_rows(tmp_path / "run" / "trajectories" / "demonstrations.parquet")
+    token = context.components.model.config.image_token_id
+    for row in rows:
+        assert [shown["file"] for shown in row["pictures"]] == [row["pictures"][0]["file"]] * 2
+        for shown, source in zip(row["pictures"], (Source.USER, Source.TOOL), strict=True):
+            place = slice(shown["start"], shown["start"] + shown["length"])
+            assert row["ids"][place].count(token) >= 4
+            assert set(row["source"][place]) == {source}
+    pngs = {file.name for file in (tmp_path / "run" / "pictures").iterdir()}
+    assert pngs >= {shown["file"] for row in rows for shown in row["pictures"]}
+    console = Console(record=True, width=300)
+    show_rows(console, tmp_path / "run", *reversed(choose_rows(tmp_path / "run", None, None, 1)))
+    told = console.export_text()
+    assert "[picture pictures/" in told
+    assert "<image>" not in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+def test_a_run_that_was_stopped_ends_with_the_same_weights(
+    tmp_path: Path, models: dict[str, Path], family: str
+) -> None:
+    chosen = recipe(tmp_path, models[family], "evaluation.tasks=0")
+    whole = train(RunFolder.new(tmp_path / "whole"), chosen)
+    first = recipe(tmp_path, models[family], "evaluation.tasks=0", "train.steps=1")
+    train(RunFolder.new(tmp_path / "stopped"), first)
+    resumed = train(RunFolder.open(tmp_path / "stopped"), chosen)
+    assert resumed.saved is not None
+    after = weights(resumed)
+    assert all(weight.equal(after[name]) for name, weight in weights(whole).items())
+    lines = [
+        RunFolder.open(tmp_path / name).lines("metrics.jsonl") for name in ("whole", "stopped")
+    ]
+    assert json.dumps(lines[0]) == json.dumps(lines[1])
+    saved = tmp_path / "stopped" / "checkpoints" / "step-000002"
+    assert (saved / "preprocessor_config.json").is_file()
+
+
+def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Path]) -> None:
+    pytest.importorskip("peft")
+    context = train(
+        RunFolder.new(tmp_path / "run"), recipe(tmp_path, models["llava"], "model.lora_rank=2")
+    )
+    adapted = [
+        n for n, weight in context.components.model.named_parameters() if weight.requires_grad
+    ]
+    assert adapted
+    assert all("language_model" in name and "lora" in name for name in adapted)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["algorithm.name=ppo"],
+        ["algorithm.name=ppo", "critic.kind=head", "critic.body_coefficient=0.1"],
+        ["algorithm.name=otb"],
+        ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
+        ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
+        ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
+        ["train.max_staleness=1", "engine.deterministic=false"],
+        ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
+    ],
+    ids=" ".join,
+)
+def test_what_else_pictures_pass_through(
+    tmp_path: Path, models: dict[str, Path], overrides: list[str]
+) -> None:
+    chosen = recipe(tmp_path, models["qwen2_5_vl"], "evaluation.tasks=0", *overrides)
+    folder = RunFolder.new(tmp_path / "run")
+    train(folder, chosen)
+    for line in folder.lines("metrics.jsonl"):
+        assert line["policy/skipped_updates"] == 0
+        exact = not (chosen.train.max_staleness or chosen.learning.autocast)
+        assert line["policy/logprob_gap"] < (
+            1e-4 if exact else 0.5
+        )  # else rounded, or of old weights
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["scaffold.name=native", "scaffold.options={}"], "choose tags, react or code"),
+        (
+            ["model.name=tiny"],
+            r"model tiny \(qwen3\) takes none: name one of the families",
+        ),
+        (["engine=vllm", "engine.deterministic=false"], "set engine.name=embedded"),
+        (
+            ["rollout.context=truncate", "rollout.max_turn_tokens=9"],
+            'set it to "drop", "summarise" or "fail"',
+        ),
+        (["learning.share_prefixes=true"], "learning.share_prefixes has no place"),
+        (["algorithm.name=hca"], "log-probabilities in hindsight has no place"),
+    ],
+)
+def test_what_has_no_place_for_pictures(
+    tmp_path: Path, models: dict[str, Path], overrides: list[str], message: str
+) -> None:
+    chosen = recipe(tmp_path, models["llava"], *overrides)
+    with pytest.raises(ConfigError, match=message) as caught:
+        prepare(chosen, RunFolder.new(tmp_path / "run"), SilentDisplay())
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_environment_whose_pictures_are_broken_is_infrastructure(
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
+    chosen = recipe(tmp_path, models["llava"], f"environment.name={Path(__file__)}:Torn")
+    with pytest.raises(RunStoppedError, match="a picture cannot be read"):
+        train(RunFolder.new(tmp_path / "run"), chosen)

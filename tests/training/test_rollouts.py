@@ -1,0 +1,115 @@
+"""The loop with rollouts that are more than independent episodes: it goes on exactly, and what
+cannot work is refused before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.small_runs import FAKES, Listening, train, write_recipe
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
+from turnwise.monitor.display import SilentDisplay
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.tokens import Source
+from turnwise.training.prepare import prepare
+
+TABLES = """
+[engine]
+max_sequences = 8
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 400
+[learning]
+learning_rate = 1e-3
+[train]
+steps = 2
+tasks_per_step = 2
+group_size = 8
+[evaluation]
+tasks = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "tree_grpo",
+        *(
+            pytest.param(n, marks=pytest.mark.long)
+            for n in ("remax", "counterfactual", "hca", "igpo")
+        ),
+    ],
+)
+def test_a_run_that_was_stopped_goes_on_exactly(
+    recipe: Path, tmp_path: Path, algorithm: str
+) -> None:
+    chosen = [f"algorithm.name={algorithm}"]
+    if algorithm == "counterfactual":
+        chosen.append("algorithm.replays=1")
+    whole, stopped = RunFolder.new(tmp_path / "whole"), RunFolder.new(tmp_path / "stopped")
+    train(recipe, whole, *chosen)
+    train(recipe, stopped, *chosen, "train.steps=1")
+    train(recipe, RunFolder.open(stopped.path), *chosen)
+    lines = whole.lines("metrics.jsonl")
+    assert [line["policy/updates"] for line in lines] == [1.0] * 2
+    assert [line["rollout/episodes"] for line in lines] == [16.0] * 2
+    assert lines == stopped.lines("metrics.jsonl")
+    assert all(("information/answer" in line) is (algorithm == "igpo") for line in lines)
+    weights = [
+        load_file(run.checkpoints / "step-000002" / "model.safetensors") for run in (whole, stopped)
+    ]
+    for key, array in weights[0].items():
+        assert array.tobytes() == weights[1][key].tobytes(), key
+    rows = read_rows(whole.path / "trajectories" / "step-000002.parquet")
+    branched = any(Source.INHERITED in row["source"] for row in rows)
+    assert branched is (algorithm == "tree_grpo")
+    assert branched is any(row["first_turn"] > 0 for row in rows)
+    assert ("baseline_rollouts/episodes" in lines[0]) is (algorithm in ("remax", "counterfactual"))
+
+
+def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:
+    loaded = load_recipe(str(recipe), overrides)
+    with pytest.raises(ConfigError, match=message):
+        prepare(loaded, RunFolder.new(folder), SilentDisplay())
+    assert not folder.exists()
+
+
+def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for name in ("tree_grpo", "arpo", "arpo_soft", "counterfactual"):
+        overrides = (f"algorithm.name={name}", f"environment.name={FAKES}:Letters")
+        refused(recipe, run, r"capitals has no snapshot\(\) and restore", *overrides)
+    sizes = ("algorithm.name=tree_grpo", "train.group_size=6")
+    refused(recipe, run, r"2 x \(1 \+ 3 x 1\) = 8: make them equal", *sizes)
+    refused(recipe, run, "give at least 2", "train.group_size=1")
+    hint = ("algorithm.name=hca", "rollout.max_tokens=512")
+    refused(recipe, run, "telling the outcome takes", *hint)
+
+
+@pytest.mark.parametrize("name", ["remax", "ppo", "reinforce", "reinforce_pp"])
+def test_groups_of_one_where_nothing_is_compared_in_them(
+    recipe: Path, tmp_path: Path, name: str
+) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    train(recipe, folder, f"algorithm.name={name}", "train.group_size=1", "train.steps=1")
+    (line,) = folder.lines("metrics.jsonl")
+    assert line["rollout/episodes"] == 2.0
+    assert ("baseline_rollouts/episodes" in line) is (name == "remax")
+    assert line["policy/updates"] == 1.0
+
+
+def test_a_run_begins_with_what_is_to_be_known_of_its_algorithm(
+    recipe: Path, tmp_path: Path
+) -> None:
+    folder, display = RunFolder.new(tmp_path / "run"), Listening()
+    train(recipe, folder, "algorithm.name=sapo", "train.steps=1", display=display)
+    told = "algorithm sapo differs by what it does with importance"
+    assert any(told in line for line in display.said)

@@ -1,0 +1,340 @@
+"""The loop: a run repeats exactly, goes on exactly after a kill, and stops in good order.
+
+Promises 1, 5 and 7. Runs are real ones, of a small random model on the smallest environment.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
+
+from tests import small_runs
+from tests.small_runs import FAKES, start, write_recipe
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.monitor.display import TerminalDisplay
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows
+from turnwise.threads import configure_threads
+from turnwise.training.echo_trap_watch import EchoTrapWatch
+from turnwise.training.learners import Learners
+from turnwise.training.prepare import prepare
+
+TABLES = """
+[engine]
+max_sequences = 4
+[rollout]
+max_turns = 3
+max_turn_tokens = 24
+max_tokens = 200
+[sft]
+steps = 6
+batch_size = 8
+demonstrations = 16
+behaviours = { faithful = 1, mistaken = 1 }
+checkpoint_every = 3
+[learning]
+learning_rate = 1e-3
+[train]
+steps = 5
+tasks_per_step = 2
+group_size = 4
+checkpoint_every = 2
+[evaluation]
+tasks = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Letters", TABLES)
+
+
+def train(*arguments: str | Path) -> None:
+    """In a process of its own."""
+    process = start("train", *arguments)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+def run_here(recipe: Path, run: Path, *overrides: str) -> Path:
+    """In this process, with all checkpoints kept."""
+    configure_threads(1)
+    folder = RunFolder.new(run)
+    small_runs.train(recipe, folder, *overrides, "train.keep_checkpoints=9")
+    return run
+
+
+def gone_on(whole: Path, run: Path, last: int = 5) -> Path:
+    """A copy that goes on from the checkpoint of its second step, as after a kill later on."""
+    lost = [f"step-{step:06d}" for step in (4, last)]
+    small_runs.resume(small_runs.interrupted(RunFolder(whole), run, *dict.fromkeys(lost)))
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole_run(recipe: Path) -> Path:
+    run = recipe.parent / "whole"
+    train(recipe, "--run", run)
+    updates = [line["policy/updates"] for line in RunFolder(run).lines("metrics.jsonl")]
+    assert updates == [1.0] * 5  # a run that learns nothing would be resumed exactly by anything
+    return run
+
+
+def assert_same(first: Path, second: Path) -> None:
+    assert (first / "metrics.jsonl").read_bytes() == (second / "metrics.jsonl").read_bytes()
+    weights = [
+        load_file(run / "checkpoints" / "step-000005" / "model.safetensors")
+        for run in (first, second)
+    ]
+    assert weights[0].keys() == weights[1].keys()
+    for name, array in weights[0].items():
+        assert array.tobytes() == weights[1][name].tobytes(), name
+    for file in RunFolder(first).trajectory_files():
+        rows, others = read_rows(file), read_rows(second / "trajectories" / file.name)
+        assert [row["ids"] for row in rows] == [row["ids"] for row in others]
+    reports = [json.loads((run / "report.json").read_text()) for run in (first, second)]
+    assert reports[0]["trained"] == reports[1]["trained"]
+
+
+def test_the_same_seed_gives_the_same_run(recipe: Path, whole_run: Path) -> None:
+    """In another process, too."""
+    assert_same(whole_run, run_here(recipe, recipe.parent / "again"))
+
+
+@pytest.mark.parametrize(
+    ("awaited", "delay"),
+    [
+        ("trajectories/step-000003.parquet", 0.0),  # between checkpoints
+        # in the cold start, in the first rollout, and somewhere in the middle
+        pytest.param("checkpoints/cold_start/step-000003", 0.0, marks=pytest.mark.long),
+        pytest.param("evaluations/cold_start.json", 0.0, marks=pytest.mark.long),
+        pytest.param("metrics.jsonl", 0.15, marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_run_ends_like_one_that_never_stopped(
+    recipe: Path, whole_run: Path, tmp_path: Path, awaited: str, delay: float
+) -> None:
+    run = tmp_path / "killed"
+    process = start("train", recipe, "--run", run)
+    while process.poll() is None and not list(run.glob(awaited)):
+        time.sleep(0.001)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (run / "report.json").exists()
+    train("--resume", run)
+    assert_same(whole_run, run)
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
+    recipe: Path, whole_run: Path, tmp_path: Path
+) -> None:
+    """It ends itself just before the checkpoint gets its name: that moment is too short to wait
+    for."""
+    code = (
+        "import os, signal, sys\n"
+        "def end(event, arguments):\n"
+        "    if event == 'os.rename' and '/.step-000002' in str(arguments[0]):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.addaudithook(end)\n"
+        "from turnwise.commands.cli import main\n"
+        "main()\n"
+    )
+    run = tmp_path / "killed"
+    command = [sys.executable, "-c", code, "train", str(recipe), "--run", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list(run.glob("checkpoints/.step-000002*"))
+    train("--resume", run)
+    assert_same(whole_run, run)
+
+
+def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    whole = run_here(recipe, tmp_path / "whole", "algorithm.name=ppo", "critic.pretraining_steps=1")
+    lines = RunFolder(whole).lines("metrics.jsonl")
+    assert ["policy/loss" in line for line in lines] == [False, True, True, True, True]
+    assert all(line["critic/loss"] > 0 for line in lines)
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+
+
+@pytest.mark.long
+def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
+    """From between checkpoints, when some tasks have been measured and some have not."""
+    options = (
+        f"environment.name={FAKES}:Levels",
+        "curriculum.tasks=by_success",
+        "algorithm.reward_shaping=overlong",
+        "algorithm.overlong_band=1",
+        "algorithm.trajectory_filter=overlong",
+        "rollout.max_turns=2",
+        "rollout.max_turn_tokens=12",
+        "sft.steps=0",
+        "train.tasks_per_step=3",
+    )
+    whole = run_here(recipe, tmp_path / "whole", *options)
+    lines = RunFolder(whole).lines("metrics.jsonl")
+    measured = [line["curriculum/measured"] for line in lines]
+    assert 3 / 8 == measured[0] < measured[1] < measured[-1]
+    assert sum(line["policy/updates"] for line in lines) > 0
+    assert all(line["reward/penalty"] > 0 for line in lines)
+    assert all(0 <= line["batch/left_out"] < 1 for line in lines)
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (
+            [
+                "algorithm.kl_reward_coefficient=0.1",
+                "algorithm.kl_target=0.01",
+                "algorithm.kl_horizon=16",
+            ],
+            "policy/kl_coefficient",
+        ),
+        (
+            ["algorithm.name=prime", "algorithm.group_filter=none"],
+            "implicit_reward/gradient_norm",
+        ),
+    ],
+    ids=["adapted_kl", "prime"],
+)
+def test_a_run_whose_rewards_the_trainer_adds_to_goes_on_exactly(
+    recipe: Path, tmp_path: Path, overrides: list[str], metric: str
+) -> None:
+    whole = run_here(recipe, tmp_path / "whole", *overrides)
+    found = [line[metric] for line in RunFolder(whole).lines("metrics.jsonl")]
+    assert len(set(found)) == 5
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+
+
+def test_a_step_is_filled_up_while_the_filter_leaves_too_few(recipe: Path, tmp_path: Path) -> None:
+    """The best quarter of two groups is one group: three rounds are needed for two, and a fourth
+    is not sampled."""
+    overrides = ("algorithm.group_filter=top_spread", "train.steps=1", "sft.steps=0")
+    run = run_here(recipe, tmp_path / "resampled", *overrides, "train.dynamic_sampling_rounds=9")
+    (line,) = RunFolder(run).lines("metrics.jsonl")
+    assert line["rollout/episodes"] == 3 * 2 * 4
+    rows = read_rows(run / "trajectories" / "step-000001.parquet")
+    assert len({row["group"] for row in rows}) == 6
+    with pytest.raises(ConfigError, match="drops none"):
+        run_here(recipe, tmp_path / "refused", "train.dynamic_sampling_rounds=1")
+
+
+def test_an_echo_trap_stops_a_run_that_asks_for_it(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The history of a run that narrows and no longer gains, and then one step more of it."""
+    signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
+    history = [{"step": step, **signs} for step in range(1, 21)]
+    for line in history[:5]:
+        line |= {"reward/group_std": 0.4, "policy/entropy": 1.0}
+    for action in ("off", "warn", "stop"):
+        loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
+        folder = RunFolder.new(tmp_path / action)
+        context = prepare(loaded, folder, TerminalDisplay(Console(stderr=True)))
+        learners, watch = Learners(context), EchoTrapWatch(context, history)
+        if action == "stop":
+            with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
+                watch.check(20, learners)
+        else:
+            watch.check(20, learners)
+        assert ("Echo Trap: at step 20" in capsys.readouterr().err) is (action != "off")
+
+
+@pytest.mark.long
+def test_an_interrupted_run_saves_and_says_how_to_go_on(
+    recipe: Path, whole_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "interrupted"
+    process = start("train", recipe, "--run", run)
+    while process.poll() is None and not (run / "trajectories" / "step-000001.parquet").exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=240)
+    if process.returncode == 0:
+        pytest.fail("the run ended before it could be interrupted")
+    assert process.returncode == 130, errors
+    assert f"turnwise train --resume {run}" in errors
+    assert "Traceback" not in errors
+    saved = max(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*"))
+    assert saved == len(RunFolder(run).lines("metrics.jsonl"))
+    train("--resume", run)
+    assert_same(whole_run, run)
+
+
+def test_a_run_folder_holds_what_it_says(whole_run: Path) -> None:
+    folder = RunFolder.open(whole_run)
+    assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2, 3, 4, 5]
+    rows = read_rows(whole_run / "trajectories" / "step-000005.parquet")
+    assert len(rows) == 8
+    assert {row["version"][-1] for row in rows} == {4}
+    assert "Paris" not in json.dumps([row["prompt"] for row in rows])
+    report = json.loads((whole_run / "report.json").read_text())
+    for name in ("cold_start", "trained"):
+        assert {"success", "low", "high", "n"} <= report[name].keys()
+    assert report["seconds"] > 0
+    assert {"environment", "tool budget", "scaffold", "evaluator", "failure recovery"} == set(
+        report["statement"]
+    )
+    checkpoints = sorted(path.name for path in (whole_run / "checkpoints").iterdir())
+    assert checkpoints == ["cold_start", "step-000004", "step-000005"]
+    AutoModelForCausalLM.from_pretrained(whole_run / "checkpoints" / "step-000005")
+
+
+@pytest.mark.long
+def test_a_full_disk_keeps_the_last_good_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    """A limit on file size stands for the full disk: it comes back as the same kind of error."""
+    run = run_here(recipe, tmp_path / "full", "train.steps=2")
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("steps = 2\n", "steps = 5\n"))
+    (run / "report.json").unlink()
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "from turnwise.commands.cli import main\n"
+        f"sys.argv = ['turnwise', 'train', '--resume', {str(run)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "the last good checkpoint is" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(run / "checkpoints").count("step-000002") == 1
+    small_runs.resume(RunFolder.open(run))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [
+        ("model.lora_rank=2", "adapter_model.safetensors"),
+        ("model.dtype=bfloat16", "model.safetensors"),  # masters are in the learner's state
+    ],
+)
+def test_adapters_and_rounded_weights_are_trained_resumed_and_evaluated_exactly(
+    recipe: Path, tmp_path: Path, option: str, file: str
+) -> None:
+    pytest.importorskip("peft")
+    whole = run_here(recipe, tmp_path / "whole", option, "train.steps=4")
+    runs = [whole, gone_on(whole, tmp_path / "killed", last=4)]
+    files = [run / "checkpoints/step-000004" / file for run in runs]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    process = start("evaluate", runs[0], "--json")
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    trained = json.loads((runs[0] / "report.json").read_text())["trained"]
+    assert json.loads(output)["n"] == trained["n"]
