@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
-from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
+from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, end_tokens
 from turnwise.engines.vllm.client import (
     Json,
     ServerLostError,
@@ -41,8 +41,8 @@ from turnwise.engines.vllm.parity import Probe, disagreement, make_probes, score
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
+from turnwise.engines.weights import match_weights
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
-from turnwise.forward.runner import end_tokens, match_weights
 from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0

@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
-from turnwise.forward.runner import evaluating
+from turnwise.forward.equality import own_logprobs
 
 LENGTHS = (8, 32, 128, 512)
 """Lengths of the prompts, where the context has room."""
@@ -52,18 +52,15 @@ def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
     ]
 
 
-@torch.no_grad()
 def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
     """The probes with the model's own log-probabilities, in float32."""
     scored = []
-    with evaluating(list(model.modules())):
-        for probe in probes:
-            ids = torch.tensor([[*probe.prompt, *probe.tokens]], device=model.device)
-            logits = model(input_ids=ids).logits[0, len(probe.prompt) - 1 : -1].float()
-            logprobs = (logits / probe.sampling.temperature).log_softmax(-1)
-            tokens = torch.tensor(probe.tokens, device=model.device)
-            found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
-            scored.append(replace(probe, logprobs=found))
+    for probe in probes:
+        count, tokens = len(probe.tokens), torch.tensor(probe.tokens, dtype=torch.int64)
+        history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
+        logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
+        found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
+        scored.append(replace(probe, logprobs=found))
     return scored
 
 
