@@ -21,6 +21,7 @@ from turnwise.engines.images import Sight
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
+    check_prompt,
     check_sampling,
     end_tokens,
     sample,
@@ -182,7 +183,7 @@ class EmbeddedEngine:
         """The argument of `ask`. Changes nothing, so that any thread may do it. Raises ConfigError
         for a prompt or sampling that makes no sense."""
         check_sampling(sampling)
-        history = self._check_prompt(prompt)
+        history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         return Wanted(history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts))
@@ -259,14 +260,6 @@ class EmbeddedEngine:
         """Give an error to all waiting requests; what is cached is not relied on any more."""
         self._forget()
         self._schedule.fail(error)
-
-    def _check_prompt(self, prompt: Sequence[int]) -> np.ndarray:
-        history = np.array(prompt, np.int64)
-        if len(history) == 0:
-            raise ConfigError("the prompt is empty: there is nothing to continue")
-        if history.min() < 0 or history.max() >= self._vocabulary:
-            raise ConfigError(f"the prompt has a token outside the {self._vocabulary} of the model")
-        return history
 
     def _sight(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> Sight | None:
         if not pictures:

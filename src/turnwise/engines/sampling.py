@@ -37,6 +37,17 @@ def check_sampling(sampling: Sampling) -> None:
         raise ConfigError("sampling stop has an empty string, which would stop everything")
 
 
+def check_prompt(prompt: Sequence[int], vocabulary: int) -> np.ndarray:
+    """The prompt as int64[tokens]. Raises ConfigError for one without tokens, or with one outside
+    the vocabulary."""
+    ids = np.array(prompt, np.int64)
+    if len(ids) == 0:
+        raise ConfigError("the prompt is empty: there is nothing to continue")
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise ConfigError(f"the prompt has a token outside the {vocabulary} of the model")
+    return ids
+
+
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """Tokens that end a text: those of the model's generation config and of the tokenizer."""
     configured = getattr(model.generation_config, "eos_token_id", None)
