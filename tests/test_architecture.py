@@ -13,7 +13,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 STILL_LONGER = {
-    "config.py": 498,
     "environments/repair/blocks.py": 438,
     "synthesis/tiny.py": 439,
 }

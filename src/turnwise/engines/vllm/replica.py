@@ -59,7 +59,7 @@ class Replica:
                 return await self.client.complete(body)
         except TimeoutError:
             raise ServerSlowError(
-                f"vLLM at {self.url} did not finish a turn within vllm.request_seconds = "
+                f"vLLM at {self.url} did not finish a turn within engine.request_seconds = "
                 f"{self._request_seconds:g}"
             ) from None
         finally:
@@ -135,6 +135,6 @@ class Replica:
             if time.monotonic() > deadline:
                 raise InfrastructureError(
                     f"vLLM at {self.url} does not serve after {self._start_seconds:g} s: raise "
-                    "vllm.start_seconds, or look at its log"
+                    "engine.start_seconds, or look at its log"
                 )
             await asyncio.sleep(LOOK_SECONDS)
