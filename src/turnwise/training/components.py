@@ -67,7 +67,7 @@ class Components:
         those that it looks at, as servers have copies anyhow.
         """
         weights = trained_weights(self.model) if _copied(self.recipe) else {}
-        await self.engine.load(weights, version)
+        await self.engine.load_weights(weights, version)
 
     async def check(self) -> None:
         """Raise NotSupportedError, a line that names the model and says by how much, unless engine
