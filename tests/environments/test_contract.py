@@ -49,7 +49,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),
     "gymnasium": Case({"id": "FrozenLake-v1", "success": 1}, package="gymnasium"),
     "long_walk": Case({"length": 20, "herald_every": 6, "count": 40}),
-    "mathematics": Case(few={"count": 100}, hidden=("answer", "solution")),
+    "mathematics": Case(few={"tasks": {"count": 100}}, hidden=("answer", "solution")),
     "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),
     "own_desk": Case(),
     "reasoning_gym": Case(

@@ -6,7 +6,6 @@ all facts that the user must learn. Tasks that are solved by doing nothing are l
 the built-in desk (`environment.py`).
 """
 
-import hashlib
 import json
 import pickle
 import re
@@ -15,20 +14,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.desk.model_user import Dialogue, make_model_user
 from turnwise.environments.desk.own_tools import read_tools
 from turnwise.environments.desk.records import read_tasks
 from turnwise.environments.desk.tables import Data, differences, read_tables, write
 from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
-from turnwise.environments.tasksets import shuffled_split
-from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.environments.tasksets import SOLVED, TaskSet
+from turnwise.errors import DataError, NotSupportedError
+from turnwise.ranges import Share
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
-HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20
 """Most numbers in a message that counts: a longer list could hit the right one by chance."""
 WEAKNESS = (
@@ -55,6 +54,7 @@ class OwnDesk(Environment):
         OwnDesk("tasks.json", "database", "tools.py", "policy.md")
     """
 
+    facts = EnvironmentSpec("own_desk", "1")
     _play: Play
 
     def __init__(
@@ -63,7 +63,7 @@ class OwnDesk(Environment):
         database: str,
         tools: str,
         policy: str,
-        heldout_share: float = HELDOUT_SHARE,
+        heldout_share: Share = 0.5,
         user: dict[str, Any] | None = None,
         isolated: bool = True,
     ) -> None:
@@ -73,10 +73,8 @@ class OwnDesk(Environment):
         (`ModelUserSettings`); without, the user is scripted. With `isolated` tools run in processes
         of their own, which are killed at the deadline.
 
-        Raises ConfigError for options that make no sense, DataError for files that are broken.
+        Raises ConfigError for tools that cannot be loaded, DataError for files that are broken.
         """
-        if not 0 <= heldout_share <= 1:
-            raise ConfigError(f"own_desk: heldout_share is {heldout_share}: give 0 to 1")
         self._own_tools = read_tools(tools, isolated)
         self._model = make_model_user(user)
         document = _document(Path(policy).expanduser())
@@ -84,28 +82,18 @@ class OwnDesk(Environment):
         self._dump = pickle.dumps(self._base)
         place = Path(tasks).expanduser()
         self.weaknesses = [WEAKNESS]
-        found, self.warnings = read_tasks(
+        found, told = read_tasks(
             place, self._base, self._own_tools, document, scripted=self._model is None
         )
-        self._tasks = shuffled_split(found, heldout_share)
+        scores = {"noop": 0.0} if self._model else SOLVED
         described = [[one.schema for one in self.tools()], sorted(task.id for task in found)]
-        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
-        digest.update(json.dumps(self._base, sort_keys=True).encode())
-        self._data_hash = digest.hexdigest()
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks, the database, and what is known of the tools."""
-        scores = {"noop": 0.0} if self._model else {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("own_desk", "1", self._data_hash, scores)
+        content = "".join(json.dumps(part, sort_keys=True) for part in (described, self._base))
+        self.task_set = TaskSet.shuffled(found, heldout_share, scores, told, lambda _: content)
 
     @property
     def data(self) -> Data:
         """The tables of this episode, which the tools read and write."""
         return self._play.data
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
 
     def tools(self) -> list[Tool]:
         """The tools of the module, in alphabetical order."""
