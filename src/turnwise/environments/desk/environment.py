@@ -12,12 +12,12 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import StrictInt
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
 from turnwise.environments.desk.policy import WishKind
 from turnwise.environments.desk.shop import Shop, State
 from turnwise.environments.desk.tasks import COUNT, made_tasks
@@ -57,10 +57,10 @@ class ServiceDesk(Environment):
         count: Count = COUNT,
         short: bool = False,
         wishes: Sequence[WishKind] = ALL_WISHES,
-        user: dict[str, Any] | None = None,
+        user: ModelUserSettings | None = None,
     ) -> None:
         """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
-        small model. `user` describes a language model as the user (`ModelUserSettings`); without,
+        small model. `user` describes a language model as the user; without,
         the user is scripted. Raises ConfigError for a kind that is there twice, and for none."""
         chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
         if not chosen or len(chosen) != len(wishes):

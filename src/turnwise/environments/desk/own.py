@@ -12,18 +12,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
 from turnwise.environments.desk.own_tools import read_tools
 from turnwise.environments.desk.records import read_tasks
 from turnwise.environments.desk.tables import Data, differences, read_tables, write
 from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
-from turnwise.environments.tasksets import SOLVED, TaskSet
+from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet
 from turnwise.errors import DataError, NotSupportedError
-from turnwise.ranges import Share
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
@@ -51,7 +49,7 @@ class OwnDesk(Environment):
     """A service desk whose tools are the functions of the user's module.
 
     Example:
-        OwnDesk("tasks.json", "database", "tools.py", "policy.md")
+        OwnDesk(TaskFile("tasks.json"), "database", "tools.py", "policy.md")
     """
 
     facts = EnvironmentSpec("own_desk", "1")
@@ -59,19 +57,18 @@ class OwnDesk(Environment):
 
     def __init__(
         self,
-        tasks: str,
+        tasks: TaskFile,
         database: str,
         tools: str,
         policy: str,
-        heldout_share: Share = 0.5,
-        user: dict[str, Any] | None = None,
+        user: ModelUserSettings | None = None,
         isolated: bool = True,
     ) -> None:
         """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
-        .json file or a folder of them, `tools` a Python file or module, `policy` a text file;
-        `heldout_share` of the tasks is held out. `user` describes a language model as the user
-        (`ModelUserSettings`); without, the user is scripted. With `isolated` tools run in processes
-        of their own, which are killed at the deadline.
+        .json file or a folder of them, `tools` a Python file or module, `policy` a text file.
+        `user` describes a language model as the user; without, the user is
+        scripted. With `isolated` tools run in processes of their own, which are killed at the
+        deadline.
 
         Raises ConfigError for tools that cannot be loaded, DataError for files that are broken.
         """
@@ -80,15 +77,16 @@ class OwnDesk(Environment):
         document = _document(Path(policy).expanduser())
         self._base = read_tables(Path(database).expanduser())
         self._dump = pickle.dumps(self._base)
-        place = Path(tasks).expanduser()
         self.weaknesses = [WEAKNESS]
         found, told = read_tasks(
-            place, self._base, self._own_tools, document, scripted=self._model is None
+            tasks.path, self._base, self._own_tools, document, scripted=self._model is None
         )
         scores = {"noop": 0.0} if self._model else SOLVED
         described = [[one.schema for one in self.tools()], sorted(task.id for task in found)]
         content = "".join(json.dumps(part, sort_keys=True) for part in (described, self._base))
-        self.task_set = TaskSet.shuffled(found, heldout_share, scores, told, lambda _: content)
+        self.task_set = TaskSet.shuffled(
+            found, tasks.heldout_share, scores, told, lambda _: content
+        )
 
     @property
     def data(self) -> Data:
