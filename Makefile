@@ -29,7 +29,7 @@ coverage: .venv/developing
 
 # What compiled kernels compute, without them: engine and learner against the model's own passes.
 test-plain: .venv/developing
-	TURNWISE_KERNELS=off $(PYTEST) -m "numbers and not slow" tests/engines tests/learning tests/models
+	TURNWISE_KERNELS=off $(PYTEST) -m "numbers and not slow" tests/engines tests/forward tests/learning
 
 # The same with the lowest and the highest torch that pyproject.toml allows.
 test-bounds: .venv/developing

@@ -1,10 +1,10 @@
 """Which causal-LM classes of transformers the embedded engine and the learner are right for.
 
 `python -m benchmarks.architectures --write` makes a tiny random model of every class, asks engine,
-learner and shared prefixes what a run would ask them before it begins, and writes docs/models.md.
-Classes go into processes of their own, a few at a time, so that a crash or a hang of one does not
-end the table. Exits with 1 if anything ended in something else than the model's own numbers or a
-refusal in one line. Not here: the models (`tiny_models.py`).
+learner and shared prefixes what a run would ask them before it begins, and writes
+docs/reference/models.md. Classes go into processes of their own, a few at a time, so that a crash
+or a hang of one does not end the table. Exits with 1 if anything ended in something else than the
+model's own numbers or a refusal in one line. Not here: the models (`tiny_models.py`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+PAGE = Path(__file__).parent.parent / "docs/reference/models.md"
 TOGETHER = 8
 """Classes in one process..."""
 SECONDS = 600
@@ -75,7 +75,7 @@ class Dice:
     ) -> Any:
         """Tokens without meaning."""
         from turnwise.engines.base import Completion, StopReason
-        from turnwise.models.probing import ordinary_tokens
+        from turnwise.forward.probing import ordinary_tokens
 
         tokens = ordinary_tokens(self._model, sampling.max_tokens, sampling.seed)
         return Completion(tokens, [0.0] * len(tokens), StopReason.MAX_TOKENS, 0)
@@ -102,8 +102,8 @@ def examine(kind: str) -> Row:
     from huggingface_hub.errors import StrictDataclassError
 
     from benchmarks.tiny_models import OUTSIDE, class_name, tiny_model
-    from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens
-    from turnwise.models.rotations import fix_rotations
+    from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens
+    from turnwise.forward.rotations import fix_rotations
 
     name = class_name(kind)
     try:
@@ -123,10 +123,10 @@ def examine(kind: str) -> Row:
 
 def _engine(model: Any) -> tuple[str, str]:
     from turnwise.engines.embedded import EmbeddedEngine
-    from turnwise.engines.own_caches import OwnRunner
     from turnwise.errors import UserError
+    from turnwise.forward.own_caches import OwnRunner
+    from turnwise.forward.probing import FOREIGN_ERRORS
     from turnwise.learning.parity import engine_parity
-    from turnwise.models.probing import FOREIGN_ERRORS
 
     async def measured() -> tuple[str, str]:
         engine = EmbeddedEngine(model, Ends(), slots=4, max_tokens=LONGEST, deterministic=True)
@@ -147,9 +147,9 @@ def _engine(model: Any) -> tuple[str, str]:
 
 def _learner(model: Any) -> tuple[str, str]:
     from turnwise.errors import UserError
-    from turnwise.learning.logprobs import check_supported
+    from turnwise.forward.logprobs import check_supported
+    from turnwise.forward.probing import FOREIGN_ERRORS
     from turnwise.learning.parity import check_parity, measure_parity
-    from turnwise.models.probing import FOREIGN_ERRORS
 
     try:
         check_supported(model)
@@ -166,8 +166,8 @@ def _learner(model: Any) -> tuple[str, str]:
 
 def _shared(model: Any) -> str:
     from turnwise.errors import UserError
-    from turnwise.learning.prefix_tree import check_sharing
-    from turnwise.models.probing import FOREIGN_ERRORS
+    from turnwise.forward.prefix_trees import check_sharing
+    from turnwise.forward.probing import FOREIGN_ERRORS
 
     try:
         check_sharing(model, LONGEST)
@@ -221,7 +221,7 @@ def examine_all(kinds: Sequence[str]) -> Iterator[Row]:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """docs/models.md: what it says above the table, and the table."""
+    """docs/reference/models.md: what it says above the table, and the table."""
     import transformers
 
     made = [row for row in rows if row.engine != "-"]
@@ -256,7 +256,7 @@ def main() -> int:
     """Examine the named classes here, or all of them in other processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/models.md")
     options = parser.parse_args()
     if options.kinds:
         import torch

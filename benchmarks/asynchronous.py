@@ -125,15 +125,15 @@ class Arm:
 def arms(staleness: int, correction: str, episodes: int, cores: int) -> list[Arm]:
     """Taking turns as the default has it, the same without lockstep, and sampling ahead; both use
     all cores in the end."""
-    free = ("engine.deterministic=false", f"engine.concurrency={episodes}")
+    free = ("engine.deterministic=false", f"engine.max_concurrent_episodes={episodes}")
     return [
-        Arm("synchronous", (f"engine.concurrency={episodes}",), cores, lockstep=True),
+        Arm("synchronous", (f"engine.max_concurrent_episodes={episodes}",), cores, lockstep=True),
         Arm("synchronous, no lockstep", free, cores),
         Arm(
             f"asynchronous, max_staleness {staleness}",
             (
                 "engine.deterministic=false",
-                f"engine.concurrency={episodes * (staleness + 1)}",
+                f"engine.max_concurrent_episodes={episodes * (staleness + 1)}",
                 f"train.max_staleness={staleness}",
                 f"algorithm.correction={correction}",
             ),

@@ -1,6 +1,6 @@
 """The embedded engine and the training step on this machine: `python benchmarks/engine.py`.
 
-    python benchmarks/engine.py --json engine.json --plot docs/sessions.png
+    python benchmarks/engine.py --json engine.json --plot docs/log/sessions.png
     python benchmarks/engine.py --parts sessions --sizes 1M --rounds 3
 
 Four parts, each side by side in one run, its contenders taking turns; figures are medians, ratios

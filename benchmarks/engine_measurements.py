@@ -27,12 +27,12 @@ from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig, ModelConfig, SftConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.forward.logprobs import token_logprobs
 from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import Credits, estimate
-from turnwise.learning.logprobs import token_logprobs
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.prefix_tree import plant
 from turnwise.learning.sft import SupervisedLearner
+from turnwise.learning.shared_prefixes import plant
 from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_tokenizer
 from turnwise.tokens import Segment, Source, Tokens
@@ -148,7 +148,7 @@ def supervised(model: PreTrainedModel, autocast: bool, steps: int) -> Supervised
         tokens = tokens.with_sampled(row[1:], [0.0] * STEP_LENGTH, 0, turn=0)
         demonstrations.append(tokens)
     config = SftConfig(steps=steps, batch_size=STEP_SEQUENCES)
-    learning = LearningConfig(autocast=autocast)
+    learning = LearningConfig(compute_dtype="bfloat16" if autocast else "auto")
     return SupervisedLearner(model, demonstrations, config, learning, seed=0)
 
 

@@ -251,8 +251,9 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
             judged = Outcome.SUCCESS, Verdict(reward, reward > 0)
             members.append(Trajectory(task, name, index, 0, tokens, (), *judged))
         groups.append(Group(name, tuple(members)))
+    lower = kind == "float32" and arguments.type == "bfloat16"
     config = LearningConfig(
-        autocast=kind == "float32" and arguments.type == "bfloat16",
+        compute_dtype="bfloat16" if lower else "auto",
         tokens_per_micro_batch=arguments.micro_batch,
     )
     return groups, PolicyLearner(model, None, config, make_algorithm("grpo", {}))

@@ -14,8 +14,8 @@ from contenders import Stopwatch, Worker
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.forward.small_llama.weights import is_plain
 from turnwise.models.load import load_tokenizer
-from turnwise.models.plain import is_plain
 from turnwise.threads import configure_threads
 
 PAGE = 32

@@ -36,8 +36,11 @@ from turnwise.threads import configure_threads
 
 CONTENDERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "turnwise": ("turnwise", ()),
-    "turnwise, bfloat16": ("turnwise", ("learning.autocast=true", "engine.autocast=true")),
-    "turnwise, bfloat16 update": ("turnwise", ("learning.autocast=true",)),
+    "turnwise, bfloat16": (
+        "turnwise",
+        ("learning.compute_dtype=bfloat16", "engine.compute_dtype=bfloat16"),
+    ),
+    "turnwise, bfloat16 update": ("turnwise", ("learning.compute_dtype=bfloat16",)),
     "turnwise, shared prefixes": ("turnwise", ("learning.share_prefixes=true",)),
     "TRL": ("trl", ()),
     "TRL, bfloat16": ("trl", ("bf16=true",)),

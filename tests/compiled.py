@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.kernels.compiler import switched_on
+from turnwise.forward.kernels.compiler import switched_on
 
 needs_kernels = pytest.mark.skipif(
     shutil.which("gcc") is None or not Path("/proc/self/maps").exists() or not switched_on(),

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).with_name("own_package")
 RECIPE = """
 name = "own"
 threads = 1
-engine = { name = "counting", options = { greeting = "turns" }, slots = 8 }
+engine = { name = "counting", options = { greeting = "turns" }, max_sequences = 8 }
 [model]
 name = "model"
 [environment]

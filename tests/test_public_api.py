@@ -1,5 +1,6 @@
 """The public API: which names there are, how they are called, that their examples run, and that
-docs/api.md says the same. Also from where an event loop runs already, as in a notebook."""
+docs/reference/api.md says the same. Also from where an event loop runs already, as in a
+notebook."""
 
 import asyncio
 import doctest
@@ -122,9 +123,9 @@ def entry(name: str) -> str:
 
 
 def test_the_page_has_what_the_code_says() -> None:
-    page = (ROOT / "docs" / "api.md").read_text()
+    page = (ROOT / "docs/reference/api.md").read_text()
     for name in turnwise.__all__:
-        assert entry(name) in page, f"docs/api.md lacks this:\n\n{entry(name)}"
+        assert entry(name) in page, f"docs/reference/api.md lacks this:\n\n{entry(name)}"
     assert page.count("### ") == len(turnwise.__all__)
 
 
@@ -178,7 +179,7 @@ def test_recipes_from_tables(recipe: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.step"):
         turnwise.load_recipe(recipe, {"train.step": 5})
     with pytest.raises(ConfigError, match="is a value, not a table"):
-        turnwise.load_recipe(recipe, {"seed.steps": 5})
+        turnwise.load_recipe(recipe, {"name.steps": 5})
 
 
 def test_what_needs_a_second_model_is_refused(recipe: Path) -> None:

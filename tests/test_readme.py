@@ -14,7 +14,7 @@ def test_the_environment_in_the_readme_is_the_example_and_has_thirty_lines() -> 
 
 
 def test_pages_that_are_linked_exist() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for part in page.read_text().split("](")[1:]:
             target = part.partition(")")[0]
             if not target.startswith(("http", "#")):

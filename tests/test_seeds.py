@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.config import CurriculumConfig
+from turnwise.config import BySuccess
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.learning.sft import batch_of_step
 from turnwise.rollout.curriculum import Curriculum
@@ -67,7 +67,7 @@ def test_no_two_parts_of_runs_share_a_seed() -> None:
     for run, split, task, episode in product(runs, splits, tasks, episodes):
         own = derive(run, split, task.id, episode)
         seeds += [own, derive(own, "environment"), *(derive(own, "sampling", t) for t in range(4))]
-        seeds += [derive(run, split, "order", episode), derive(run, "refill", split, episode)]
+        seeds += [derive(run, split, "order", episode), derive(run, "round", split, episode)]
     found = set(seeds)
     assert len(found) >= 4 * 3 * 4 * 4 * 6
     assert all(0 <= seed < 2**63 for seed in found)
@@ -91,7 +91,7 @@ def test_seed_is_the_same_in_another_process_with_another_hash_seed() -> None:
 
 
 def test_episodes_are_seeded_by_run_occasion_task_and_number() -> None:
-    for seed, label in product((0, 1), ("train/3", "train/3/refill/1", "evaluation/trained")):
+    for seed, label in product((0, 1), ("train/3", "train/3/round/1", "evaluation/trained")):
         groups = new_groups(TASKS[:3], 2, seed, label)
         found = [member.seed for group in groups for member in group.trajectories]
         names = product(("t0", "t1", "t2"), (0, 1))
@@ -116,7 +116,7 @@ def test_the_order_of_demonstrations_is_that_of_its_seed_and_pass(seed: int, lab
 def test_the_curriculums_choice_is_that_of_its_seed_and_step(seed: int) -> None:
     """Nothing is measured yet: after the random share, a shuffle decides, and another one orders
     what was chosen."""
-    curriculum = Curriculum(TASKS, CurriculumConfig(tasks="by_success", random_share=0.25), 4)
+    curriculum = Curriculum(TASKS, BySuccess(kind="by_success", random_share=0.25), 4)
     for step in range(5):
         chance = random.Random(golden(seed, "train", "curriculum", step))
         epoch, position = divmod(step, 12)

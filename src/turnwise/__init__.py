@@ -1,7 +1,7 @@
 """turnwise: reinforcement learning for language-model agents, over whole trajectories.
 
-What is listed here is the public API (docs/api.md). Importing this package does nothing: each name
-is imported when it is first asked for, and no model library before a function needs one.
+What is listed here is the public API (docs/reference/api.md). Importing this package does nothing:
+each name is imported when it is first asked for, and no model library before a function needs one.
 """
 
 from importlib import import_module

@@ -164,7 +164,7 @@ def test_a_part_of_ones_own_is_described_as_the_others(mine: Path) -> None:
 
 
 def test_the_part_in_the_documentation_is_one(tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "algorithms.md"
+    page = Path(__file__).parents[2] / "docs/reference/algorithms.md"
     path = tmp_path / "mine.py"
     path.write_text(page.read_text().partition("# mine.py\n")[2].partition("```")[0])
     algorithm = make_algorithm("grpo", {"estimator": f"{path}:median", "scale": 2.0})
@@ -268,6 +268,13 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
         ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
         ("sdpo", {"reward_shaping": "overlong"}, "none cannot have the penalties"),
+        ("ppo", {"self_teacher_coefficient": 1}, "that needs a critic model: choose another"),
+        ("prime", {"self_teacher_coefficient": 1}, "that needs a process reward model"),
+        (
+            "grpo",
+            {"critc": {"kind": "head"}},
+            "unknown algorithm option 'critc': did you mean 'c",
+        ),
         ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
     ],
 )

@@ -178,7 +178,7 @@ def test_biased_estimators_point_elsewhere(name: str) -> None:
 
 
 def test_the_bias_of_the_token_baseline_falls_with_the_size_of_the_group() -> None:
-    """By direction and length, as docs/algorithms.md has it."""
+    """By direction and length, as docs/reference/algorithms.md has it."""
     exact = exact_gradient(True)
     means = [mean_gradient("otb", True, size) for size in (2, 3, 4)]
     cosines = [cosine(mean, exact) for mean in means]

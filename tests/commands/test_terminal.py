@@ -76,7 +76,7 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
 
 def test_each_token_is_a_row_with_its_numbers(tmp_path: Path) -> None:
     """Of sampled ones alone; values only where a critic gave some."""
-    recipe = small_runs.write_recipe(tmp_path, "Capitals", SHORT)
+    recipe = small_runs.write_recipe(tmp_path, "Letters", SHORT)
     folder = small_runs.train(recipe, RunFolder.new(tmp_path / "run")).folder
     rows, _ = choose_rows(folder.path, "1", None, 1)
     (table,) = token_tables(folder.path, rows)
@@ -88,3 +88,5 @@ def test_each_token_is_a_row_with_its_numbers(tmp_path: Path) -> None:
     assert [bool(cell) for cell in columns["version"]] == sampled
     expected = [f"{value:+.4f}" for value in rows[0]["logprob"] if value == value]
     assert [cell for cell in columns["logprob"] if cell] == expected
+    ratios = [float(cell) for cell in columns["ratio"] if cell]
+    assert ratios == pytest.approx([1.0] * sum(sampled), abs=1e-3)  # one update: still its own

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from tests.engines.models_for_tests import tiny_tokenizer
+from tests.forward.models_for_tests import tiny_tokenizer
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tests.engines.models_for_tests import own_logprobs
+from tests.forward.models_for_tests import own_logprobs
 from tests.rounding import assert_rounding
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine

@@ -10,12 +10,12 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.engines.driving import run
-from tests.engines.models_for_tests import reference_logprobs, tiny_model
-from tests.engines.shapes import SHAPES, distance, follow, off, shaped
+from tests.forward.models_for_tests import reference_logprobs, tiny_model
+from tests.forward.shapes import SHAPES, distance, follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.runner import Runner
 from turnwise.errors import ConfigError
+from turnwise.forward.runner import Runner
 
 pytestmark = pytest.mark.numbers
 
@@ -48,7 +48,7 @@ def test_weights_stay_float32_and_new_ones_are_seen() -> None:
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3"])
 def test_a_model_that_is_not_written_out_is_an_error(family: str) -> None:
-    with pytest.raises(ConfigError, match=r"not of this .*: set it to false, or model\.dtype"):
+    with pytest.raises(ConfigError, match=r"not of this .*: set it to auto, or model\.dtype"):
         Runner(tiny_model(family), 10, 10, autocast=True)
 
 

@@ -8,7 +8,7 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from tests.engines.driving import PROMPT, assert_logprobs, once, run
-from tests.engines.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
+from tests.forward.models_for_tests import ASCII, FAMILIES, VOCABULARY, tiny_model
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engines.models_for_tests import END
+from tests.forward.models_for_tests import END
 from turnwise.engines.base import Sampling
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
 from turnwise.errors import ConfigError, InfrastructureError

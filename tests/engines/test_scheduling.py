@@ -9,7 +9,7 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from tests.engines.driving import PROMPT, assert_logprobs, once, run
-from tests.engines.models_for_tests import reference_logprobs, tiny_model
+from tests.forward.models_for_tests import reference_logprobs, tiny_model
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError, InfrastructureError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.engines.driving import assert_logprobs, run
-from tests.engines.models_for_tests import tiny_model
+from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 

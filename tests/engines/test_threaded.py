@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.engines.driving import A_HANG, PROMPT, assert_logprobs, once
-from tests.engines.models_for_tests import tiny_model
 from tests.engines.test_scheduling import BrokenModel, play
+from tests.forward.models_for_tests import tiny_model
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.threaded import ThreadedEngine

@@ -24,7 +24,7 @@ from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.kl_reward import KLReward
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Group, Trajectory
+from turnwise.types import Group, Trajectory, Verdict
 
 pytestmark = pytest.mark.numbers
 
@@ -101,6 +101,27 @@ def assert_values(critic: Critic, signals: Signals, members: Sequence[Trajectory
 
     found = sampled([signals.of(member).values for member in members], members)
     assert_rounding([found], torch.nn.ModuleList([critic.body, critic.head]), own)
+
+
+@pytest.mark.parametrize("share_prefixes", [False, True])
+def test_an_update_reports_its_log_probabilities_of_each_context(
+    load_model: LoadModel, groups: list[Group], share_prefixes: bool
+) -> None:
+    """Of the first pass, whatever the number of passes; a group without a difference in rewards
+    trains nothing, and has none."""
+    model = load_model("llama")
+    members = [member for group in groups for member in group.trajectories]
+    equal = each(
+        groups[1:], lambda member: changed(member, group="equal", verdict=Verdict(1, True))
+    )
+    algorithm = make_algorithm("grpo", {})
+    credits = estimate([*groups, *equal], Signals(), algorithm)
+    config = LearningConfig(epochs=2, learning_rate=1e-2, share_prefixes=share_prefixes)
+    learner = PolicyLearner(copy.deepcopy(model), None, config, algorithm)
+    logprobs = learner.update([*groups, *equal], credits).logprobs
+    found = sampled([logprobs[member.id] for member in members], members)
+    assert_rounding([found], model, lambda exact: [by_hand(exact, members)])
+    assert all(np.isnan(logprobs[member.id]).all() for member in equal[0].trajectories)
 
 
 def test_scores_are_those_of_each_context(load_model: LoadModel, groups: list[Group]) -> None:

@@ -21,7 +21,7 @@ from turnwise.config import (
 )
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
-from turnwise.learning.optimizer import Optimizer, warm_up
+from turnwise.learning.optimizer import Optimizer
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.preferences import PreferenceLearner, best_and_worst
 from turnwise.learning.sft import SupervisedLearner
@@ -89,7 +89,7 @@ def test_gradients_of_micro_batches_are_summed_in_float32(
 ) -> None:
     """Many small ones after a large one would be lost in bfloat16."""
     model = torch.nn.Linear(4, 1, bias=False, dtype=torch.bfloat16)
-    Optimizer(model, 1e-3, warm_up(0), (0.9, 0.99), 0.0, 1.0)
+    Optimizer(model, 1e-3, LearningConfig(betas=(0.9, 0.99)))
     for size in [1.0] + [1 / 512] * 512:
         torch.autograd.backward(size * model.weight.sum())
     assert model.weight.grad is not None
@@ -205,7 +205,7 @@ def test_the_share_of_changed_weights_is_what_an_update_changed() -> None:
     and by rows."""
     for shape, part in (((512, 64), (slice(None), slice(32))), ((512, 64), (slice(256),))):
         model = torch.nn.Linear(shape[1], shape[0], bias=False)
-        optimizer = Optimizer(model, 1e-3, warm_up(0), (0.9, 0.99), 0.0, 1.0)
+        optimizer = Optimizer(model, 1e-3, LearningConfig(betas=(0.9, 0.99)))
         torch.autograd.backward(model.weight[part].sum())
         moved = optimizer.apply()
         assert moved.weights_changed == pytest.approx(0.5, abs=0.02)

@@ -9,14 +9,14 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.architectures import BOUND, Ends
 from benchmarks.tiny_models import tiny_config, tiny_model
-from tests.models.test_rotations import switching
+from tests.forward.test_rotations import switching
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.engines.own_caches import OwnRunner
-from turnwise.engines.runners import make_runner
 from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedError
+from turnwise.forward.make_runner import make_runner
+from turnwise.forward.own_caches import OwnRunner
+from turnwise.forward.rotations import fix_rotations
 from turnwise.learning.parity import check_gap, check_parity, measure_parity
-from turnwise.models.rotations import fix_rotations
 
 pytestmark = pytest.mark.numbers
 

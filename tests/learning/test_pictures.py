@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from turnwise.errors import NotSupportedError
+from turnwise.forward.hidden import hidden_states
 from turnwise.learning.auxiliary import observed_tokens
 from turnwise.learning.batch import collate, loss_mask, supervised_examples
-from turnwise.learning.hidden import hidden_states
 from turnwise.learning.preferences import _pictures, _tensors, saved_pairs
 from turnwise.tokens import Picture, Segment, Source, Tokens
 

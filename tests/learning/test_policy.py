@@ -13,7 +13,6 @@ from tests.rounding import bounded
 from turnwise.algorithms import Algorithm, make_algorithm, table
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
@@ -77,11 +76,7 @@ def test_updates_raise_the_probability_of_what_was_rewarded(
     trained = learner(load_model, learning_rate=3e-3)
     groups = make_groups([[1.0, 0.0]])
     credits = estimate(groups, Signals(), GRPO)
-    examples = policy_examples(groups, credits, GRPO, True)
-    losses = []
-    for _ in range(4):
-        tally, _ = trained._update_once(examples, measure_gap=False)
-        losses.append(tally.loss)
+    losses = [trained.update(groups, credits).metrics["policy/loss"] for _ in range(4)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.01
 

@@ -12,8 +12,7 @@ import torch
 from tests.learning.changing import changed, each, put
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import policy_examples
-from turnwise.learning.credits import estimate
+from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source
@@ -118,7 +117,7 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
             member.tokens.logprob - logprob.astype(np.float64).mean()
         )
         expected = (own >= least - 1e-12) & member.tokens.mask
-        numbers = example.factor == 0 if name == "clip_cov" else example.penalty != 0
+        numbers = example.loss_scale == 0 if name == "clip_cov" else example.kl_penalty != 0
         np.testing.assert_array_equal(
             numbers & example.trained, expected[: len(example.ids)], example.name
         )
@@ -155,24 +154,22 @@ def test_what_stands_on_masked_tokens_has_no_influence(
         lambda m: changed(m, logprob=put(m.tokens.logprob, ~m.tokens.mask, 123.0)),
     )
     trained, other = learner(load_model, EVERYTHING), learner(load_model, EVERYTHING)
-    clean_examples = policy_examples_of(clean)
-    dirty_examples = policy_examples_of(dirty, garbage=77.0)
-    for examples, who in ((clean_examples, trained), (dirty_examples, other)):
-        tally, problem = who._update_once(examples, measure_gap=True)
-        assert not problem
-        assert tally.tokens == sum(e.trained.sum() for e in clean_examples)
+    for groups, garbage, who in ((clean, 0.0, trained), (dirty, 77.0, other)):
+        report = who.update(groups, credits_of(groups, garbage))
+        assert not report.problems
+        members = [member for group in groups for member in group.graded]
+        assert report.metrics["policy/trained_tokens"] == sum(m.tokens.mask.sum() for m in members)
     assert torch.equal(weights(trained.model), weights(other.model))
 
 
-def policy_examples_of(groups: list[Group], garbage: float = 0.0) -> list[Any]:
+def credits_of(groups: list[Group], garbage: float) -> Credits:
     credits = estimate(groups, Signals(), EVERYTHING)
     members = {member.id: member for group in groups for member in group.trajectories}
     advantages = {
         name: own + np.where(members[name].tokens.mask, 0, np.float32(garbage))
         for name, own in credits.advantages.items()
     }
-    credits = replace(credits, advantages=advantages)
-    return policy_examples(groups, credits, EVERYTHING, mask_observations=True)
+    return replace(credits, advantages=advantages)
 
 
 def test_observations_after_the_last_action_have_no_influence(

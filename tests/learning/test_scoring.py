@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from turnwise.config import LearningConfig
-from turnwise.learning.logprobs import score_norms
+from turnwise.forward.logprobs import score_norms
 from turnwise.learning.scoring import sampled_logprobs, score
 
 TEMPERATURE = 0.7

@@ -7,7 +7,7 @@ import pytest
 
 from turnwise.sandbox.result import Status
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, Limits
+from turnwise.sandbox.settings import Limits
 
 Check = Callable[[Sandbox], bool]
 
@@ -109,10 +109,10 @@ def test_big_allocations_of_many(sandbox: Sandbox, limits: Limits) -> None:
     assert result.peak_memory > limits.memory
 
 
-def test_a_hundred_megabytes_of_output(sandbox: Sandbox, limits: Limits) -> None:
-    result = sandbox.run_python("for _ in range(100): print('x' * (1 << 20))")
+def test_output_without_end(sandbox: Sandbox, limits: Limits) -> None:
+    result = sandbox.run_python("while True: print('x' * (1 << 20))")
     assert result.status is Status.OUTPUT_LIMIT
-    assert limits.output < result.stdout.count < limits.output + 8 * MEBIBYTE
+    assert limits.output < result.stdout.count
     kept = len(result.stdout.head) + len(result.stdout.tail)
     assert kept == limits.shown
     assert f"{result.stdout.count - kept} bytes left out" in result.stdout.text

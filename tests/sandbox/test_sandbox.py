@@ -19,6 +19,7 @@ from tests.sandbox.conftest import settings_for, wait_for_none_below
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.sandbox import rlimits
 from turnwise.sandbox.result import Output, Result, Status
+from turnwise.sandbox.rlimits import FIRST_USER, USERS
 from turnwise.sandbox.runs import run_job
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import TIERS, Limits, SandboxSettings
@@ -133,7 +134,7 @@ open(b"\\xff.txt", "w").write("x")
 """
     result = sandbox.run_python(source, collect=["*", "root/**", "__pycache__/*"])
     assert result.status is Status.OK, result.stderr.text
-    assert set(result.files) <= {"good.txt", "secret.txt"}  # root's warden can read the latter
+    assert set(result.files) <= {"good.txt", "secret.txt"}  # root's supervisor can read the latter
     assert "good.txt" in result.files
     assert {"link.txt", "root", "pipe.txt", "twice.txt", "again.txt", "conftest.py"} <= set(
         result.refused
@@ -252,12 +253,26 @@ def test_a_cell_cannot_answer_for_the_next_one(sandbox: Sandbox) -> None:
 def test_files_of_a_session(sandbox: Sandbox) -> None:
     with sandbox.session() as session:
         session.run("open('a.txt', 'w').write('1')")
-        session.run("import subprocess; subprocess.Popen(['sleep', '60']); None")
+        started = session.run("import subprocess; subprocess.Popen(['sleep', '60']); None")
+        assert started.status is Status.OK, started
         result = session.finish(collect=["*.txt"])
         assert (result.status, result.files) == (Status.OK, {"a.txt": b"1"})
         assert result.killed == 1
         with pytest.raises(ValueError, match="closed"):
             session.run("1")
+
+
+def test_no_two_sandboxes_of_the_machine_have_one_user(maker: Maker) -> None:
+    """Whoever started them: each launcher would begin with the same ones."""
+    if os.geteuid() != 0:
+        pytest.skip("users are for sandboxes that root started")
+    source = "import os; print(os.getuid())"
+    with maker("rlimits") as first, maker("rlimits") as second:
+        for _ in range(2):  # an end gives a user back
+            with first.session() as one, first.session() as other, second.session() as foreign:
+                found = [int(each.run(source).stdout.text) for each in (one, other, foreign)]
+                assert len(set(found)) == 3
+                assert set(found) <= set(range(FIRST_USER, FIRST_USER + USERS))
 
 
 # Many, and ready ones
@@ -385,7 +400,7 @@ def test_code_that_kills_its_warden_where_nothing_isolates(
     maker: Maker, nothing_left: Callable[[Sandbox], bool]
 ) -> None:
     if os.geteuid() == 0:
-        pytest.skip("root's warden has another user than the code")
+        pytest.skip("root's supervisor has another user than the code")
     source = """
 import os, time
 if os.fork() == 0:

@@ -41,13 +41,16 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
     credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)}, frozenset())
     groups = [Group("g", (penalised, member(None)))]
-    folder.write_trajectories("step-000001", groups, signals, credits)
+    logprobs = {penalised.id: np.array([np.nan, np.nan, -0.75], np.float32)}
+    folder.write_trajectories("step-000001", groups, signals, credits, logprobs)
     (file,) = folder.trajectory_files()
     graded, ungraded = read_rows(file)
     assert graded["ids"] == [1, 2, 3]
     assert graded["source"] == [Source.USER, Source.USER, Source.MODEL]
     assert graded["version"] == [-1, -1, 4]
     assert np.isnan(graded["logprob"][:2]).all()
+    assert graded["trained_logprob"][2] == -0.75
+    assert ungraded["trained_logprob"] == []
     assert (graded["reward"], ungraded["reward"]) == (0.0, None)
     assert (graded["penalty"], ungraded["penalty"]) == (0.25, 0.0)
     assert graded["advantage"] == [0.0, 0.0, -1.5]
@@ -196,14 +199,15 @@ def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         values = {
             "name": "x",
             "model": {"name": given},
-            "teacher": {"model": given if number == 0 else ""},
+            "algorithm": {"teacher": {"model": given}},
             "environment": {"name": "own.py:Own" if number == 0 else "search"},
         }
         folder = RunFolder.new(tmp_path / f"run{number}")
         folder.begin(check_recipe(values, "test"))
         recipe = folder.recipe()
         assert recipe.model.name == expected
-        assert recipe.teacher.model == (expected if number == 0 else "")
+        assert recipe.algorithm.teacher is not None
+        assert recipe.algorithm.teacher.model == expected
         own = f"{tmp_path}/own.py:Own" if number == 0 else "search"
         assert recipe.environment.name == own
 
@@ -272,7 +276,7 @@ def test_a_kept_recipe_means_the_same_anywhere(
         "scaffold": {"name": own, "options": {"instructions": "Say: yes"}},
         "engine": {"name": own},
         "algorithm": {"estimator": own, "clip_high": 0.3},
-        "sft": {"behaviours": {own: 1.0}},
+        "sft": {"demonstrations": {"behaviours": {own: 1.0}}},
         "monitor": {"echo_trap": own, "trackers": [own, "wandb"]},
     }
     folder = RunFolder.new(tmp_path / "run")
@@ -288,5 +292,5 @@ def test_a_kept_recipe_means_the_same_anywhere(
     }
     assert kept.scaffold.options == {"instructions": "Say: yes"}
     assert kept.algorithm.overrides == {"estimator": whole, "clip_high": 0.3}
-    assert kept.sft.behaviours == {whole: 1.0}
-    assert (kept.monitor.echo_trap, kept.monitor.trackers) == (whole, (whole, "wandb"))
+    assert kept.sft.demonstrations.behaviours == {whole: 1.0}
+    assert (kept.monitor.echo_trap.reaction, kept.monitor.trackers) == (whole, (whole, "wandb"))

@@ -33,7 +33,7 @@ from turnwise.training.run import run as run_stages
 
 TABLES = """
 [engine]
-slots = 4
+max_sequences = 4
 [rollout]
 max_turns = 3
 max_turn_tokens = 12
@@ -202,14 +202,14 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
 def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) -> None:
     overrides = (
         "engine.deterministic=false",
-        "train.spare_episodes=2",
+        "train.oversample=2",
         "train.steps=2",
-        "engine.concurrency=9",
+        "engine.max_concurrent_episodes=9",
     )
     context = train(recipe, RunFolder.new(tmp_path / "run"), *overrides)
     lines = context.folder.lines("metrics.jsonl")
     assert [line["rollout/episodes"] for line in lines] == [8.0, 8.0]
-    assert [line["spare/episodes"] for line in lines] == [4.0, 4.0]
+    assert [line["oversampled/episodes"] for line in lines] == [4.0, 4.0]
     assert [line["policy/updates"] for line in lines] == [1.0, 1.0]
     check_played(context.folder, 2, [task.id for task in context.tasks])
 
@@ -218,11 +218,11 @@ def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) ->
     ("overrides", "message"),
     [
         (["train.max_staleness=1"], "set engine.deterministic=false, or max_staleness=0"),
-        ([*AHEAD, "curriculum.tasks=by_success"], "or curriculum.tasks=all"),
+        ([*AHEAD, "curriculum=by_success"], "or curriculum=all"),
         ([*AHEAD, "monitor.echo_trap=roll_back"], "choose another reaction"),
-        (["train.spare_episodes=1"], "set engine.deterministic=false, or spare_episodes=0"),
+        (["train.oversample=1"], "set engine.deterministic=false, or oversample=0"),
         (
-            ["engine.deterministic=false", "train.spare_episodes=1", "algorithm.name=remax"],
+            ["engine.deterministic=false", "train.oversample=1", "algorithm.name=remax"],
             "rollout greedy of algorithm remax needs each",
         ),
     ],

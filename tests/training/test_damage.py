@@ -33,9 +33,9 @@ max_turn_tokens = 16
 max_tokens = 200
 [sft]
 steps = 1
-demonstrations = 2
+demonstrations.count = 2
 batch_size = 2
-behaviours = { faithful = 1 }
+demonstrations.behaviours = { faithful = 1 }
 [algorithm]
 kl_coefficient = 0.001
 [learning]
@@ -226,21 +226,23 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert (run / f"checkpoints/step-00000{len(lines)}/SHA256SUMS").is_file()
 
 
-def test_refills_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
+def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
     """Each round of a step has an order of its own, and a name of its own for its draws."""
-    loaded = load_recipe(str(recipe), ["train.refills=2", "algorithm.group_filter=top_spread"])
+    loaded = load_recipe(
+        str(recipe), ["train.dynamic_sampling_rounds=2", "algorithm.group_filter=top_spread"]
+    )
     context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
     loop = ReinforcementLoop(context)
     for step in (0, 1):
         groups = asyncio.run(loop.sample(step)).groups
-        orders = [0, derive(0, "refill", 1), derive(0, "refill", 2)]
+        orders = [0, derive(0, "round", 1), derive(0, "round", 2)]
         expected = [
             task.id for order in orders for task in tasks_of_step(context.tasks, step, 2, order)
         ]
         assert [group.trajectories[0].task.id for group in groups] == expected[: len(groups)]
         assert len(groups) > 2
         labels = {group.id.rpartition("/")[0] for group in groups}
-        assert labels >= {f"train/{step}", f"train/{step}/refill/1"}
+        assert labels >= {f"train/{step}", f"train/{step}/round/1"}
         seeds = [member.seed for group in groups for member in group.trajectories]
         assert len(set(seeds)) == len(seeds)
 

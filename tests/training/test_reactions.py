@@ -56,7 +56,7 @@ def trapped_recipe(model: Path, reaction: str) -> Recipe:
         "model": {"name": str(model), "device": "cpu"},
         "environment": {"name": f"{fakes}:Letters"},
         "scaffold": {"options": {"instructions": ""}},
-        "engine": {"slots": 8},
+        "engine": {"max_sequences": 8},
         "rollout": {"max_turns": 1, "max_turn_tokens": 8, "max_tokens": 200},
         "learning": {"learning_rate": 2e-2},
         "train": {
@@ -67,7 +67,7 @@ def trapped_recipe(model: Path, reaction: str) -> Recipe:
             "keep_checkpoints": 1,
         },
         "evaluation": {"tasks": 0},
-        "monitor": {"echo_trap": reaction, "highest_reward": 5.0},
+        "monitor": {"echo_trap": {"reaction": reaction, "highest_reward": 5.0}},
     }
     return check_recipe(values, "test")
 

@@ -1,7 +1,7 @@
 """Credit for single turns without a critic: from one group's episodes to a number per turn.
 
 Each function gives a list with float64[K_i] for each episode. Pure float64 numpy. Not here: values
-of a critic (`values.py`), one number for a whole trajectory (`outcomes.py`).
+of a critic (`values.py`), one number for a whole trajectory (`outcome_advantages.py`).
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns
-from turnwise.algorithms.outcomes import STANDARD_DEVIATION_FLOOR, differing, grpo
+from turnwise.algorithms.outcome_advantages import STANDARD_DEVIATION_FLOOR, differing, grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.ranges import NonNegative, Range, Share
 

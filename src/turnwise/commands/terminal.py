@@ -5,11 +5,13 @@ without colour; with colour they are also bold green, and everything else is dim
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -93,11 +95,17 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
 
 
 def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """Tables of a row for each token: where it came from and, of sampled ones, the policy's
-    version, its log-probability when it was sampled, its advantage, and the critic's value."""
+    """Tables of a row for each token: its source and, of sampled ones, the policy's version, its
+    log-probability when it was sampled, the ratio of its probability when it was trained to that,
+    its advantage, and the critic's value."""
     tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
     for row in rows:
-        numbers = ["logprob", "advantage", *(["value"] if row["value"] else [])]
+        numbers = {"logprob": row["logprob"]}
+        if row["trained_logprob"]:
+            numbers["ratio"] = np.exp(np.subtract(row["trained_logprob"], row["logprob"]))
+        numbers["advantage"] = row["advantage"]
+        if row["value"]:
+            numbers["value"] = row["value"]
         table = Table(
             "place",
             "token",
@@ -111,7 +119,7 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
         columns = zip(*(row[name] for name in ("ids", "source", "turn", "version")), strict=True)
         for place, (token, source, turn, version) in enumerate(columns):
             sampled = source == Source.MODEL
-            found = [f"{row[name][place]:+.4f}" if sampled else "" for name in numbers]
+            found = [_measured(column[place]) if sampled else "" for column in numbers.values()]
             text = repr(tokenizer.decode([token], skip_special_tokens=False))
             table.add_row(
                 str(place),
@@ -124,6 +132,11 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
                 style=STYLES[Source(source)],
             )
         yield table
+
+
+def _measured(value: float) -> str:
+    """A number of a token; nothing where it was not measured."""
+    return "" if math.isnan(value) else f"{value:+.4f}"
 
 
 def _tokenizer(file: Path) -> Tokenizer:

@@ -1,6 +1,6 @@
 """The inputs of one forward pass: arrays for a prefill, or one token of each request.
 
-Not here: tensors and the model.
+Not here: the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from turnwise.engines.cache import PADDING, Run
 from turnwise.engines.sessions import Request
 from turnwise.engines.sharing import computed_first
+from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.images import ImageReader, Shown, joined
 
 PREFILL_TOKENS = 4096
 """Inputs of one forward pass, padding included; longer prompts take several passes."""
@@ -146,3 +147,27 @@ def _similar(fresh: Sequence[Request]) -> list[Request]:
 
 def _start(request: Request) -> int:
     return request.run.start
+
+
+def shown_in(batch: Batch, reader: ImageReader) -> tuple[Batch, Shown | None]:
+    """The batch with ids of the model's vocabulary alone, and the placeholders among them; None
+    where all inputs are words at positions of their own."""
+    sights = [request.session.sight for request in batch.requests[: len(batch.runs)]]
+    words = all(sight is None for sight in sights)
+    if words or (batch.ids.min() >= 0 and not reader.family.axes):
+        return batch, None
+    ids, seen = batch.ids.copy(), np.maximum(batch.positions, 0)
+    places, found = np.zeros(ids.shape, np.bool_), []
+    axes = np.tile(seen, (3, 1, 1)) if reader.family.axes else None
+    for row, sight in enumerate(sights):
+        if sight is None:
+            continue
+        known = (batch.positions[row] != PADDING) & (seen[row] < len(sight.ids))
+        ids[row, known] = sight.ids[seen[row, known]]
+        if axes is not None:
+            axes[:, row] = sight.positions(seen[row])
+        if known.any():
+            places[row, known] = np.isin(seen[row, known], sight.places)
+            first, last = int(seen[row, known][0]), int(seen[row, known][-1])
+            found += sight.features(reader, first, last + 1)
+    return replace(batch, ids=ids), joined(places, found, axes)

@@ -1,7 +1,7 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: forward passes (`runners.py`), which part of the cache a session has (`budget.py`), sampling.
+here: forward passes (`forward/`), the division of the cache (`cache_allocator.py`), sampling.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
-from turnwise.engines.batches import Batch, next_batch
-from turnwise.engines.budget import Budget
-from turnwise.engines.pictured import PicturedRunner, shown_in
-from turnwise.engines.runner import end_tokens, match_weights
-from turnwise.engines.runners import make_runner
+from turnwise.engines.batches import Batch, next_batch, shown_in
+from turnwise.engines.cache_allocator import Budget
+from turnwise.engines.images import Sight
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
 from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, keep, run_of
 from turnwise.engines.sharing import find_donor
-from turnwise.engines.sight import Sight
 from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.forward.image_runner import PicturedRunner
+from turnwise.forward.make_runner import make_runner
+from turnwise.forward.runner import end_tokens, match_weights
 from turnwise.tokens import Picture
 
 ADMIT_SHARE = 8
@@ -81,7 +81,9 @@ class EmbeddedEngine:
     shares_weights = True
 
     @classmethod
-    def build(cls, setup: EngineSetup) -> Engine:
+    def build(
+        cls, setup: EngineSetup, kv_cache_tokens: int = 0, compute_dtype: str = "auto"
+    ) -> Engine:
         """The engine of a recipe, in a thread of its own unless it goes in lockstep."""
         from turnwise.engines.threaded import ThreadedEngine
 
@@ -89,11 +91,11 @@ class EmbeddedEngine:
         engine = cls(
             setup.model,
             setup.tokenizer,
-            slots=config.slots,
+            slots=config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=config.deterministic,
-            cache_tokens=config.cache_tokens or None,
-            autocast=config.autocast,
+            cache_tokens=kv_cache_tokens or None,
+            autocast=compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
         )
         return engine if config.deterministic else ThreadedEngine(engine)
 
@@ -119,7 +121,7 @@ class EmbeddedEngine:
         tokens = slots * self._limit if cache_tokens is None else cache_tokens
         if tokens < self._limit:
             raise ConfigError(
-                f"engine.cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
+                f"engine.kv_cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
                 "raise it"
             )
         self.runner = make_runner(model, tokens, self._limit, autocast)

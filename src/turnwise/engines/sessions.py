@@ -1,7 +1,7 @@
 """Sessions and their requests.
 
-Plain bookkeeping. Not here: which part of the cache a session has (`budget.py`), when a request is
-admitted (`embedded.py`), and tensors.
+Plain bookkeeping. Not here: which part of the cache a session has (`cache_allocator.py`), when a
+request is admitted (`embedded.py`), and tensors.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from turnwise.engines.base import Completion, Sampling, StopReason
-from turnwise.engines.cache import Run
+from turnwise.engines.images import Sight
 from turnwise.engines.sampling import StopMatcher
-from turnwise.engines.sight import Sight
+from turnwise.forward.cache import Run
 from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ class Session:
     name: str
     history: np.ndarray
     """int64[tokens at most]; keys and values of the first `length` are in the session's run. A
-    picture's tokens are marks of it, below 0 (`sight.py`)."""
+    picture's tokens are marks of it, below 0 (`images.py`)."""
     length: int = 0
     run: Run | None = None
     """The session's part of the cache."""

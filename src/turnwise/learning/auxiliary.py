@@ -8,20 +8,20 @@ which trains nothing but what the policy sampled, whatever is added to it; the c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe
-from turnwise.errors import ConfigError
 from turnwise.learning.batch import (
     OBSERVATIONS,
     Example,
     supervised_examples,
     weigh,
 )
+from turnwise.learning.credits import Credits
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
@@ -36,6 +36,18 @@ class AuxiliaryTerm:
     coefficient: float
     examples: Sequence[Example]
     """Each trained token with weight 1 / N; at least one of them has one."""
+
+
+class AuxiliaryLoss(Protocol):
+    """Another loss on the policy's weights, whose gradient goes into the same updates."""
+
+    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
+        """Whether it makes an update of the groups where the policy loss makes none."""
+        ...
+
+    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
+        """Adds its gradient on the groups of one update; returns the problem, "" if none."""
+        ...
 
 
 def auxiliary_terms(groups: Sequence[Group], algorithm: Algorithm) -> list[AuxiliaryTerm]:
@@ -81,20 +93,6 @@ def demonstrations_of_step(
         for i in order
         for example in supervised_examples(demonstrations[i], f"demonstration {i}")
     ]
-
-
-def check_auxiliary(algorithm: Algorithm, recipe: Recipe) -> None:
-    """Raise ConfigError for a term that has nothing to train on, or that is there twice."""
-    if algorithm.demonstration_coefficient and not recipe.sft.behaviours:
-        raise ConfigError(
-            f"algorithm {algorithm.name} has a demonstration_coefficient, but there are no "
-            "demonstrations: give sft.behaviours"
-        )
-    if algorithm.observation_coefficient and not recipe.learning.mask_observations:
-        raise ConfigError(
-            "learning.mask_observations=false trains on observations in the policy loss already: "
-            "leave it out, or set observation_coefficient to 0"
-        )
 
 
 def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[Example]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 
 SAMPLE = 4096
@@ -74,34 +75,35 @@ class Optimizer:
 
     Weight decay leaves out parameters of fewer than two dimensions (norms, biases). Raises
     ConfigError for a model in which nothing is to be trained.
+
+    Args:
+        config: betas, weight decay, gradient clipping, and warm-up where no schedule is given.
     """
 
     def __init__(
         self,
         model: nn.Module,
         learning_rate: float,
-        schedule: Schedule,
-        betas: tuple[float, float],
-        weight_decay: float,
-        max_gradient_norm: float,
+        config: LearningConfig,
+        schedule: Schedule | None = None,
     ) -> None:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
             raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
         self._masters = [_master(parameter) for parameter in self.parameters]
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.max_gradient_norm = max_gradient_norm
+        self.schedule = schedule or warm_up(config.warmup_steps)
+        self.max_gradient_norm = config.max_gradient_norm
         self.updates = 0
         self.learning_rate_factor = 1.0
         """A factor on the schedule's rate, lowered by reactions while the run goes on."""
         matrices = [p for p in self._masters if p.dim() >= 2]
         vectors = [p for p in self._masters if p.dim() < 2]
         groups = [
-            {"params": matrices, "weight_decay": weight_decay},
+            {"params": matrices, "weight_decay": config.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
-        self._adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)
+        self._adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=config.betas, fused=True)
 
     @property
     def present_learning_rate(self) -> float:

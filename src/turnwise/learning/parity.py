@@ -6,7 +6,7 @@ chunks, and where rotary positions switch), two turns in one session, and one mo
 is lost. Their log-probabilities, and the learner's of all histories in one padded batch, are
 compared with the model's own forward pass over each history alone. No history is longer than a
 trajectory may be, so it costs about as much as a few forward passes of episodes. Not here: which
-pass the engine has (`engines/runners.py`); what `policy/logprob_gap` says while a run goes on
+pass the engine has (`forward/make_runner.py`); what `policy/logprob_gap` says while a run goes on
 (`training/alarms.py`).
 """
 
@@ -19,13 +19,13 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from turnwise.engines.agreement import own_logprobs
 from turnwise.engines.base import Engine, Sampling
-from turnwise.engines.runner import evaluating
 from turnwise.errors import NotSupportedError, RunStoppedError
-from turnwise.learning.hidden import base_model
-from turnwise.learning.logprobs import token_logprobs
-from turnwise.models.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
+from turnwise.forward.agreement import own_logprobs
+from turnwise.forward.hidden import base_model
+from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
+from turnwise.forward.runner import evaluating
 
 TURNS = 3
 """Turns of each history; before the last one the session is closed and opened again."""

@@ -7,9 +7,9 @@ losses, whose weights come from the whole optimizer batch. Not here: what the lo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,31 +22,32 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.learning.auxiliary import AuxiliaryTerm, auxiliary_terms, demonstration_terms
+from turnwise.forward.hidden import base_model
+from turnwise.forward.logprobs import check_supported
+from turnwise.forward.prefix_trees import check_sharing, lay_out
+from turnwise.learning.auxiliary import (
+    AuxiliaryLoss,
+    AuxiliaryTerm,
+    auxiliary_terms,
+    demonstration_terms,
+)
 from turnwise.learning.batch import (
     Example,
     MicroBatch,
+    apply_token_filter,
     by_group,
     collate,
     pack,
     policy_examples,
-    treat,
 )
 from turnwise.learning.credits import Credits
-from turnwise.learning.gradient_spread import GradientSpread
-from turnwise.learning.hidden import base_model
-from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
-from turnwise.learning.prefix_tree import (
-    check_sharing,
-    forest_logprobs,
-    lay_out,
-    pack_trees,
-    plant,
-)
-from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.gradient_noise import GradientSpread
+from turnwise.learning.metric_sums import Tally
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
-from turnwise.learning.tally import Tally
+from turnwise.learning.shared_prefixes import pack_trees, plant
+from turnwise.learning.watch import Logprobs, Watch, no_logprobs
 from turnwise.types import Group, Trajectory
 
 
@@ -56,18 +57,9 @@ class UpdateReport:
 
     metrics: dict[str, float]
     problems: list[str]
-
-
-class AuxiliaryLoss(Protocol):
-    """Another loss on the policy's weights, whose gradient goes into the same updates."""
-
-    def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
-        """Whether it makes an update of the groups where the policy loss makes none."""
-        ...
-
-    def add_gradient(self, groups: Sequence[Group], credits: Credits) -> str:
-        """Adds its gradient on the groups of one update; returns the problem, "" if none."""
-        ...
+    logprobs: Logprobs = field(default_factory=dict)
+    """The policy's own log-probabilities of the tokens that it was trained on, in the first pass
+    over them."""
 
 
 class PolicyLearner:
@@ -108,14 +100,7 @@ class PolicyLearner:
             check_sharing(model)
         if reference is not None:
             reference.requires_grad_(False).eval()
-        self.optimizer = Optimizer(
-            model,
-            config.learning_rate,
-            warm_up(config.warmup_steps),
-            config.betas,
-            config.weight_decay,
-            config.max_gradient_norm,
-        )
+        self.optimizer = Optimizer(model, config.learning_rate, config)
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """The `sampled_logprobs` of the reference model."""
@@ -152,18 +137,19 @@ class PolicyLearner:
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
         mixtures = shares(demonstrations, count)
+        logprobs = no_logprobs(kept, credits.trained)
         epoch = list(zip(parts, batches, mixtures, strict=True))
-        for part, (examples, terms), mixed in epoch * self.config.epochs:
+        for number, (part, (examples, terms), mixed) in enumerate(epoch * self.config.epochs):
             alone = auxiliary is not None and auxiliary.has_update(part, credits)
             if not examples and not terms and not alone:
                 continue
             first = totals.updates == 0
-            spread = (
-                GradientSpread(self.optimizer.parameters) if measure_variance and first else None
-            )
+            noisy = measure_variance and first
+            spread = GradientSpread(self.optimizer.parameters) if noisy else None
+            watch = Watch(first, logprobs if number < count else None, spread)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
-            tally, problem = self._update_once(examples, first, terms, other, spread)
+            tally, problem = self._update_once(examples, watch, terms, other)
             if problem:
                 problems.append(problem)
                 continue
@@ -175,7 +161,8 @@ class PolicyLearner:
             "policy/learning_rate": learning_rate,
         }
         metrics = totals.metrics() | measured | told
-        return UpdateReport(self._with_kl(metrics, groups, credits.kl_reference), problems)
+        metrics = self._with_kl(metrics, groups, credits.kl_reference)
+        return UpdateReport(metrics, problems, logprobs)
 
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
@@ -219,7 +206,7 @@ class PolicyLearner:
             examples = [e for e in examples if e.advantage[e.trained].any()]
         if not self.config.mask_observations or self.algorithm.correction != BYPASS:
             examples = self._rescored(examples)
-        return treat(examples, self.algorithm)
+        return apply_token_filter(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
         """Set the log-probabilities of the policy as it is now: where no policy sampled the token,
@@ -227,7 +214,7 @@ class PolicyLearner:
         scored = []
         for members, batch in self._micro_batches(examples):
             with torch.no_grad():
-                logprobs, _ = self._logprobs(self.model, batch)
+                logprobs, _ = self._logprobs(batch)
             counts = [int(member.trained.sum()) for member in members]
             for member, own in zip(members, torch.split(logprobs.cpu(), counts), strict=True):
                 now = np.full(len(member.ids), np.nan, np.float32)
@@ -240,17 +227,16 @@ class PolicyLearner:
     def _update_once(
         self,
         examples: Sequence[Example],
-        measure_gap: bool,
-        terms: Sequence[AuxiliaryTerm] = (),
-        other: Callable[[], str] | None = None,
-        spread: GradientSpread | None = None,
+        watch: Watch,
+        terms: Sequence[AuxiliaryTerm],
+        other: Callable[[], str] | None,
     ) -> tuple[Tally, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
         tally = Tally(updates=1)
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        problem = self._add_policy_gradient(examples, algorithm, tally, measure_gap, spread)
+        problem = self._add_policy_gradient(examples, algorithm, tally, watch)
         for term in terms:
             problem = problem or self._add_gradient(term, tally)
         if other is not None:
@@ -273,13 +259,12 @@ class PolicyLearner:
         examples: Sequence[Example],
         algorithm: Algorithm,
         tally: Tally,
-        measure_gap: bool,
-        spread: GradientSpread | None,
+        watch: Watch,
     ) -> str:
-        """Adds the gradient of the algorithm's loss, group after group where they are to be told
-        apart; returns the problem."""
-        for part in by_group(examples) if spread is not None else [examples]:
-            for _, batch in self._micro_batches(part):
+        """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
+        returns the problem."""
+        for part in by_group(examples) if watch.noise is not None else [examples]:
+            for members, batch in self._micro_batches(part):
                 tokens = self._forward(batch)
                 result = policy_loss(tokens, algorithm)
                 logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
@@ -289,10 +274,11 @@ class PolicyLearner:
                 loss = result.losses.sum()
                 add_gradient(loss)
                 tally.add_losses(result, len(batch.targets), loss.item())
-                if measure_gap:
+                watch.see(members, tokens.logprob.detach())
+                if watch.gap:
                     tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
-            if spread is not None:
-                spread.add()
+            if watch.noise is not None:
+                watch.noise.add()
         return ""
 
     def _micro_batches(
@@ -314,7 +300,7 @@ class PolicyLearner:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
         for members in pack(term.examples, self.config.tokens_per_micro_batch):
             batch = collate(members, self.device)
-            logprobs, _ = self._logprobs(self.model, batch)
+            logprobs, _ = self._logprobs(batch)
             problem = _non_finite(logprobs.detach(), batch)
             if problem:
                 return problem
@@ -323,9 +309,7 @@ class PolicyLearner:
         return ""
 
     def _forward(self, batch: MicroBatch) -> TrainedTokens:
-        logprob, entropy = self._logprobs(
-            self.model, batch, entropy_gradient=self.algorithm.entropy_coefficient > 0
-        )
+        logprob, entropy = self._logprobs(batch, self.algorithm.entropy_coefficient > 0)
         return TrainedTokens(
             logprob=logprob,
             behaviour_logprob=batch.behaviour_logprob,
@@ -335,15 +319,15 @@ class PolicyLearner:
             sequence=batch.sequence,
             entropy=entropy,
             reference_logprob=self._reference_of(batch),
-            factor=batch.factor,
-            penalty=batch.penalty,
+            loss_scale=batch.loss_scale,
+            kl_penalty=batch.kl_penalty,
         )
 
     def _reference_of(self, batch: MicroBatch) -> Tensor | None:
         if not self.algorithm.kl_coefficient:
             return None
         with torch.no_grad(), self._as_reference() as reference:
-            return self._logprobs(reference, batch)[0]
+            return batch_logprobs(reference, batch, self.temperature, self.config)[0]
 
     @contextmanager
     def _as_reference(self) -> Iterator[nn.Module]:
@@ -355,27 +339,8 @@ class PolicyLearner:
         with adapted.disable_adapter():
             yield self.model
 
-    def _logprobs(
-        self, model: nn.Module, batch: MicroBatch, entropy_gradient: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        if batch.forest is not None:
-            return forest_logprobs(
-                model,
-                batch.forest,
-                self.temperature,
-                self.config.autocast,
-                entropy_gradient=entropy_gradient,
-            )
-        return token_logprobs(
-            model,
-            batch.inputs,
-            batch.selected,
-            batch.targets,
-            self.temperature,
-            self.config.autocast,
-            pictures=batch.pictures,
-            entropy_gradient=entropy_gradient,
-        )
+    def _logprobs(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
+        return batch_logprobs(self.model, batch, self.temperature, self.config, entropy_gradient)
 
     def _check_reference(self) -> None:
         adapted = hasattr(self.model, "disable_adapter")

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.algorithms.preferences import dpo
-from turnwise.config import LearningConfig, PreferencesConfig, Recipe
-from turnwise.errors import ConfigError, DataError
+from turnwise.config import LearningConfig, PreferencesConfig
+from turnwise.errors import DataError
+from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, supervised_examples
-from turnwise.learning.logprobs import check_supported, token_logprobs
-from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
-from turnwise.learning.scoring import score
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Picture, Tokens
 from turnwise.types import Group, Trajectory
@@ -98,14 +98,7 @@ class PreferenceLearner:
             pictures=[e.pictures for e in examples],
         )
         self._examples = _with_reference(examples, reference)
-        self.optimizer = Optimizer(
-            model,
-            config.learning_rate,
-            warm_up(learning.warmup_steps),
-            learning.betas,
-            learning.weight_decay,
-            learning.max_gradient_norm,
-        )
+        self.optimizer = Optimizer(model, config.learning_rate, learning)
 
     @property
     def finished(self) -> bool:
@@ -157,15 +150,7 @@ class PreferenceLearner:
         """The loss of some of a batch's `count` pairs, and their margins."""
         members = [example for pair in pairs for example in pair]
         batch = collate(members, self.device)
-        logprobs, _ = token_logprobs(
-            self.model,
-            batch.inputs,
-            batch.selected,
-            batch.targets,
-            self.temperature,
-            self.learning.autocast,
-            pictures=batch.pictures,
-        )
+        logprobs, _ = batch_logprobs(self.model, batch, self.temperature, self.learning)
         log_ratios = logprobs - batch.old_logprob
         sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
         losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
@@ -198,21 +183,6 @@ def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
         )
         loaded.append((better, worse))
     return loaded
-
-
-def check_preferences(recipe: Recipe) -> None:
-    """Raise ConfigError for a stage that could not find two trajectories that differ."""
-    if not recipe.preferences.steps:
-        return
-    if recipe.train.group_size < 2:
-        raise ConfigError("preferences.steps: pairs are of one group, give train.group_size >= 2")
-    if recipe.rollout.context != "fail":
-        raise ConfigError(
-            "preferences.steps: pairs are of trajectories with one context each, set "
-            "rollout.context to 'fail'"
-        )
-    if recipe.rollout.temperature == 0:
-        raise ConfigError("preferences.steps: at rollout.temperature 0 there is nothing to prefer")
 
 
 def _with_reference(

@@ -1,6 +1,7 @@
-"""A model's scores of given tokens: log-probabilities or score norms, no gradient.
+"""A model's scores of given tokens: log-probabilities or score norms, of trajectories without a
+gradient, and of a micro-batch with one.
 
-Not here: training; log-probabilities inside an update come from `logprobs` directly.
+Not here: how they are computed (`forward`), and losses.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
-from turnwise.learning.batch import by_length, rows_of_pictures, shifted
-from turnwise.learning.hidden import Pictures
-from turnwise.learning.logprobs import token_logprobs
+from turnwise.forward.hidden import Pictures
+from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.prefix_trees import forest_logprobs
+from turnwise.learning.batch import MicroBatch, by_length, rows_of_pictures, shifted
 from turnwise.types import Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -26,6 +28,31 @@ Measure = Callable[..., Tensor]
 
 def _logprobs(*arguments: Any, pictures: Pictures) -> Tensor:
     return token_logprobs(*arguments, pictures=pictures)[0]
+
+
+def batch_logprobs(
+    model: nn.Module,
+    batch: MicroBatch,
+    temperature: float,
+    config: LearningConfig,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies, float32[N] each, of a micro-batch's N trained tokens, as
+    `token_logprobs` gives them."""
+    if batch.forest is not None:
+        return forest_logprobs(
+            model, batch.forest, temperature, config.autocast, entropy_gradient=entropy_gradient
+        )
+    return token_logprobs(
+        model,
+        batch.inputs,
+        batch.selected,
+        batch.targets,
+        temperature,
+        config.autocast,
+        pictures=batch.pictures,
+        entropy_gradient=entropy_gradient,
+    )
 
 
 def score(

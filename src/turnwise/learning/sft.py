@@ -13,14 +13,15 @@ from torch import nn
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
+from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
-from turnwise.learning.logprobs import check_supported, token_logprobs
 from turnwise.learning.optimizer import (
     Optimizer,
     add_gradient,
     prepare_for_training,
     warm_up_then_cosine,
 )
+from turnwise.learning.scoring import batch_logprobs
 from turnwise.seeds import derive
 from turnwise.tokens import Tokens
 
@@ -66,10 +67,8 @@ class SupervisedLearner:
         self.optimizer = Optimizer(
             model,
             config.learning_rate,
+            learning,
             warm_up_then_cosine(config.warmup_steps, config.steps),
-            learning.betas,
-            learning.weight_decay,
-            learning.max_gradient_norm,
         )
 
     @property
@@ -108,15 +107,7 @@ class SupervisedLearner:
 
     def _backward(self, members: Sequence[Example]) -> float:
         batch = collate(members, self.device)
-        logprob, _ = token_logprobs(
-            self.model,
-            batch.inputs,
-            batch.selected,
-            batch.targets,
-            1.0,
-            self.learning.autocast,
-            pictures=batch.pictures,
-        )
+        logprob, _ = batch_logprobs(self.model, batch, 1.0, self.learning)
         loss = -(logprob * batch.weight).sum()
         add_gradient(loss)
         return float(loss.detach())

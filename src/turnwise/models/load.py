@@ -1,5 +1,5 @@
 """Models and tokenizers: any causal LM through transformers, those that read pictures of the
-families of `vision.py`, and the embedded `tiny`.
+families of `forward/images.py`, and the embedded `tiny`.
 
 Not here: what the weights are used for. Nothing is downloaded unless the name is a hub's.
 """
@@ -21,9 +21,9 @@ from transformers import (
 
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
-from turnwise.models.rotations import fix_rotations
+from turnwise.forward.images import FAMILIES, attach_reader, reader_of
+from turnwise.forward.rotations import fix_rotations
 from turnwise.models.shipped import TINY, tiny_folder
-from turnwise.models.vision import FAMILIES, attach_reader, reader_of
 from turnwise.seeds import derive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from turnwise.algorithms.parts import Requirement, part
 from turnwise.ranges import Count
 from turnwise.rollout.branching import play_on_from_every_turn
-from turnwise.rollout.race import first_graded
+from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.runner import RolloutRunner, new_groups, new_member
 from turnwise.types import Group, Task
 
@@ -49,7 +49,9 @@ async def greedy(
     cold = replace(runner, limits=runner.limits.model_copy(update={"temperature": 0.0}))
     beside = await cold.play([(episode, None) for episode in planned])
     runner.check_ungraded([m for group in groups for m in group.trajectories] + beside)
-    return [replace(group, beside=(own,)) for group, own in zip(groups, beside, strict=True)]
+    return [
+        replace(group, baseline_rollouts=(own,)) for group, own in zip(groups, beside, strict=True)
+    ]
 
 
 @part(
@@ -75,23 +77,26 @@ async def turn_replays(
     rows = iter(played)
     return [
         replace(
-            group, beside=tuple(one for _ in group.graded for turn in next(rows) for one in turn)
+            group,
+            baseline_rollouts=tuple(
+                one for _ in group.graded for turn in next(rows) for one in turn
+            ),
         )
         for group in groups
     ]
 
 
-async def with_spares(
+async def oversampled_groups(
     runner: RolloutRunner,
     tasks: Sequence[Task],
     group_size: int,
     seed: int,
     label: str,
-    spares: int,
+    extra: int,
 ) -> list[Group]:
-    """The first `group_size` episodes of each task that have a grade, of `spares` more that are
-    begun; see `first_graded`. Asked for by a recipe, not by an algorithm."""
-    groups = new_groups(tasks, group_size + spares, seed, label)
-    groups = await first_graded(runner, groups, group_size)
+    """The first `group_size` episodes of each task that have a grade, of `extra` more that are
+    begun; see `oversample`. Asked for by a recipe, not by an algorithm."""
+    groups = new_groups(tasks, group_size + extra, seed, label)
+    groups = await oversample(runner, groups, group_size)
     runner.check_ungraded([member for group in groups for member in group.trajectories])
     return groups

@@ -1,7 +1,7 @@
 """The settings of a sandbox: the tier of isolation, and limits.
 
-Not here: how a limit is enforced (warden.py, worker.py), and what a tier protects from
-(docs/sandbox.md).
+Not here: how a limit is enforced (supervisor.py, worker.py), and what a tier protects from
+(docs/reference/sandbox.md).
 """
 
 import dataclasses

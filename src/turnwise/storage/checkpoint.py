@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from turnwise.errors import DataError, InfrastructureError
-from turnwise.models.vision import reader_of
+from turnwise.forward.images import reader_of
 
 STATE = "state.json"
 LEARNER = "learner.pt"

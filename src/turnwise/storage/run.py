@@ -43,8 +43,8 @@ class Run:
         return self._folder.report()
 
     def metrics(self, log: str = "metrics") -> pa.Table:
-        """One row for each step, null for what a step did not measure; docs/metrics.md has the
-        columns. Other logs: timing, validation, cold_start, preferences, imitation. Raises
+        """One row for each step, null for what a step did not measure; docs/reference/metrics.md
+        has the columns. Other logs: timing, validation, cold_start, preferences, imitation. Raises
         ConfigError for none of them."""
         if log not in LOGS:
             raise unknown_name("log", log, LOGS)

@@ -26,10 +26,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from turnwise.config import Recipe, dump_recipe, load_recipe
+from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
@@ -37,7 +39,7 @@ from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
 from turnwise.storage.trajectory_rows import SCHEMA, picture_name, trajectory_row
-from turnwise.types import Group
+from turnwise.types import Group, TrajectoryId
 
 PARTS = ("trajectories", "pictures", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
 FILES = (
@@ -161,13 +163,19 @@ class RunFolder:
         groups: Sequence[Group],
         signals: Signals | None = None,
         credits: Credits | None = None,
+        logprobs: Mapping[TrajectoryId, NDArray[np.float32]] | None = None,
     ) -> None:
-        """All trajectories of a step or an evaluation, one row each, and what they were shown; with
-        what a step measured of them and gave them credit for, where that is known."""
+        """All trajectories of a step or an evaluation, one row each, and the pictures in them; with
+        a step's measurements, credits and log-probabilities in training, where they are known."""
         self._write_pictures(groups)
         signals, credits = signals or Signals(), credits or Credits({}, frozenset())
         rows = [
-            trajectory_row(member, signals.of(member), credits.advantages.get(member.id))
+            trajectory_row(
+                member,
+                signals.of(member),
+                credits.advantages.get(member.id),
+                (logprobs or {}).get(member.id),
+            )
             for group in groups
             for member in group.trajectories
         ]
@@ -215,11 +223,13 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
     same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
     folders in the environment's options, where they are written with a slash or an ending and are
     there."""
-    values = _mapped(recipe.model_dump(), whole_target)
+    values = _mapped(recipe.model_dump(exclude_none=True), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
-    values["teacher"]["model"] = _whole_model(recipe.teacher.model)
-    if recipe.sft.file:
-        values["sft"]["file"] = str(Path(recipe.sft.file).resolve())
+    if recipe.algorithm.teacher is not None:
+        values["algorithm"]["teacher"]["model"] = _whole_model(recipe.algorithm.teacher.model)
+    if isinstance(recipe.sft.demonstrations, RecordedDemonstrations):
+        file = Path(recipe.sft.demonstrations.file).resolve()
+        values["sft"]["demonstrations"]["file"] = str(file)
     options = values["environment"]["options"]
     values["environment"]["options"] = _mapped(options, _whole_path)
     return Recipe.model_validate(values)

@@ -51,6 +51,7 @@ SCHEMA = pa.schema(
                 pa.struct([("start", pa.int64()), ("length", pa.int64()), ("file", pa.string())])
             ),
         ),
+        ("trained_logprob", pa.list_(pa.float32())),
         ("advantage", pa.list_(pa.float32())),
         ("value", pa.list_(pa.float32())),
     ]
@@ -61,9 +62,11 @@ def trajectory_row(
     trajectory: Trajectory,
     signals: SignalArrays = NOTHING,
     advantage: NDArray[np.float32] | None = None,
+    trained_logprob: NDArray[np.float32] | None = None,
 ) -> dict[str, Any]:
-    """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values
-    are an empty list. `parts` is JSON. The task's secret is not written."""
+    """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
+    log-probabilities in training are an empty list. `parts` is JSON. The task's secret is not
+    written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -96,6 +99,7 @@ def trajectory_row(
             {"start": shown.start, "length": shown.length, "file": picture_name(shown)}
             for shown in tokens.pictures
         ],
+        "trained_logprob": trained_logprob if trained_logprob is not None else [],
         "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
         "value": signals.values if signals.values is not None else [],
     }

@@ -34,7 +34,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
-from turnwise.learning.logprobs import token_logprobs
+from turnwise.forward.logprobs import token_logprobs
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
 from turnwise.monitor.display import Display
 from turnwise.scaffolds.tags import TagsScaffold

@@ -15,10 +15,10 @@ from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError
+from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.learning.parity import check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_pictures
-from turnwise.models.vision import FAMILIES, reader_of
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
@@ -141,9 +141,11 @@ def build_components(
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
-    setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
+    setup = EngineSetup(recipe.engine, base, tokenizer, limit, folder)
     engine = make_engine(setup)
-    semaphore = PrioritySemaphore(recipe.engine.concurrency or recipe.engine.slots)
+    semaphore = PrioritySemaphore(
+        recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
+    )
     return Components(recipe, environment, model, tokenizer, scaffold, engine, semaphore)
 
 

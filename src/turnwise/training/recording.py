@@ -64,7 +64,9 @@ class Recorder:
             **finite(learned.update.metrics),
         }
         timing = {"step": step, **_timing(metrics, times)}
-        folder.write_trajectories(f"step-{step:06d}", groups, learned.signals, learned.credits)
+        folder.write_trajectories(
+            f"step-{step:06d}", groups, learned.signals, learned.credits, learned.update.logprobs
+        )
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)
         folder.append("timing.jsonl", timing)
@@ -94,7 +96,7 @@ class Recorder:
 
 def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
     sampled = metrics["rollout/tokens_sampled"] + sum(
-        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "spare")
+        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "oversampled")
     )
     return {
         "seconds/rollout": times.rollout,

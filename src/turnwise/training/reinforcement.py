@@ -17,9 +17,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from turnwise.config import BySuccess
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
-from turnwise.rollout.collect import Rollout, with_spares
+from turnwise.rollout.collect import Rollout, oversampled_groups
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
@@ -130,12 +131,12 @@ class ReinforcementLoop:
         train, seed = context.recipe.train, context.recipe.seed
         runner = replace(context.components.runner(context.recipe.rollout), priority=step)
         rollout: Rollout = algorithm.function("rollout")
-        if train.spare_episodes:
-            rollout = partial(with_spares, spares=train.spare_episodes)
+        if train.oversample:
+            rollout = partial(oversampled_groups, extra=train.oversample)
         groups: list[Group] = []
-        for again in range(1 + train.refills):
-            tasks = self._tasks(step, derive(seed, "refill", again) if again else seed)
-            label = f"train/{step}/refill/{again}" if again else f"train/{step}"
+        for again in range(1 + train.dynamic_sampling_rounds):
+            tasks = self._tasks(step, derive(seed, "round", again) if again else seed)
+            label = f"train/{step}/round/{again}" if again else f"train/{step}"
             groups += await rollout(runner, tasks, train.group_size, seed, label)
             if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
                 break
@@ -178,6 +179,6 @@ class ReinforcementLoop:
 def _curriculum(context: RunContext) -> Curriculum | None:
     """The curriculum of a recipe; None where all tasks are played."""
     config, train = context.recipe.curriculum, context.recipe.train
-    if config.tasks == "all":
+    if not isinstance(config, BySuccess):
         return None
     return Curriculum(context.tasks, config, train.tasks_per_step)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.engines.models_for_tests import reference_logprobs
 from tests.engines.vllm.driving import (
     LIMIT,
     PROMPT,
@@ -19,6 +18,7 @@ from tests.engines.vllm.driving import (
     until,
 )
 from tests.engines.vllm.fake_vllm import Json, Refusal
+from tests.forward.models_for_tests import reference_logprobs
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.vllm import engine as engine_module
 from turnwise.engines.vllm.engine import VllmEngine

@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
-from turnwise.engines.runner import evaluating
+from turnwise.forward.runner import evaluating
 
 LENGTHS = (8, 32, 128, 512)
 """Lengths of the prompts, where the context has room."""

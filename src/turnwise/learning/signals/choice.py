@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
-from turnwise.learning.policy import AuxiliaryLoss, PolicyLearner
+from turnwise.learning.auxiliary import AuxiliaryLoss
+from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.signals.hindsight import Hindsight
 from turnwise.learning.signals.information_gain import InformationGain, Oracle

@@ -18,15 +18,14 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
+from turnwise.forward.hidden import base_model, decoder_of, inputs_of
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
-from turnwise.learning.hidden import base_model, decoder_of, inputs_of
 from turnwise.learning.optimizer import (
     Moved,
     Optimizer,
     add_gradient,
     prepare_for_training,
-    warm_up,
 )
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
@@ -70,14 +69,7 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config, self.learning, self.device = config, learning, device
         prepare_for_training(self)
-        self.optimizer = Optimizer(
-            self,
-            config.learning_rate,
-            warm_up(learning.warmup_steps),
-            learning.betas,
-            learning.weight_decay,
-            learning.max_gradient_norm,
-        )
+        self.optimizer = Optimizer(self, config.learning_rate, learning)
 
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""

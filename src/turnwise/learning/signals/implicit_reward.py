@@ -3,7 +3,7 @@
 It is a model of its own, phi: a copy of the policy as it was when the run began. The reward of a
 token is beta log(phi / reference), and phi learns from outcomes alone that a trajectory's sum of
 them is the log-odds of its success. Source: PRIME (arXiv 2502.01456). Not here: what is made of the
-rewards (`algorithms/process.py`).
+rewards (`algorithms/process_rewards.py`).
 """
 
 import copy
@@ -18,9 +18,8 @@ from torch import nn
 from turnwise.config import ImplicitRewardConfig, LearningConfig
 from turnwise.learning.batch import collate, pack, supervised_examples
 from turnwise.learning.credits import Credits
-from turnwise.learning.logprobs import token_logprobs
-from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training, warm_up
-from turnwise.learning.scoring import sampled_logprobs
+from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.learning.signals.kl_reward import Scores
 from turnwise.types import Group, Trajectory
@@ -51,14 +50,7 @@ class ImplicitReward:
         self.temperature = temperature or 1.0
         self.device = next(policy.parameters()).device
         prepare_for_training(self.model)
-        self.optimizer = Optimizer(
-            self.model,
-            config.learning_rate,
-            warm_up(learning.warmup_steps),
-            learning.betas,
-            learning.weight_decay,
-            learning.max_gradient_norm,
-        )
+        self.optimizer = Optimizer(self.model, config.learning_rate, learning)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `token_rewards` of every graded trajectory: beta log(phi / reference) of each
@@ -116,14 +108,6 @@ class ImplicitReward:
         ]
         for together in pack(examples, self.learning.tokens_per_micro_batch):
             batch = collate(together, self.device)
-            logprobs, _ = token_logprobs(
-                self.model,
-                batch.inputs,
-                batch.selected,
-                batch.targets,
-                self.temperature,
-                self.learning.autocast,
-                pictures=batch.pictures,
-            )
+            logprobs, _ = batch_logprobs(self.model, batch, self.temperature, self.learning)
             own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
             add_gradient((own.to(self.device)[batch.sequence] * logprobs).sum())

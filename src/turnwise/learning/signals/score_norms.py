@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from turnwise.config import LearningConfig
-from turnwise.learning.logprobs import score_norms
+from turnwise.forward.logprobs import score_norms
 from turnwise.learning.scoring import score_contexts
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group

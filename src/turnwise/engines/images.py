@@ -1,0 +1,84 @@
+"""Pictures in the history of a session of the embedded engine.
+
+Two pictures have the same placeholders, so ids alone do not say whether two histories are equal.
+The engine knows a picture's tokens by its content instead: in a session's history each of them is a
+number that the picture's bytes give, below all ids. Whatever compares histories, to keep or share
+what is cached, compares pictures as well. Not here: what a forward pass is given
+(`forward/image_runner.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.forward.images import Features, ImageReader
+from turnwise.tokens import Picture
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The pictures that a session has seen by now."""
+
+    ids: NDArray[np.int64]
+    """The prompt, with placeholders."""
+    pictures: tuple[Picture, ...]
+    places: NDArray[np.int64]
+    """int64[k], of the placeholders in the prompt."""
+    axes: NDArray[np.int64] | None
+    """int64[3, prompt], rotary positions where they have three axes."""
+
+    @classmethod
+    def of(
+        cls, reader: ImageReader, ids: NDArray[np.int64], pictures: Sequence[Picture]
+    ) -> "Sight":
+        """Make it from a prompt of int64[n]."""
+        axes = reader.axes(ids, pictures) if reader.family.axes else None
+        return cls(ids, tuple(pictures), reader.placeholders(ids, pictures), axes)
+
+    @property
+    def history(self) -> NDArray[np.int64]:
+        """int64[n], with marks of the pictures in place of their tokens."""
+        history = self.ids.copy()
+        for picture in self.pictures:
+            digest = int.from_bytes(sha256(picture.png).digest()[:8], "big")
+            history[picture.start : picture.end] = -1 - (digest >> 1)
+        return history
+
+    def restored(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The ids of the session's history as it is now."""
+        return np.concatenate([self.ids, history[len(self.ids) :]])
+
+    def positions(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64[3, m], rotary positions of these places of the history; those behind the prompt are
+        words."""
+        assert self.axes is not None
+        end = len(self.ids)
+        known = self.axes[:, np.minimum(places, end - 1)]
+        return np.where(places < end, known, places - end + self._next)
+
+    @cached_property
+    def _next(self) -> int:
+        """The rotary position of what follows the prompt."""
+        assert self.axes is not None
+        return int(self.axes.max()) + 1
+
+    def features(self, reader: ImageReader, first: int, last: int) -> list[Features]:
+        """Features of the placeholders from the place `first` on and before `last`."""
+        found = []
+        for picture in self.pictures:
+            if picture.end <= first or picture.start >= last:
+                continue
+            inside = (self.places >= picture.start) & (self.places < picture.end)
+            own = self.places[inside]
+            chosen = slice(*np.searchsorted(own, (first, last)).tolist())
+            found.append(_part(reader.features(picture.png), chosen))
+        return found
+
+
+def _part(features: Features, chosen: slice) -> Features:
+    layers = tuple(layer[chosen] for layer in features.layers)
+    return Features(features.embeddings[chosen], layers, features.grid)

@@ -1,0 +1,65 @@
+"""A model of transformers with another attention function for a while, and the function of training
+passes: PyTorch's own, in float32 where the pass is in bfloat16 on a CPU.
+
+There its backward pass takes about twice as long in bfloat16 as in float32. Not here: attention
+over spans of the cache (`span_attention.py`), and over trees of sequences (`prefix_trees.py`).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+IN_FLOAT32 = "turnwise_in_float32"
+"""Name of the attention function under which transformers finds it."""
+
+
+@contextmanager
+def attending(model: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Inside, the model attends by `function`, which transformers knows as `name`; masks are those
+    of `sdpa`."""
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, sdpa_mask)
+    settings = model.config.get_text_config()
+    before = settings._attn_implementation
+    settings._attn_implementation = name
+    try:
+        yield
+    finally:
+        settings._attn_implementation = before
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attend as transformers' `sdpa` does; query [n, heads, inputs, size] gives [n, inputs, heads,
+    size]."""
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return sdpa(module, query, key, value, attention_mask, **options)[0], None
+    with torch.autocast("cpu", enabled=False):
+        states = query.float(), key.float(), value.float()
+        mixed = sdpa(module, *states, attention_mask, **options)[0]
+    return mixed.to(torch.bfloat16), None
+
+
+@contextmanager
+def attention_in_float32(base: Any) -> Iterator[None]:
+    """Let a transformers model that attends by `sdpa` do so by `attend` inside; but not one with
+    gradient checkpointing, whose layers are computed again outside."""
+    replaceable = base.config.get_text_config()._attn_implementation == "sdpa"
+    if not replaceable or getattr(base, "is_activation_checkpointing", False):
+        yield
+        return
+    with attending(base, IN_FLOAT32, attend):
+        yield

@@ -1,0 +1,219 @@
+"""The cache of keys and values: one pool of places, of which a history has a run of its own.
+
+A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no row
+of a fixed length. Runs of one size that are neighbours in the pool are read as one view: what is
+attended to is never copied. Not here: which history has which run (`engines/sessions.py`); the
+attention mask (`runner.py`) hides the places of a run that are not filled.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+PADDING = -1
+"""Position of an input that is not a token: it is written where nothing reads."""
+SPAN_COLUMNS = 100
+"""Columns of one row, read for one input, that cost about as much as one more call."""
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """Places `start` to `start + size` of the pool."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbouring rows of a batch whose runs have one size and are neighbours as well."""
+
+    rows: slice
+    run: Run
+    """Run of the first row."""
+    length: int
+    """Places of each row that attention sees."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The places where the inputs of one forward pass are written, and what its attention sees."""
+
+    targets: torch.Tensor
+    """int64[n * inputs], the place of each input."""
+    spans: list[Span]
+    """All rows of the batch, in order."""
+    length: int
+    """Length of the longest span."""
+
+
+class PoolLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer, [places, heads, head size], allocated at first use."""
+
+    def __init__(self, places: int, by_spans: bool) -> None:
+        super().__init__()
+        self.places, self.by_spans = places, by_spans
+        self.placement: Placement | None = None
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Allocate zeros; heads, size, type and device are those of the states."""
+        self.keys = self._allocate(key_states)
+        self.values = self._allocate(value_states)
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the states [n, heads, inputs, size] and return what is attended to, [n, heads,
+        placement.length, size] each: a view if there is one span, else a copy. The states
+        themselves where attention goes by spans."""
+        placement = self.write(key_states, value_states)
+        if self.by_spans:
+            return key_states, value_states
+        _, keys, values = zip(*self.views(), strict=True)
+        if len(keys) == 1:
+            return keys[0], values[0]
+        return _joined(keys, placement.length), _joined(values, placement.length)
+
+    def write(self, key_states: torch.Tensor, value_states: torch.Tensor) -> Placement:
+        """Put the states [n, heads, inputs, size] where the placement has them."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        if self.placement is None:
+            raise RuntimeError("the cache was used without a placement")
+        for stored, new in ((self.keys, key_states), (self.values, value_states)):
+            states = new.transpose(1, 2).reshape(len(self.placement.targets), -1)
+            stored.view(len(stored), -1).index_copy_(0, self.placement.targets, states)
+        return self.placement
+
+    def views(self) -> list[tuple[Span, torch.Tensor, torch.Tensor]]:
+        """Each span of the placement, with the keys and values that it sees, [rows, heads, length,
+        size]."""
+        assert self.placement is not None  # something has been written
+        spans = self.placement.spans
+        return [(span, _view(self.keys, span), _view(self.values, span)) for span in spans]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys. The engine brings its own masks; this agrees with them."""
+        return self.get_seq_length(), 0
+
+    def get_seq_length(self) -> int:
+        """Places of a row that the current forward pass sees."""
+        return 0 if self.placement is None else self.placement.length
+
+    def get_max_length(self) -> int:
+        """Places of the pool."""
+        return self.places
+
+    def _allocate(self, states: torch.Tensor) -> torch.Tensor:
+        _, heads, _, size = states.shape
+        return states.new_zeros(self.places, heads, size)
+
+
+class PoolCache(Cache):  # type: ignore[misc]
+    """The transformers cache of all layers. `place` comes before each forward pass.
+
+    The pool has one place more than `tokens`: padding is written there. With `by_spans` the model's
+    attention reads the pool itself (`span_attention.py`).
+    """
+
+    def __init__(self, layers: int, tokens: int, by_spans: bool = False) -> None:
+        super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
+        self.tokens, self.by_spans = tokens, by_spans
+
+    def place(self, runs: Sequence[Run], positions: np.ndarray, device: Any) -> Placement:
+        """Say where the inputs of the next forward pass go.
+
+        `runs` are those of n rows; `positions` is int64[n, inputs], the place of each input in its
+        run, or PADDING.
+        """
+        starts = np.array([run.start for run in runs])[:, None]
+        targets = np.where(positions == PADDING, self.tokens, starts + positions)
+        lengths = (positions.max(1) + 1).clip(1).tolist()
+        spans = _spans(runs, lengths, SPAN_COLUMNS // positions.shape[1])
+        placement = Placement(
+            torch.from_numpy(targets.ravel()).to(device), spans, max(span.length for span in spans)
+        )
+        for layer in self.layers:
+            layer.placement = placement
+        return placement
+
+    def usable(self, run: Run, length: int) -> int:
+        """The first `length` tokens of a run that need not be computed again: all."""
+        del run
+        return length
+
+    def shares(self, run: Run, length: int) -> bool:
+        """Whether the first `length` tokens of a run can be copied: always."""
+        del run, length
+        return True
+
+    @torch.inference_mode()
+    def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
+        """Give other runs what one has in these columns."""
+        for states in self._stored():
+            piece = states[source.start + columns.start : source.start + columns.stop]
+            for run in targets:
+                states[run.start + columns.start : run.start + columns.stop] = piece
+
+    @torch.inference_mode()
+    def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Take (source, target, length) of places elsewhere, all at once, so that sources may
+        overlap targets. Takes the memory of what is moved, of one layer at a time."""
+        if not moves:
+            return
+        lengths = [length for _, _, length in moves]
+        within = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+        sources = np.repeat([source for source, _, _ in moves], lengths) + within
+        targets = np.repeat([target for _, target, _ in moves], lengths) + within
+        for states in self._stored():
+            here, there = (torch.from_numpy(p).to(states.device) for p in (sources, targets))
+            states.index_copy_(0, there, states.index_select(0, here))
+
+    def _stored(self) -> Iterator[torch.Tensor]:
+        for layer in self.layers:
+            if layer.is_initialized:
+                yield from (layer.keys, layer.values)
+
+
+def _view(stored: torch.Tensor, span: Span) -> torch.Tensor:
+    """[rows, heads, length, size]"""
+    rows = span.rows.stop - span.rows.start
+    piece = stored[span.run.start : span.run.start + rows * span.run.size]
+    return piece.view(rows, span.run.size, *stored.shape[1:])[:, : span.length].transpose(1, 2)
+
+
+def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
+    """Rows of all views below each other, zeros behind the shorter ones."""
+    _, heads, _, size = views[0].shape
+    together = views[0].new_zeros(sum(map(len, views)), heads, length, size)
+    start = 0
+    for view in views:
+        together[start : start + len(view), :, : view.shape[2]] = view
+        start += len(view)
+    return together
+
+
+def _spans(runs: Sequence[Run], lengths: Sequence[int], spare: int) -> list[Span]:
+    """Cut rows where runs are no neighbours of one size, and where going on would read more than
+    `spare` columns in vain."""
+    spans = []
+    start, longest = 0, lengths[0]
+    for row, length in enumerate(lengths):
+        wasted = (length - longest) * (row - start) if length > longest else longest - length
+        before = runs[row - 1]
+        apart = row > start and (before.end != runs[row].start or before.size != runs[row].size)
+        if wasted > spare or apart:
+            spans.append(Span(slice(start, row), runs[start], longest))
+            start, longest = row, length
+        longest = max(longest, length)
+    return [*spans, Span(slice(start, len(lengths)), runs[start], longest)]

@@ -1,0 +1,158 @@
+"""Hidden states of given tokens, by a model's own layers or by those that are written out.
+
+A small Llama or Qwen3 in float32 on a CPU runs through `small_llama/training.py`, if that is seen
+to give what its own layers give, and their gradients; every other model through its own. Not here:
+the output layer (`logprobs.py`).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.errors import NotSupportedError
+from turnwise.forward.attention import attention_in_float32
+from turnwise.forward.images import reader_of
+from turnwise.forward.kernels.shape import Shape
+from turnwise.forward.kernels.training import TrainingKernels, training_kernels
+from turnwise.forward.rounding import sensitivities
+from turnwise.forward.small_llama.training import Rows, asked_hidden
+from turnwise.forward.small_llama.weights import is_plain, may_compile
+from turnwise.forward.twin import is_rounding, longest_sum, twin_of
+from turnwise.tokens import Picture
+
+Pictures = Sequence[Sequence[Picture]]
+"""The pictures of each row of a batch, in order; without any row where there are no pictures."""
+PROBE = (2, 70)
+"""Texts and tokens of each on which layers are compared: more than kernels take at once."""
+
+logger = logging.getLogger(__name__)
+_fitting: WeakKeyDictionary[Any, dict[torch.dtype, bool]] = WeakKeyDictionary()
+"""Models that have been found to fit, or not, by the type of the products' numbers."""
+
+
+def hidden_states(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    autocast: bool,
+    pictures: Pictures = (),
+) -> Tensor:
+    """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
+    base = base_model(model)
+    arguments = inputs_of(base, decoder_of(base), inputs, pictures)
+    kernels = fitting_kernels(model, autocast)
+    if kernels is not None and selected.any():
+        return asked_hidden(base, kernels, Rows.of(inputs, selected))
+    return last_hidden(model, inputs, autocast, **arguments)[selected]
+
+
+def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:
+    """The hidden states [B, T, width] of int64[B, T] inputs by the model's own layers; `arguments`
+    are theirs, with `inputs_embeds` in place of the inputs if they are among them."""
+    base = base_model(model)
+    body = decoder_of(base)
+    if "inputs_embeds" not in arguments:
+        arguments["input_ids"] = inputs
+    lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
+    with lower, attention_in_float32(base) if autocast else nullcontext():
+        hidden: Tensor = body(use_cache=False, **arguments).last_hidden_state
+    return hidden
+
+
+def inputs_of(model: Any, decoder: Any, inputs: Tensor, pictures: Pictures) -> dict[str, Any]:
+    """The arguments of a decoder's forward that show it the pictures for which placeholders of
+    int64[B, T] inputs stand; nothing where there are none. `model` has the reader. Raises
+    NotSupportedError for a model that takes no pictures."""
+    if not any(pictures):
+        return {}
+    reader = reader_of(model)
+    if reader is None:
+        raise NotSupportedError(f"{type(model).__name__} takes no pictures")
+    return reader.arguments(decoder, inputs, reader.shown(inputs.cpu().numpy(), pictures))
+
+
+def base_model(model: nn.Module) -> Any:
+    """The transformers model itself: what peft wraps (its adapters are inside the layers)."""
+    unwrap = getattr(model, "get_base_model", None)
+    return model if unwrap is None else unwrap()
+
+
+def decoder_of(base: Any) -> Any:
+    """The part of a transformers model that is before its output layer. Some classes say that they
+    are it themselves; then it is the part that has their embeddings."""
+    decoder = base.get_decoder()
+    if decoder is not base or base.get_output_embeddings() is None:
+        return decoder
+    embedding = base.get_input_embeddings()
+    parts = [part for part in base.children() if embedding in part.modules()]
+    return parts[0] if len(parts) == 1 else base
+
+
+def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
+    """The kernels of a model whose layers are written out; None for one that runs as it is."""
+    base = base_model(model)
+    if not _may_fit(base):
+        return None
+    attention = base.model.layers[0].self_attn
+    heads = base.config.num_attention_heads, base.config.num_key_value_heads
+    dtype = torch.bfloat16 if autocast else torch.float32
+    kernels = training_kernels(Shape(*heads, attention.head_dim, dtype))
+    if kernels is None:
+        return None
+    known = _fitting.setdefault(base, {})
+    if dtype not in known:
+        known[dtype] = _agrees(base, kernels)
+        if not known[dtype]:
+            logger.warning("compiled layers do not give what the model's give: they are not used")
+    return kernels if known[dtype] else None
+
+
+def _may_fit(base: Any) -> bool:
+    """Whether it has the parts that are written out, as it is now: adapters may have come."""
+    if not is_plain(base) or base.device.type != "cpu" or not may_compile(base):
+        return False
+    if getattr(base, "is_activation_checkpointing", False):
+        return False
+    if any(weights.dtype != torch.float32 for weights in base.parameters()):
+        return False
+    attention = [layer.self_attn for layer in base.model.layers]
+    windowed = any(getattr(one, "sliding_window", None) is not None for one in attention)
+    return not windowed and not base.config.attention_dropout
+
+
+@torch.inference_mode(False)
+def _agrees(base: Any, kernels: TrainingKernels) -> bool:
+    """Whether hidden states and gradients are, up to rounding, those that the model's own layers
+    give in float64; with weights of a fixed seed, whatever the model's are now."""
+    twin = twin_of(base)
+    vocabulary, _ = twin.get_input_embeddings().weight.shape
+    texts, tokens = PROBE
+    inputs = (torch.arange(texts * tokens) * 7 % vocabulary).view(texts, tokens)
+    selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
+    rows = Rows.of(inputs, selected)
+    found = _probed(twin, lambda: asked_hidden(twin, kernels, rows))
+    exact = twin.double()
+
+    def own() -> list[Tensor]:
+        return _probed(exact, lambda: last_hidden(exact, inputs, False)[selected])
+
+    moved = sensitivities(own, exact.parameters())
+    return is_rounding(found, own(), moved, kernels.dtype, longest_sum(exact))
+
+
+def _probed(model: Any, hidden: Callable[[], Tensor]) -> list[Tensor]:
+    """Hidden states [n, width], and the gradient of some sum of them by each weight."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    exactly = torch.autocast("cpu", enabled=False)
+    with torch.inference_mode(False), torch.enable_grad(), exactly:
+        found = hidden()
+        if not found.requires_grad or not weights:
+            return [found.detach()]
+        total = (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum()
+        gradients = torch.autograd.grad(total, weights, materialize_grads=True)
+    return [found.detach(), *gradients]

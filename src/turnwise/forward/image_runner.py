@@ -1,0 +1,74 @@
+"""The forward pass of a model that takes pictures: its decoder is given features in place
+of placeholders.
+
+Not here: what a model makes of a picture (`images.py`), and which inputs stand for one
+(`engines/batches.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from turnwise.forward.cache import PoolCache, Run
+from turnwise.forward.images import ImageReader, Shown
+from turnwise.forward.runner import Runner, evaluating
+
+
+class PicturedRunner(Runner):
+    """The forward pass of a model that takes pictures: its decoder and its output layer."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokens: int,
+        longest: int,
+        reader: ImageReader,
+        autocast: bool = False,
+        spans: bool = False,
+        written: bool = True,
+    ) -> None:
+        self.reader = reader
+        self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
+        self._shown: Shown | None = None
+        super().__init__(model, tokens, longest, autocast, spans, written)
+
+    def forward_shown(
+        self,
+        runs: Sequence[Run],
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        shown: Shown | None,
+    ) -> torch.Tensor:
+        """Compute as `forward` does, with the pictures that some inputs stand for."""
+        self._shown = shown
+        try:
+            return self.forward(runs, ids, positions)
+        finally:
+            self._shown = None
+
+    def _general(
+        self,
+        ids: torch.Tensor,
+        seen: torch.Tensor,
+        masks: Any,
+        cache: PoolCache,
+        **arguments: Any,
+    ) -> torch.Tensor:
+        inputs: dict[str, Any] = {"position_ids": seen}
+        if self._shown is None:
+            inputs["input_ids"] = ids
+        else:
+            inputs |= self.reader.arguments(self._decoder, ids, self._shown)
+        with evaluating(self._modules):
+            output = self._decoder(
+                attention_mask=masks if len(masks) > 1 else masks[self._kinds[0]],
+                past_key_values=cache,
+                use_cache=True,
+                **inputs,
+                **arguments,
+            )
+            logits: torch.Tensor = self._head(output.last_hidden_state[:, -1])
+        return logits

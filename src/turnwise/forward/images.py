@@ -1,0 +1,343 @@
+"""Vision-language models: which tokens stand for a picture, and what the decoder reads there.
+
+A picture is a run of placeholder tokens in the ids; before the decoder their embeddings are
+replaced by the features that the model's tower and projector make of it. Those two are frozen, so a
+picture's features are numbers that never change: one reader serves a model and all its copies, and
+encodes each picture once while it is remembered. Each is encoded alone, so its features do not
+depend on others. Where the decoder has rotary positions along three axes (time, rows, columns:
+Qwen2-VL, arXiv 2409.12191) they are computed here. Not here: loading (`models/load.py`); which
+placeholders a forward pass of the engine has (`forward/image_runner.py`).
+"""
+
+import inspect
+import io
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from turnwise.errors import DataError, InfrastructureError, MissingExtraError, NotSupportedError
+from turnwise.tokens import Picture
+
+REMEMBERED = 1 << 28
+"""Bytes of features that a reader keeps, those of the pictures that were used last."""
+FILES = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""Files of a vision-language model's folder besides weights, configuration and tokenizer."""
+
+LLAVA_TOWERS = ("clip_vision_model", "siglip_vision_model")
+
+Layout = Callable[[str, int, Mapping[str, Any]], str]
+"""(placeholder, how many features, what the image processor says) -> the tokens of a picture."""
+
+
+def _alone(token: str, count: int, inputs: Mapping[str, Any]) -> str:
+    del inputs
+    return token * count
+
+
+def _in_vision_tokens(token: str, count: int, inputs: Mapping[str, Any]) -> str:
+    del inputs
+    return f"<|vision_start|>{token * count}<|vision_end|>"
+
+
+def _in_image_tags(token: str, count: int, inputs: Mapping[str, Any]) -> str:
+    del inputs
+    return f"<img>{token * count}</img>"
+
+
+def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
+    """A picture that was cut up: its tiles, row by row, and then all of it."""
+    rows, columns = int(inputs["rows"][0][0]), int(inputs["cols"][0][0])
+    own, around = token * (count // (rows * columns + 1)), "<fake_token_around_image>"
+    tiles = "".join(
+        "".join(f"{around}<row_{r}_col_{c}>{own}" for c in range(1, columns + 1)) + "\n"
+        for r in range(1, rows + 1)
+    )
+    between = "\n" if rows else ""
+    return f"{tiles}{between}{around}<global-img>{own}{around}"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The differences between families of models that read pictures."""
+
+    layout: Layout
+    axes: bool = False
+    """Whether rotary positions have three axes."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the image processor, beside those of the model's folder."""
+
+
+_TILES = Family(_in_tiles, options={"return_row_col_info": True})
+_QWEN = Family(_in_vision_tokens, axes=True)
+FAMILIES: dict[str, Family] = {
+    "idefics3": _TILES,
+    "internvl": Family(_in_image_tags, options={"crop_to_patches": True}),
+    "llava": Family(_alone),
+    "qwen2_5_vl": _QWEN,
+    "qwen2_vl": _QWEN,
+    "qwen3_vl": _QWEN,
+    "smolvlm": _TILES,
+}
+"""Families by the `model_type` of transformers. Not among them are models that look at pictures by
+attention of its own (Llama 3.2's) or in both directions (Gemma 3, PaliGemma)."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of a picture of k placeholders, from a model's tower and projector."""
+
+    embeddings: Tensor
+    """[k, width]"""
+    layers: tuple[Tensor, ...]
+    """[k, width] each, to be added to the states after the first layers (Qwen3-VL)."""
+    grid: tuple[int, int]
+    """Rows and columns, where there are three axes; else (0, 0)."""
+
+    @property
+    def size(self) -> int:
+        """Size of the features in bytes."""
+        return sum(each.nbytes for each in (self.embeddings, *self.layers))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The placeholders of one forward pass, and what takes their place."""
+
+    places: NDArray[np.bool_]
+    """[n, inputs], k of them True."""
+    embeddings: Tensor | None
+    """[k, width], in row-major order of the places; None without pictures."""
+    layers: tuple[Tensor, ...]
+    """Layers as in `Features`, for all k."""
+    axes: NDArray[np.int64] | None
+    """[3, n, inputs], rotary positions; None where they are those of the inputs."""
+
+
+class ImageReader:
+    """The pictures of a model. Example: `reader.tokens(png)`, then `reader.arguments(decoder, ids,
+    reader.shown(ids, [[Picture(start, length, png)]]))` for the decoder's forward."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        processor: Any,
+        files: Sequence[Path] = (),
+    ) -> None:
+        """`processor` is the model's image processor of transformers, `files` what belongs to a
+        folder with the model. Freezes all of the model but its decoder and output layer."""
+        self.family = FAMILIES[model.config.model_type]
+        self.token: int = model.config.image_token_id
+        """The placeholder."""
+        self._model, self._processor, self._files = model, processor, files
+        self._tokenizer = tokenizer
+        wanted = set(inspect.signature(model.get_image_features).parameters)
+        self._wanted = wanted & {
+            "pixel_values",
+            "pixel_attention_mask",
+            "image_grid_thw",
+        }
+        self._known: OrderedDict[bytes, tuple[Features, list[int]]] = OrderedDict()
+        self._grids: dict[bytes, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        trained = {id(p) for p in model.get_decoder().parameters()}
+        trained |= {id(p) for p in model.get_output_embeddings().parameters()}
+        for parameter in model.parameters():
+            parameter.requires_grad_(id(parameter) in trained and parameter.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: a copy of the model has the same tower."""
+        del memo
+        return self
+
+    def tokens(self, png: bytes) -> list[int]:
+        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are not a
+        picture."""
+        return list(self._read(png)[1])
+
+    def features(self, png: bytes) -> Features:
+        """The features of a picture."""
+        return self._read(png)[0]
+
+    def grid(self, png: bytes) -> tuple[int, int]:
+        """Rows and columns of a picture's features, which are kept of all pictures."""
+        name = sha256(png).digest()
+        if name not in self._grids:
+            self._grids[name] = self.features(png).grid
+        return self._grids[name]
+
+    def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Picture]]) -> Shown:
+        """The placeholders of int64[n, inputs], with the pictures of each row in order; none of
+        them is cut."""
+        places = np.zeros(ids.shape, np.bool_)
+        for row, pictures in enumerate(rows):
+            places[row, self.placeholders(ids[row], pictures)] = True
+        found = [self.features(picture.png) for pictures in rows for picture in pictures]
+        axes = None
+        if self.family.axes:
+            axes = np.stack([self.axes(*pair) for pair in zip(ids, rows, strict=True)], axis=1)
+        return joined(places, found, axes)
+
+    def placeholders(
+        self, ids: NDArray[np.int64], pictures: Sequence[Picture]
+    ) -> NDArray[np.int64]:
+        """The places of int64[n] ids that stand for a feature. A placeholder outside of a picture,
+        which a model may have sampled, is a token like others."""
+        inside = np.zeros(len(ids), np.bool_)
+        for picture in pictures:
+            inside[picture.start : picture.start + picture.length] = True
+        return np.flatnonzero(inside & (ids == self.token))
+
+    def axes(self, ids: NDArray[np.int64], pictures: Sequence[Picture]) -> NDArray[np.int64]:
+        """int64[3, n], rotary positions: a picture's time is that of its beginning, its rows and
+        columns count from there, and what follows comes after the longer of the two."""
+        found = np.tile(np.arange(len(ids)), (3, 1))
+        for picture in pictures:
+            own = self.placeholders(ids, [picture])
+            rows, columns = self.grid(picture.png)
+            end = int(own[-1]) + 1
+            position = found[0, own[0]]
+            found[:, own] = position + np.indices((1, rows, columns)).reshape(3, -1)
+            found[:, end:] = position + max(rows, columns) + np.arange(len(ids) - end)
+        return found
+
+    def arguments(self, decoder: Any, ids: Tensor, shown: Shown) -> dict[str, Any]:
+        """The arguments that the decoder's forward gets in place of int64[n, inputs] ids."""
+        embedded = decoder.get_input_embeddings()(ids)
+        arguments: dict[str, Any] = {"inputs_embeds": embedded}
+        if shown.axes is not None:
+            arguments["position_ids"] = torch.from_numpy(shown.axes).to(ids.device)
+        if shown.embeddings is None:
+            return arguments
+        places = torch.from_numpy(shown.places).to(ids.device)
+        features = shown.embeddings.to(embedded.device, embedded.dtype)
+        arguments["inputs_embeds"] = embedded.masked_scatter(places[..., None], features)
+        if shown.layers:
+            arguments |= {
+                "visual_pos_masks": places,
+                "deepstack_visual_embeds": list(shown.layers),
+            }
+        return arguments
+
+    def save(self, folder: Path) -> None:
+        """Put beside a saved model what its processor needs."""
+        for file in self._files:
+            shutil.copyfile(file, folder / file.name)
+
+    def _read(self, png: bytes) -> tuple[Features, list[int]]:
+        with self._lock:
+            found = self._known.get(png)
+            if found is None:
+                found = self._known[png] = self._encoded(png)
+                size = sum(features.size for features, _ in self._known.values())
+                while size > REMEMBERED and len(self._known) > 1:
+                    _, (oldest, _) = self._known.popitem(last=False)
+                    size -= oldest.size
+            self._known.move_to_end(png)
+            return found
+
+    def _encoded(self, png: bytes) -> tuple[Features, list[int]]:
+        inputs = self._processor([opened(png)], return_tensors="pt", **self.family.options)
+        device = self._model.device
+        given = {name: inputs[name].to(device) for name in self._wanted & set(inputs)}
+        lower = torch.autocast(device.type, enabled=False)
+        with torch.inference_mode(False), torch.no_grad(), lower:
+            output = self._model.get_image_features(**given, return_dict=True)
+        layers = getattr(output, "deepstack_features", None) or ()
+        features = Features(
+            _flat(output.pooler_output), tuple(map(_flat, layers)), self._grid(inputs)
+        )
+        name = str(self._tokenizer.convert_ids_to_tokens(self.token))
+        text = self.family.layout(name, len(features.embeddings), inputs)
+        return features, list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _grid(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
+        if not self.family.axes:
+            return 0, 0
+        merged = self._model.config.vision_config.spatial_merge_size
+        _, rows, columns = inputs["image_grid_thw"][0].tolist()
+        return rows // merged, columns // merged
+
+
+def joined(
+    places: NDArray[np.bool_], found: Sequence[Features], axes: NDArray[np.int64] | None
+) -> Shown:
+    """Join pictures, or parts of them, in the order of their places."""
+    if not found:
+        return Shown(places, None, (), axes)
+    layers = tuple(map(torch.cat, zip(*(each.layers for each in found), strict=True)))
+    return Shown(places, torch.cat([each.embeddings for each in found]), layers, axes)
+
+
+def reader_of(model: nn.Module) -> ImageReader | None:
+    """The reader of a model that `load_model` loaded, wrapped by peft or not; None where it does
+    not take pictures."""
+    reader: ImageReader | None = getattr(model, "image_reader", None)
+    return reader
+
+
+def opened(png: bytes) -> Any:
+    """The picture, in red, green and blue."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise MissingExtraError("pillow", "vision") from None
+    try:
+        return Image.open(io.BytesIO(png)).convert("RGB")
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+        raise InfrastructureError(f"a picture cannot be read: {error}") from error
+
+
+def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
+    """Give a model of `FAMILIES` its reader, from the folder or hub name that it is from. Raises
+    DataError where that has no image processor, NotSupportedError for a LLaVA with a tower whose
+    tokens have breaks between rows (Pixtral's)."""
+    tower = getattr(model.config.vision_config, "model_type", "")
+    if model.config.model_type == "llava" and tower not in LLAVA_TOWERS:
+        raise NotSupportedError(
+            f"model {source}: pictures of a LLaVA with the tower {tower} are laid out in another "
+            f"way; known are {' and '.join(LLAVA_TOWERS)}"
+        )
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("pillow", "vision") from None
+    from transformers import AutoImageProcessor
+    from transformers.utils import cached_file
+
+    try:
+        processor = AutoImageProcessor.from_pretrained(source, backend="pil")
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise DataError(f"image processor of {source} cannot be loaded: {reason}") from error
+    quietly = {
+        "_raise_exceptions_for_missing_entries": False,
+        "_raise_exceptions_for_connection_errors": False,
+    }
+    paths = [cached_file(source, name, **quietly) for name in FILES]
+    model.image_reader = ImageReader(
+        model, tokenizer, processor, [Path(path) for path in paths if path is not None]
+    )
+
+
+def _flat(features: Any) -> Tensor:
+    """[k, width], of one tensor or of several."""
+    together = torch.cat(list(features)) if not isinstance(features, Tensor) else features
+    return together.reshape(-1, together.shape[-1])

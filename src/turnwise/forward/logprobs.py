@@ -1,0 +1,220 @@
+"""Log-probabilities, entropies and score norms of given tokens under a causal language model.
+
+The output layer is applied at the asked positions only, in chunks, so that memory does not grow
+with vocabulary x length. Not here: hidden states (`hidden.py`); which positions, and what they are
+for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from turnwise.errors import NotSupportedError
+from turnwise.forward.hidden import Pictures, base_model, hidden_states
+from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
+from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens
+from turnwise.forward.token_scores import token_scores
+
+LOGITS_PER_CHUNK = 1 << 24
+"""float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
+where an output layer is differentiated automatically."""
+TOKENS = 8
+"""Tokens on which a model's own logits are compared."""
+EXACT = 2**10 * torch.finfo(torch.float32).eps
+"""How far log-probabilities in float32 may be from the model's own, as a part of these: 1.2e-4."""
+ROUNDED = 2**3 * torch.finfo(torch.bfloat16).eps
+"""The bound of `EXACT` for bfloat16, in which the model rounds its logits themselves: 0.06."""
+
+
+def token_logprobs(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
+    temperature: float,
+    autocast: bool,
+    *,
+    pictures: Pictures = (),
+    entropy_gradient: bool = False,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies, float32[N] each, of N tokens at the sampling temperature.
+
+    Args:
+        model: a causal model of transformers, or one wrapped by peft.
+        inputs: int64[B, T], padded on the right; no attention mask is needed then.
+        selected: bool[B, T], the N positions that predict a target.
+        targets: int64[N], in row-major order of the positions.
+        temperature: logits are divided by it, as when sampling; above 0.
+        autocast: run the body in bfloat16, on a CPU without its attention. The output layer keeps
+            the weights' own type, because rounding its logits is what makes trainer and engine
+            disagree most.
+        pictures: what placeholders among the inputs stand for.
+        entropy_gradient: whether the entropies can be differentiated; costs memory.
+        logits_per_chunk: bounds memory; changes nothing else.
+    """
+    return score_tokens(
+        model,
+        hidden_states(model, inputs, selected, autocast, pictures),
+        targets,
+        temperature,
+        entropy_gradient=entropy_gradient,
+        logits_per_chunk=logits_per_chunk,
+    )
+
+
+def score_tokens(
+    model: nn.Module,
+    hidden: Tensor,
+    targets: Tensor,
+    temperature: float,
+    *,
+    entropy_gradient: bool = False,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> tuple[Tensor, Tensor]:
+    """The second half of `token_logprobs`: from hidden [N, width], of the positions that predict
+    the targets."""
+    layer = OutputLayer.of(model, temperature)
+    if layer.plain:
+        states, weight = hidden.to(layer.head.weight.dtype), layer.head.weight
+        rows = layer.rows(logits_per_chunk)
+        logprobs, entropies = token_scores(states, weight, targets, layer.divisor, rows)
+        return logprobs, entropies if entropy_gradient else entropies.detach()
+    score = partial(_score, layer, entropy_gradient)
+    logprobs, entropies = in_chunks(score, layer.rows(logits_per_chunk), hidden, targets)
+    return logprobs, entropies
+
+
+def score_norms(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
+    temperature: float,
+    autocast: bool,
+    *,
+    pictures: Pictures = (),
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> Tensor:
+    """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
+    gradient of a token's log-probability with respect to the logits over the temperature.
+
+    Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
+    makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
+    """
+    hidden = hidden_states(model, inputs, selected, autocast, pictures)
+    layer = OutputLayer.of(model, temperature)
+    (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
+    return norms
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """The map of hidden states [n, width] to log-probabilities of the vocabulary, float32[n, V].
+
+    Example: OutputLayer.of(model, 1.0)(hidden).
+    """
+
+    head: Any
+    temperature: float
+    cap: float | None
+    """Gemma's bound on logits."""
+    factor: float
+    """The number that the model multiplies its logits by."""
+
+    @classmethod
+    def of(cls, model: nn.Module, temperature: float) -> "OutputLayer":
+        """The model's own, at that temperature, above 0."""
+        base = base_model(model)
+        head = base.get_output_embeddings()
+        return cls(head, temperature, softcapping(base), logit_factor(base))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a float32 matrix and nothing else but a number."""
+        plain = type(self.head) is nn.Linear and self.head.bias is None and self.cap is None
+        return plain and self.head.weight.dtype == torch.float32
+
+    @property
+    def divisor(self) -> float:
+        """The divisor of a plain layer's logits."""
+        return self.temperature / self.factor
+
+    def rows(self, logits_per_chunk: int) -> int:
+        """How many positions make up so many logits; at least one."""
+        return max(1, logits_per_chunk // int(self.head.weight.shape[0]))
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        logits = self.head(hidden.to(self.head.weight.dtype)).float()
+        if self.factor != 1:
+            logits = logits * self.factor
+        logits = bounded(logits, self.cap)
+        if self.temperature != 1:
+            logits = logits / self.temperature
+        return torch.log_softmax(logits, dim=-1)
+
+
+def in_chunks(
+    function: Callable[..., tuple[Tensor, ...]], rows: int, *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    """A function of rows, on so many of them at once; differentiated, a chunk is computed again in
+    place of being kept."""
+    if len(tensors[0]) <= rows:
+        return function(*tensors)
+    pieces = zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
+    found = [checkpoint(function, *piece, use_reentrant=False) for piece in pieces]
+    return tuple(torch.cat(column) for column in zip(*found, strict=True))
+
+
+def check_supported(model: nn.Module) -> None:
+    """Compare `token_logprobs` with the model's own logits on a few tokens.
+
+    Raises NotSupportedError for a model that is not made of a body and an output layer as is
+    assumed here, or does more between its last layer and its logits: trained as it is, it would
+    silently learn from wrong numbers.
+    """
+    base = base_model(model)
+    name = type(base).__name__
+    device = next(model.parameters()).device
+    inputs = torch.tensor([ordinary_tokens(base, TOKENS)], device=device)
+    selected = torch.ones_like(inputs, dtype=torch.bool)
+    try:
+        with torch.no_grad():
+            ours, _ = token_logprobs(model, inputs, selected, inputs[0], 1.0, autocast=False)
+            logits = model(input_ids=inputs, use_cache=False).logits[0].float()
+    except FOREIGN_ERRORS as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise NotSupportedError(
+            f"{name} cannot be trained: it has no body and output layer of the usual kind "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    theirs = -functional.cross_entropy(logits, inputs[0], reduction="none")
+    bound = EXACT if base.dtype == torch.float32 else ROUNDED
+    if not torch.allclose(ours, theirs, rtol=bound, atol=bound):
+        far = float((ours - theirs).abs().max())
+        raise NotSupportedError(
+            f"{name} changes its logits in a way that turnwise.forward.logprobs does not know; "
+            f"its log-probabilities would be wrong by {far:.2g} nats"
+        )
+
+
+def _score(
+    layer: OutputLayer, entropy_gradient: bool, hidden: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """hidden [n, width], targets int64[n] -> log-probabilities and entropies, float32[n] each."""
+    logprobs = layer(hidden)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
+    return logprobs.gather(1, targets[:, None])[:, 0], entropy
+
+
+def _norms(layer: OutputLayer, hidden: Tensor, targets: Tensor) -> tuple[Tensor]:
+    differences = layer(hidden).exp()
+    ones = torch.ones_like(targets, dtype=differences.dtype)[:, None]
+    return (differences.scatter_add(1, targets[:, None], -ones).square().sum(dim=-1),)

@@ -1,0 +1,202 @@
+"""A forward pass over the model's own caches, for models that the pool does not hold.
+
+Recurrent states, convolutions, attention in chunks, biases by distance: what such a model has to
+remember of a text, it puts into a cache of transformers' by itself, as when it generates. Each
+history has one; rows with the same positions go through the model together, without padding or
+masks. A state cannot go back to an earlier token: a history that parts from what was computed
+begins anew. Not here: models whose keys and values the pool holds, which batch all rows
+(`runner.py`).
+"""
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from turnwise.errors import NotSupportedError
+from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.runner import evaluating
+
+NAMES = ("past_key_values", "cache_params", "state")
+"""The names that models have for their caches."""
+
+
+@dataclass
+class Remembered:
+    """The state that the model keeps of the first `length` tokens of a history."""
+
+    cache: Any
+    length: int
+
+
+class OwnCaches:
+    """The caches of all runs, by where these start."""
+
+    def __init__(self) -> None:
+        self.of_runs: dict[int, Remembered] = {}
+
+    def usable(self, run: Run, length: int) -> int:
+        """The first tokens of a run, `length` at most, that need not be computed again."""
+        found = self.of_runs.get(run.start)
+        return length if found is not None and found.length == length else 0
+
+    def shares(self, run: Run, length: int) -> bool:
+        """Whether the first `length` tokens of a run can be copied."""
+        return self.usable(run, length) == length
+
+    def begin(self, run: Run) -> None:
+        """Forget what was remembered anywhere in the run."""
+        for start in [place for place in self.of_runs if run.start <= place < run.end]:
+            del self.of_runs[start]
+
+    @torch.inference_mode()
+    def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
+        """Give other runs all that one remembers, as far as the columns go."""
+        found = self.of_runs[source.start]
+        if found.length != columns.stop:
+            raise RuntimeError(f"a state of {found.length} tokens is not one of {columns.stop}")
+        for run in targets:
+            self.begin(run)
+            self.of_runs[run.start] = copy.deepcopy(found)
+
+    def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Take (source, target, length) of places elsewhere, all at once."""
+        moved = {target: self.of_runs.pop(source) for source, target, _ in moves}
+        for _, target, length in moves:
+            self.begin(Run(target, length))
+        self.of_runs |= moved
+
+
+class OwnRunner:
+    """A `Runner` for a model whose caches are its own.
+
+    With `together` rows with the same positions are computed at once, with `at_once` all tokens
+    that come after a state; not every model can do the one and the other. Raises NotSupportedError
+    for a model without any cache.
+    """
+
+    fused = compiled = tiled = False
+
+    def __init__(self, model: Any, together: bool = True, at_once: bool = True) -> None:
+        self.model, self.together, self.at_once = model, together, at_once
+        self.cache = OwnCaches()
+        self._modules = list(model.modules())
+        parameters = inspect.signature(model.forward).parameters
+        names = [name for name in NAMES if name in parameters]
+        if not names:
+            raise NotSupportedError(f"{type(model).__name__} has no cache to sample with")
+        self._name = names[0]
+        self._options: dict[str, Any] = {"use_cache": True}
+        if "logits_to_keep" in parameters:
+            self._options["logits_to_keep"] = 1
+
+    def refresh(self) -> None:
+        """The model's weights have changed; it is the model itself that runs."""
+
+    def forward(
+        self, runs: Sequence[Run], ids: NDArray[np.int64], positions: NDArray[np.int64]
+    ) -> torch.Tensor:
+        """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
+        `Runner.forward`. Positions are those that the model counts by itself."""
+        return self.forward_on(self.cache, runs, ids, positions)
+
+    @torch.inference_mode()
+    def forward_on(
+        self,
+        caches: OwnCaches,
+        runs: Sequence[Run],
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+    ) -> torch.Tensor:
+        """Do the same as `forward` over other caches than its own."""
+        logits: list[torch.Tensor | None] = [None] * len(runs)
+        with evaluating(self._modules):
+            for rows in self._rows(positions):
+                known = positions[rows[0]] != PADDING
+                inputs = torch.from_numpy(ids[rows][:, known]).to(self.model.device)
+                first = int(positions[rows[0], known][0])
+                own = [runs[row] for row in rows]
+                size = 1 if first and not self.at_once else inputs.shape[1]
+                pieces = torch.split(inputs, size, 1)
+                for place, piece in enumerate(pieces):
+                    found = self._advance(caches, own, piece, first + place)
+                for row, each in zip(rows, found, strict=True):
+                    logits[row] = each
+        return torch.stack([row for row in logits if row is not None]).float()
+
+    def _rows(self, positions: NDArray[np.int64]) -> list[list[int]]:
+        """List the rows that are computed together."""
+        return _alike(positions) if self.together else [[row] for row in range(len(positions))]
+
+    def _advance(
+        self, caches: OwnCaches, runs: Sequence[Run], inputs: torch.Tensor, first: int
+    ) -> torch.Tensor:
+        """[n, vocabulary], of int64[n, inputs] that come after `first` tokens."""
+        before = None
+        if first:
+            before = joined([_remembered(caches, run, first) for run in runs])
+        output = self.model(input_ids=inputs, **{self._name: before}, **self._options)
+        after = getattr(output, self._name, None)
+        if after is None:
+            raise NotSupportedError(f"{type(self.model).__name__} gives no cache to go on from")
+        length = first + inputs.shape[1]
+        for run, cache in zip(runs, parted(after, len(runs)), strict=True):
+            if not first:
+                caches.begin(run)
+            caches.of_runs[run.start] = Remembered(cache, length)
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
+
+
+def _remembered(caches: OwnCaches, run: Run, length: int) -> Any:
+    found = caches.of_runs.get(run.start)
+    if found is None or found.length != length:
+        raise RuntimeError(f"no state after {length} tokens is there to go on from")
+    return found.cache
+
+
+def _alike(positions: NDArray[np.int64]) -> list[list[int]]:
+    """Rows with the same positions."""
+    rows: dict[bytes, list[int]] = {}
+    for row, places in enumerate(positions):
+        rows.setdefault(places.tobytes(), []).append(row)
+    return list(rows.values())
+
+
+def joined(caches: Sequence[Any]) -> Any:
+    """One cache of n rows out of n caches of one row each."""
+    return caches[0] if len(caches) == 1 else _merged(caches, lambda rows: torch.cat(list(rows)))
+
+
+def parted(cache: Any, rows: int) -> list[Any]:
+    """A cache for each row."""
+    if rows == 1:
+        return [cache]
+    return [_merged([cache], partial(_row, row=row)) for row in range(rows)]
+
+
+def _row(whole: Sequence[torch.Tensor], row: int) -> torch.Tensor:
+    return whole[0][row : row + 1]
+
+
+def _merged(parts: Sequence[Any], merge: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Any:
+    """Merge objects of one structure into one, by what `merge` makes of their tensors that have
+    rows."""
+    first = parts[0]
+    if isinstance(first, torch.Tensor):
+        return merge(list(parts)) if first.ndim and first.numel() else first
+    if isinstance(first, dict):
+        return {name: _merged([part[name] for part in parts], merge) for name in first}
+    if isinstance(first, list | tuple):
+        return type(first)(_merged(several, merge) for several in zip(*parts, strict=True))
+    if not type(first).__module__.startswith("transformers.") or isinstance(first, type):
+        return first
+    whole = copy.copy(first)
+    vars(whole).update(_merged([vars(part) for part in parts], merge))
+    return whole

@@ -1,0 +1,346 @@
+"""Sequences that begin alike as one tree: what they have in common is computed once.
+
+The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
+their turns. Their tokens become the nodes of a tree, laid out as one sequence in which a token sees
+its ancestors alone, at the position that it has in its own text. So log-probabilities and gradients
+are those of the sequences by themselves. Models that run through layers of their
+own attend by blocks: neighbours see much the same, and what a block sees is gathered for it. Not
+here: the loss.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from turnwise.errors import ConfigError
+from turnwise.forward.attention import attend, attending
+from turnwise.forward.hidden import base_model, fitting_kernels, last_hidden
+from turnwise.forward.kernels.training import Layout
+from turnwise.forward.logprobs import EXACT, ROUNDED, score_tokens, token_logprobs
+from turnwise.forward.probing import FOREIGN_ERRORS, SHORT, ordinary_tokens, past_boundaries
+from turnwise.forward.small_llama.training import Rows, asked_hidden
+
+IN_BLOCKS = "turnwise_in_blocks"
+"""Name of the attention function under which transformers finds it."""
+BLOCK = 128
+"""Tokens that attend together; all that they see is gathered for them."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The inputs of some sequences (all tokens but the last) with n distinct beginnings."""
+
+    ids: NDArray[np.int64]
+    """int64[n], each after its parent."""
+    depths: NDArray[np.int64]
+    """int64[n], the place in its sequences, from 0."""
+    parents: NDArray[np.int64]
+    """int64[n], -1 for the first token."""
+    places: list[NDArray[np.int64]]
+    """The nodes of each sequence's inputs."""
+
+    def runs(self) -> list["Run"]:
+        """The nodes in order, as far as each is the parent of the next."""
+        apart = np.flatnonzero(self.parents != np.arange(-1, len(self.ids) - 1))
+        starts = np.unique(np.concatenate([[0], apart]))
+        owners = np.searchsorted(starts, self.parents[starts], "right") - 1
+        found: list[Run] = []
+        ends = [*starts[1:].tolist(), len(self.ids)]
+        for start, end, owner in zip(starts.tolist(), ends, owners.tolist(), strict=True):
+            spans: tuple[tuple[int, int], ...] = ()
+            if owner >= 0:
+                before = found[owner]
+                seen = int(self.parents[start]) - before.start + 1
+                spans = (*before.spans, (before.start, seen))
+            found.append(Run(start, end - start, spans))
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring nodes, of which each is the parent of the next."""
+
+    start: int
+    length: int
+    spans: tuple[tuple[int, int], ...]
+    """The ancestors of the first one: parts of earlier runs, first node and number of nodes."""
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of nodes attend."""
+        before = sum(length for _, length in self.spans)
+        return self.length * before + self.length * (self.length + 1) // 2
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
+
+    N tokens are wanted; of the pairs of a place and the token after it U are distinct.
+    """
+
+    ids: Tensor
+    """int64[T]"""
+    layout: Layout
+    """The layout of the tokens, which says which of them see which; on the CPU."""
+    predictors: Tensor
+    """int64[U], which of them, ascending."""
+    targets: Tensor
+    """int64[U]"""
+    wanted: Tensor
+    """int64[N], which of the U each wanted token is, sequence by sequence."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring inputs of a forest and all that any of them sees."""
+
+    inputs: slice
+    seen: Tensor
+    """int64[k], which inputs."""
+    mask: Tensor
+    """bool[1, 1, inputs, k], True where an input sees it."""
+
+
+def grow(sequences: Sequence[NDArray[np.int64]]) -> Tree:
+    """The tree of some sequences' inputs: each goes on where it parts from the earlier one that it
+    has most in common with."""
+    every = [sequence[:-1] for sequence in sequences]
+    places: list[NDArray[np.int64]] = []
+    parents: list[NDArray[np.int64]] = []
+    fresh: list[tuple[NDArray[np.int64], int]] = []
+    count = 0
+    for number, inputs in enumerate(every):
+        common = [_common(inputs, earlier) for earlier in every[:number]]
+        shared = max(common, default=0)
+        before = places[common.index(shared)][:shared] if shared else np.empty(0, np.int64)
+        path = np.concatenate([before, np.arange(count, count + len(inputs) - shared)])
+        parents.append(np.concatenate([[-1], path])[shared : len(inputs)])
+        fresh.append((inputs[shared:], shared))
+        places.append(path)
+        count += len(inputs) - shared
+    return Tree(
+        ids=np.concatenate([ids for ids, _ in fresh]),
+        depths=np.concatenate([depth + np.arange(len(ids)) for ids, depth in fresh]),
+        parents=np.concatenate(parents),
+        places=places,
+    )
+
+
+def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """How many tokens both begin with."""
+    size = min(len(one), len(other))
+    apart = np.flatnonzero(one[:size] != other[:size])
+    return int(apart[0]) if len(apart) else size
+
+
+def lay_out(
+    trees: Sequence[Tree],
+    sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
+    device: torch.device,
+) -> Forest:
+    """Tensors of one forward pass. `sequences` are those of the trees in order, ids and wanted
+    tokens of each; the first token is never wanted."""
+    rest = iter(sequences)
+    predictors, targets, start = [], [], 0
+    for tree in trees:
+        for places in tree.places:
+            ids, wanted = next(rest)
+            predictors.append(start + places[wanted[1:]])
+            targets.append(ids[1:][wanted[1:]])
+        start += len(tree.ids)
+    pairs = np.stack([np.concatenate(predictors), np.concatenate(targets)])
+    distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+
+    def tensor(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    return Forest(
+        ids=tensor(np.concatenate([tree.ids for tree in trees])),
+        layout=_layout(trees),
+        predictors=tensor(distinct[0]),
+        targets=tensor(distinct[1]),
+        wanted=tensor(which.reshape(-1)),
+    )
+
+
+def _layout(trees: Sequence[Tree]) -> Layout:
+    counts, offsets = [0], [0]
+    runs: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
+    first = 0
+    for tree in trees:
+        for run in tree.runs():
+            runs.append((first + run.start, run.length))
+            spans += [(first + start, length) for start, length in run.spans]
+            offsets.append(len(spans))
+        counts.append(len(runs))
+        first += len(tree.ids)
+    return Layout(
+        trees=torch.tensor(counts),
+        runs=torch.tensor(runs),
+        offsets=torch.tensor(offsets),
+        spans=torch.tensor(spans, dtype=torch.int64).view(-1, 2),
+        positions=torch.from_numpy(np.concatenate([tree.depths for tree in trees])),
+    )
+
+
+def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block]:
+    """Neighbouring inputs, `size` at a time, the inputs that any of them sees, and which of these
+    each one sees."""
+    runs, offsets = layout.runs.tolist(), layout.offsets.tolist()
+    spans, count = layout.spans.tolist(), len(layout.positions)
+    number = 0
+    for start in range(0, count, size):
+        end = min(start + size, count)
+        while sum(runs[number]) <= start:
+            number += 1
+        parts = []
+        for index in range(number, len(runs)):
+            first, length = runs[index]
+            if first >= end:
+                break
+            inputs = range(max(first, start), min(first + length, end))
+            parts.append((inputs, first, spans[offsets[index] : offsets[index + 1]]))
+        seen = np.zeros(end, bool)
+        for inputs, first, before in parts:
+            for place, length in [*before, (first, inputs.stop - first)]:
+                seen[place : place + length] = True
+        columns = np.cumsum(seen) - 1
+        mask = np.zeros((end - start, columns[-1] + 1), bool)
+        for inputs, first, before in parts:
+            rows = slice(inputs.start - start, inputs.stop - start)
+            for place, length in before:
+                mask[rows, columns[place] : columns[place] + length] = True
+            own = np.arange(first, inputs.stop) <= np.array(inputs)[:, None]
+            mask[rows, columns[first] : columns[inputs.stop - 1] + 1] = own
+        yield Block(
+            slice(start, end),
+            torch.from_numpy(np.flatnonzero(seen)).to(device),
+            torch.from_numpy(mask)[None, None].to(device),
+        )
+
+
+def forest_logprobs(
+    model: nn.Module,
+    forest: Forest,
+    temperature: float,
+    autocast: bool,
+    *,
+    entropy_gradient: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The results of `token_logprobs` for the N wanted tokens."""
+    logprobs, entropies = score_tokens(
+        model,
+        _hidden(model, forest, autocast),
+        forest.targets,
+        temperature,
+        entropy_gradient=entropy_gradient,
+    )
+    return logprobs[forest.wanted], entropies[forest.wanted]
+
+
+def _hidden(model: nn.Module, forest: Forest, autocast: bool) -> Tensor:
+    """[U, width], at the predictors."""
+    base, device = base_model(model), forest.ids.device
+    kernels = fitting_kernels(model, autocast)
+    if kernels is not None:
+        asked, which = torch.unique_consecutive(forest.predictors, return_inverse=True)
+        return asked_hidden(base, kernels, Rows(forest.ids, forest.layout, asked))[which]
+    # The mask is empty, so that any other function would fail on it: none is made.
+    with attending(base, IN_BLOCKS, _attend):
+        hidden = last_hidden(
+            model,
+            forest.ids[None],
+            autocast,
+            attention_mask=torch.empty(1, 1, 0, 0, device=device),
+            position_ids=forest.layout.positions[None].to(device),
+            blocks=list(blocks_of(forest.layout, device, BLOCK)),
+        )
+    return hidden[0, forest.predictors]
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    blocks: Sequence[Block],
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention of a forest: query, key and value are [1, heads, T, size]."""
+    queries = _split(query, [block.inputs.stop - block.inputs.start for block in blocks])
+    keys, values = _gathered(key, blocks), _gathered(value, blocks)
+    parts = [
+        attend(module, queries[number], keys[number], values[number], block.mask, **options)[0]
+        for number, block in enumerate(blocks)
+    ]
+    return torch.cat(parts, 1), None
+
+
+def _gathered(states: Tensor, blocks: Sequence[Block]) -> Sequence[Tensor]:
+    """Gather what each block sees, [1, heads, seen, size], of states [1, heads, T, size].
+
+    All of it is one piece, since the gradient of each piece is as large as the states, and an
+    embedding, whose gradient is summed by several threads.
+    """
+    _, heads, tokens, size = states.shape
+    seen = torch.cat([block.seen for block in blocks])
+    rows = functional.embedding(seen, states[0].transpose(0, 1).reshape(tokens, -1))
+    every = rows.view(1, len(seen), heads, size).transpose(1, 2)
+    return _split(every, [len(block.seen) for block in blocks])
+
+
+def _split(states: Tensor, sizes: list[int]) -> Sequence[Tensor]:
+    """Along the tokens, [1, heads, tokens, size]."""
+    pieces: Sequence[Tensor] = torch.split(states, sizes, 2)
+    return pieces
+
+
+def check_sharing(model: nn.Module, longest: int = SHORT) -> None:
+    """Raise ConfigError for a model that cannot run trees of at most `longest` tokens a sequence:
+    it has to have full attention alone, by PyTorch's own function, and no gradient checkpointing,
+    which would forget the blocks."""
+    base = base_model(model)
+    settings = base.config.get_text_config()
+    types = getattr(settings, "layer_types", None) or ["full_attention"]
+    window = getattr(settings, "sliding_window", None) if len(set(types)) == 1 else None
+    plain = set(types) == {"full_attention"} and not window
+    forgets = getattr(base, "is_activation_checkpointing", False)
+    sdpa = settings._attn_implementation == "sdpa"
+    if not plain or not sdpa or forgets or not _agrees(model, longest):
+        raise ConfigError(
+            f"learning.share_prefixes: {type(base).__name__} does not have the plain full "
+            "attention (sdpa, without gradient checkpointing) that this needs: set it to false"
+        )
+
+
+@torch.no_grad()
+def _agrees(model: nn.Module, longest: int) -> bool:
+    """Whether two sequences score as they do by themselves, past every boundary that the model's
+    configuration names."""
+    base, device = base_model(model), next(model.parameters()).device
+    length = past_boundaries(base, longest)
+    beginning = ordinary_tokens(base, length - length // 4)
+    both = np.array([beginning + ordinary_tokens(base, length // 4, seed) for seed in (1, 2)])
+    wanted = np.arange(length) > 0
+    ids = torch.from_numpy(both).to(device)
+    every = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+    try:
+        forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device)
+        shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
+        alone, _ = token_logprobs(
+            model, ids[:, :-1], every, ids[:, 1:].flatten(), 1.0, autocast=False
+        )
+    except FOREIGN_ERRORS:
+        return False
+    bound = EXACT if base.dtype == torch.float32 else ROUNDED
+    return torch.allclose(shared, alone, rtol=bound, atol=bound)

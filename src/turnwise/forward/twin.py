@@ -1,0 +1,146 @@
+"""A model's twin: the same model with weights drawn from a fixed seed, to find out with.
+
+Which of several ways computes a model is decided on its twin, and so by its configuration, the
+recipe and the machine alone: a run that is resumed with other weights, extreme ones or no numbers
+at all, goes the way it went before. Not here: what is compared (`forward/runner.py`,
+`forward/make_runner.py`, `forward/hidden.py`).
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.forward.rounding import allowed
+
+FEWEST = 2
+"""Layers that a shallow twin keeps at least, so that each still reads what another one wrote."""
+PLACE = ("layer_idx", "layer_id", "layer_number", "layer_index")
+"""Parts of the names under which layers keep their place, which makes them no kind of their own."""
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def twin_of(model: Any) -> Any:
+    """Return a copy of the model, hooks and changed parts included, in evaluation mode.
+
+    Products keep the size of what they are given, and norms scale by 0.5 to 1.5.
+    """
+    return _drawn(_copied(model, []))
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def shallow_twin_of(model: Any) -> Any:
+    """Return a twin with a model's first layers alone, up to where each kind of them has come.
+
+    How a model computes is in the code of its layers, not in their number; the twin of a large one
+    then costs little more than its table of words.
+    """
+    settings = model.config.get_text_config()
+    count: int = getattr(settings, "num_hidden_layers", 0)
+    names = [name for name, part in model.named_modules() if _is_stack(part, count)]
+    stacks = [model.get_submodule(name) for name in names]
+    lists = [name for name, value in vars(settings).items() if _has_each(value, count)]
+    kept = _until_all_kinds(stacks, [getattr(settings, name) for name in lists])
+    if not stacks or kept >= count:
+        return twin_of(model)
+    twin = _copied(model, [layer for stack in stacks for layer in stack[kept:]])
+    for name in names:
+        del twin.get_submodule(name)[kept:]
+    settings = twin.config.get_text_config()
+    settings.num_hidden_layers = kept
+    for name in lists:
+        setattr(settings, name, getattr(settings, name)[:kept])
+    return _drawn(twin)
+
+
+def _until_all_kinds(stacks: Sequence[Any], lists: Sequence[Any]) -> int:
+    """Number of layers that have to be kept."""
+    layers = zip(*stacks, strict=True)
+    kinds = [
+        (list(map(_kind, several)), [values[place] for values in lists])
+        for place, several in enumerate(layers)
+    ]
+    return max([FEWEST, *(kinds.index(kind) + 1 for kind in kinds)])
+
+
+def _copied(model: Any, without: Sequence[nn.Module]) -> Any:
+    """The model again, with something empty in the place of some of its parts."""
+    known: dict[int, Any] = {id(weight.grad): None for weight in model.parameters()}
+    known |= {id(part): nn.Identity() for part in without}
+    return copy.deepcopy(model, known).eval()
+
+
+def _drawn(twin: Any) -> Any:
+    """Draw other weights for the model, in place."""
+    generator = torch.Generator().manual_seed(0)
+    for weight in twin.parameters():
+        if weight.ndim == 1:
+            drawn = 0.5 + torch.rand(weight.shape, generator=generator, dtype=torch.float32)
+        else:
+            drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float32)
+            drawn *= weight.shape[-1] ** -0.5
+        weight.copy_(drawn)
+    return twin
+
+
+def _is_stack(part: nn.Module, count: int) -> bool:
+    """Whether it is the list of a decoder's layers, which know their place in the cache."""
+    if not isinstance(part, nn.ModuleList) or len(part) != count:
+        return False
+    return all(any("layer_idx" in vars(one) for one in layer.modules()) for layer in part)
+
+
+def _has_each(value: Any, count: int) -> bool:
+    """Whether it is a list of something for each layer."""
+    return isinstance(value, list | tuple) and len(value) == count
+
+
+def _kind(layer: nn.Module) -> list[Any]:
+    """The features by which layers differ: parts, sizes and settings."""
+    shapes = [(name, tuple(weight.shape)) for name, weight in layer.named_parameters()]
+    settings = [
+        (
+            name,
+            type(part),
+            {key: value for key, value in vars(part).items() if _is_setting(key, value)},
+        )
+        for name, part in layer.named_modules()
+    ]
+    return [shapes, settings]
+
+
+def _is_setting(name: str, value: Any) -> bool:
+    """Whether an attribute makes a kind. Numbers with fractions do not, which some models derive
+    from a layer's place."""
+    return isinstance(value, bool | int | str) and not any(part in name for part in PLACE)
+
+
+def longest_sum(model: Any) -> int:
+    """Terms that the longest product of a plain model's layers adds up."""
+    settings = model.config
+    heads = settings.num_attention_heads * model.model.layers[0].self_attn.head_dim
+    sums = heads, settings.hidden_size, settings.intermediate_size
+    return max(int(terms) for terms in sums)
+
+
+def longest_product(model: Any) -> int:
+    """Terms that the longest product of any model's layers adds up, at most."""
+    words: int = model.get_input_embeddings().num_embeddings
+    sizes = [weight.shape[-2:] for weight in model.parameters() if weight.ndim > 1]
+    return max(int(max(size)) for size in sizes if words not in size)
+
+
+def is_rounding(
+    found: list[Tensor], exact: list[Tensor], moved: list[float], dtype: torch.dtype, terms: int
+) -> bool:
+    """Whether tensors that were computed in `dtype`, in float32 with sums of so many terms, are the
+    exact ones up to rounding; `moved` are the sensitivities of these."""
+    count = terms if dtype == torch.float32 else 1
+    return all(
+        float((one - other).abs().max()) <= allowed(dtype, count, by)
+        for one, other, by in zip(found, exact, moved, strict=True)
+    )

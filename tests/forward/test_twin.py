@@ -1,0 +1,86 @@
+"""Twins: weights of a fixed seed, and of a deep model as many layers as it has kinds."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from turnwise.forward.twin import shallow_twin_of, twin_of
+
+DEEP = 7
+SLIDING, FULL = "sliding_attention", "full_attention"
+EACH = [SLIDING, SLIDING, SLIDING, FULL, SLIDING, SLIDING, FULL]
+LATENT = {
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 2,
+}
+KINDS: dict[str, tuple[Any, Any, dict[str, Any], int]] = {
+    "all layers alike": (MistralConfig, MistralForCausalLM, {"num_key_value_heads": 2}, 2),
+    "a full one among windows": (
+        Gemma3TextConfig,
+        Gemma3ForCausalLM,
+        {"layer_types": EACH, "num_key_value_heads": 2, "head_dim": 8},
+        4,
+    ),
+    "experts behind two dense ones": (DeepseekV3Config, DeepseekV3ForCausalLM, LATENT, 3),
+}
+
+
+def deep(kind: str, seed: int = 0) -> Any:
+    config_class, model_class, options, _ = KINDS[kind]
+    config = config_class(
+        vocab_size=100,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=DEEP,
+        num_attention_heads=4,
+        **options,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return model_class(config).eval()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shallow_twin_has_layers_of_each_kind(kind: str) -> None:
+    model, kept = deep(kind), KINDS[kind][-1]
+    twin = shallow_twin_of(model)
+    assert len(twin.model.layers) == twin.config.num_hidden_layers == kept
+    assert len(model.model.layers) == model.config.num_hidden_layers == DEEP
+    assert twin(torch.arange(9)[None]).logits.isfinite().all()
+    assert model(torch.arange(9)[None]).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("make", [twin_of, shallow_twin_of])
+def test_a_twins_weights_are_those_of_its_shape(make: Any) -> None:
+    """Whatever the model's are."""
+    one, other = (deep("all layers alike", seed) for seed in (1, 2))
+    with torch.no_grad():
+        next(other.parameters()).fill_(float("nan"))
+    pairs = zip(make(one).parameters(), make(other).parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert next(other.parameters()).isnan().all()
+
+
+def test_what_was_changed_in_a_layer_is_changed_in_its_twin() -> None:
+    model, seen = deep("all layers alike"), []
+    model.model.layers[1].register_forward_hook(lambda *_: seen.append(1))
+    shallow_twin_of(model)(torch.arange(9)[None])
+    assert seen == [1]

@@ -1,0 +1,192 @@
+"""Updates with shared prefixes: trees compute what the sequences compute by themselves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from tests.rounding import assert_rounding, gradients
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.errors import ConfigError
+from turnwise.forward import prefix_trees
+from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.prefix_trees import forest_logprobs, grow, lay_out
+from turnwise.learning.batch import Example, collate, policy_examples, supervised_examples
+from turnwise.learning.credits import estimate
+from turnwise.learning.optimizer import Moved
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.shared_prefixes import pack_trees, plant
+from turnwise.learning.signals.base import Signals
+from turnwise.tokens import Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+
+pytestmark = pytest.mark.numbers
+
+CPU = torch.device("cpu")
+EVERYTHING = {"kl_coefficient": 0.1, "entropy_coefficient": 0.01}
+LoadModel = Callable[..., Any]
+STORIES = [
+    ([4, 5, 6], [7, 8], [9, 10]),
+    ([4, 5, 6], [7, 8], [9, 10]),
+    ([4, 5, 6], [7, 8], [9, 11, 12]),
+    ([4, 5, 2], [7, 3], [9, 10]),
+    ([4], [1, 1, 1], [5]),
+    ([3, 3], [8], [2, 2, 2, 2]),
+]
+"""First turn, its result, second turn: of six trajectories of a group."""
+
+
+def record(prompt: Sequence[int], story: tuple[list[int], list[int], list[int]]) -> Tokens:
+    tokens = Tokens.empty()
+    tokens = tokens.with_segments([Segment(prompt, Source.USER)], 0)
+    for turn, words in enumerate(story):
+        if turn == 1:
+            tokens = tokens.with_segments([Segment(words, Source.TOOL)], 0)
+        else:
+            tokens = tokens.with_sampled(words, [-3.5 + 0.1 * word for word in words], 0, turn)
+    return tokens
+
+
+def group(name: str, prompt: Sequence[int]) -> Group:
+    """Six trajectories that share more or less of their beginnings; rewards 0, 0.3, 0.6, ..."""
+    return Group(
+        name,
+        tuple(
+            Trajectory(
+                task=Task(name, "question"),
+                group=name,
+                episode=episode,
+                seed=0,
+                tokens=record(prompt, story),
+                outcome=Outcome.SUCCESS,
+                verdict=Verdict(reward=0.3 * episode, success=True),
+            )
+            for episode, story in enumerate(STORIES)
+        ),
+    )
+
+
+def groups() -> list[Group]:
+    return [group("a", [20, 21, 22, 23, 24]), group("b", [30, 31])]
+
+
+@pytest.mark.parametrize(("family", "block"), [("qwen3", 5), ("llama", 128)])
+def test_logprobs_and_gradients_are_those_of_the_sequences(
+    load_model: LoadModel, family: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of tokens in several sequences the gradient is that of all of them."""
+    monkeypatch.setattr(prefix_trees, "BLOCK", block)
+    examples = [
+        supervised_examples(member.tokens, str(member.episode))[0]
+        for one in groups()
+        for member in one.trajectories
+    ]
+    sequences = [(example.ids, example.trained) for example in examples]
+    trees = [grow([ids for ids, _ in part]) for part in (sequences[:6], sequences[6:])]
+    batch = collate(examples, CPU)
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, len(batch.targets), generator=generator)
+    results = []
+    for shared in (False, True):
+        model = load_model(family).eval()
+        if shared:
+            forest = lay_out(trees, sequences, CPU)
+            scores = forest_logprobs(model, forest, 0.7, False, entropy_gradient=True)
+        else:
+            given = (batch.inputs, batch.selected, batch.targets)
+            scores = token_logprobs(model, *given, 0.7, False, entropy_gradient=True)
+        (weights * torch.stack(scores)).sum().backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        results.append((*(score.detach() for score in scores), gradient))
+
+    def own(exact: Any) -> list[torch.Tensor]:
+        logits = exact(input_ids=batch.inputs).logits[batch.selected] / 0.7
+        every = logits.log_softmax(-1)
+        logprobs = every.gather(1, batch.targets[:, None])[:, 0]
+        scores = [logprobs, -(every.exp() * every).sum(-1)]
+        gradient = gradients(exact, (weights * torch.stack(scores)).sum())
+        return [*scores, torch.cat([part.flatten() for part in gradient])]
+
+    for found in results:
+        assert_rounding(found, load_model(family).eval(), own)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"correction": "truncated"}, EVERYTHING])
+def test_an_update_is_the_same_with_fewer_tokens(
+    load_model: LoadModel, overrides: dict[str, Any]
+) -> None:
+    algorithm = make_algorithm("grpo", overrides)
+
+    def updated(model: Any, shared: bool) -> tuple[torch.Tensor, dict[str, float], int]:
+        """The gradient that the weights are moved by, metrics, and tokens of forward passes."""
+        seen: list[int] = []
+        kept: list[torch.Tensor] = []
+        reference = load_model().to(model.dtype) if algorithm.has_reference else None
+        config = LearningConfig(learning_rate=1e-3, share_prefixes=shared)
+        learner = PolicyLearner(model, reference, config, algorithm)
+        hook = model.model.embed_tokens.register_forward_hook(
+            lambda module, inputs, output: seen.append(inputs[0].numel())
+        )
+        apply = learner.optimizer.apply
+
+        def keep() -> Moved:
+            kept.extend(parameter.grad.flatten() for parameter in model.parameters())
+            return apply()
+
+        learner.optimizer.apply = keep  # type: ignore[method-assign]
+        played = groups()
+        credits = estimate(played, Signals(), algorithm)
+        metrics = learner.update(played, credits).metrics
+        hook.remove()
+        return torch.cat(kept), metrics, sum(seen)
+
+    alone, metrics, count = updated(load_model(), shared=False)
+    shared, shared_metrics, shared_count = updated(load_model(), shared=True)
+    for found in (alone, shared):
+        assert_rounding([found], load_model(), lambda exact: [updated(exact, shared=False)[0]])
+    assert shared_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-5)
+    assert shared_count < 0.7 * count
+
+
+def example(name: str, ids: list[int]) -> Example:
+    tokens = Tokens.empty()
+    tokens = tokens.with_segments([Segment(ids[:1], Source.USER)], 0)
+    tokens = tokens.with_sampled(ids[1:], [0.0] * (len(ids) - 1), 0, 0)
+    return supervised_examples(tokens, name)[0]
+
+
+def test_only_what_is_less_work_is_shared() -> None:
+    """Attention in a block looks at all pairs, so sharing a little of much does not pay."""
+    same = [example("same", [1, *range(40)]), example("same", [1, *range(40)])]
+    apart = [example("apart", [1, 2, *range(40)]), example("apart", [1, 3, *range(40)])]
+    alone = [example("alone", [5, 6, 7])]
+    planted, others = plant([*same, *apart, *alone], 16, 1000)
+    assert [members for members, _ in planted] == [same]
+    assert {one.name for one in others} == {"apart", "alone"}
+
+
+def test_trees_fit_into_micro_batches() -> None:
+    examples = [example("g", [9, 9, 9, 9, 9, first, *range(8)]) for first in (1, 1, 2, 2)]
+    whole, _ = plant(examples, 1000, 1000)
+    assert [len(tree.ids) for _, tree in whole] == [5 + 2 * 8]
+    halves, _ = plant(examples, 1000, 15)
+    assert [len(tree.ids) for _, tree in halves] == [13, 13]
+    batches = list(pack_trees(halves * 2, 30))
+    assert [(len(members), len(trees)) for members, trees in batches] == [(4, 2), (4, 2)]
+
+
+def test_a_model_with_another_attention_is_refused(load_model: LoadModel) -> None:
+    algorithm = make_algorithm("grpo", {})
+    with pytest.raises(ConfigError, match="share_prefixes"):
+        PolicyLearner(load_model("gemma2"), None, LearningConfig(share_prefixes=True), algorithm)
+
+
+def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
+    algorithm = make_algorithm("grpo", {})
+    played = groups()
+    credits = estimate(played, Signals(), algorithm)
+    planted, others = plant(policy_examples(played, credits, algorithm, True), 64, 8192)
+    assert [{member.group for member in members} for members, _ in planted] == [{"a"}, {"b"}]
+    assert not others
