@@ -25,10 +25,10 @@ STATEMENTS = {
     "columns without end": ["ADD COLUMN b AS (replace(hex(zeroblob(4900)), '00', 'ab'))"],
 }
 OPTIONS: dict[str, dict[str, Any]] = {
-    "code": {"count": 2},
+    "code": {"tasks": {"count": 2}},
     "multi_tool": {"interpreter": "python", "count": 2},
-    "shell": {"count": 2},
-    "repair": {"count": 2},
+    "shell": {"tasks": {"count": 2}},
+    "repair": {"tasks": {"count": 2}},
 }
 
 

@@ -149,7 +149,7 @@ def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str
     tasks = {task.prompt.split()[0]: task for task in environment.tasks("train")}
     hidden, matched, permitted = tasks["How"], tasks["Which"], tasks["Make"]
     assert len(tasks) == 3
-    assert sorted(environment.warnings) == [
+    assert sorted(environment.task_set.warnings) == [
         "1 tasks were left out: a program runs beside it",
         "1 tasks were left out: its folder cannot be made here",
         "1 tasks were left out: its own example does not pass here",

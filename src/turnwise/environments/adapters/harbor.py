@@ -38,7 +38,7 @@ class Harbor(Environment):
         self,
         folder: str,
         heldout_share: Share = 0.5,
-        seconds: Annotated[float, Range(1e-6, DEADLINE)] = SECONDS,
+        seconds: Annotated[float, Range(0.001, DEADLINE)] = SECONDS,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
         """The task folders below `folder` that hold here, of which `heldout_share` is held out. A

@@ -29,7 +29,7 @@ from turnwise.errors import (
     MissingExtraError,
     ToolError,
 )
-from turnwise.ranges import Count, Positive
+from turnwise.ranges import Count, Seconds
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -98,7 +98,7 @@ class OpenEnv(Environment):
         prompt: str = "",
         answer_field: str = "",
         success_at: float = 1.0,
-        seconds: Positive = SECONDS,
+        seconds: Seconds = SECONDS,
     ) -> None:
         """`url` is a server's that runs. A task is the arguments of a reset. `prompt` stands before
         the first observation. An answer ends the episode; with `answer_field` it is an action with

@@ -16,7 +16,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.code.pipelines import draw
 from turnwise.environments.code.programs import ProgramFile, as_json
 from turnwise.environments.code.tasks import NAME, STANDARD, MadeFunctions
-from turnwise.ranges import Positive
+from turnwise.ranges import Seconds
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -44,7 +44,7 @@ class Code(Environment):
     def __init__(
         self,
         tasks: MadeFunctions | ProgramFile = STANDARD,
-        seconds: Positive = 5.0,
+        seconds: Seconds = 5.0,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
         """A run, and all hidden calls together, may take `seconds`. `sandbox` is a recipe's table

@@ -20,7 +20,7 @@ import httpx2
 
 from turnwise.environments.options import Options
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.ranges import Count, NonNegative, Positive
+from turnwise.ranges import Count, NonNegative, Seconds
 from turnwise.seeds import derive
 
 STOP = "###STOP###"
@@ -50,7 +50,7 @@ class ModelUserSettings(Options):
     temperature: NonNegative = 0.0
     max_tokens: Count = 512
     """Longest reply in tokens, thinking included."""
-    seconds: Positive = 30.0
+    seconds: Seconds = 30.0
     """Deadline of one attempt."""
     attempts: Count = 3
     key_variable: str = ""

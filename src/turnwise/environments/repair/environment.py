@@ -24,7 +24,7 @@ from turnwise.environments.repair.judging import (
 from turnwise.environments.repair.mutations import mutants
 from turnwise.environments.repair.programs import ProgramFile
 from turnwise.environments.repair.tasks import STANDARD, MadeRepositories
-from turnwise.ranges import Positive
+from turnwise.ranges import Seconds
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
@@ -51,7 +51,7 @@ class Repair(WorkspaceTools, Environment):
         self,
         tasks: MadeRepositories | ProgramFile | InstanceFile = STANDARD,
         packages: Sequence[str] = (),
-        seconds: Positive = 5.0,
+        seconds: Seconds = 5.0,
         allow_unisolated: bool = False,
     ) -> None:
         """`packages` are folders that the code may import from. A shell call, and all tests

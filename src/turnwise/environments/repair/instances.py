@@ -39,7 +39,7 @@ class InstanceFile(TaskFile):
     """The folder of the clones: that of `owner/name` is at `owner/name`, `owner__name` or `name` in
     it."""
     runner: Literal["plain", "pytest"] = "plain"
-    """What runs the tests: unittest, or pytest."""
+    """The runner of the tests: unittest (`plain`), or pytest."""
 
     def load(self) -> TaskSet:
         """Read them. Raises DataError, naming file and line or entry, for what is missing: a field,

@@ -16,7 +16,7 @@ from turnwise.environments.shell.os_interaction import RecordFile
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import STANDARD, MadeRequests, entries, folder_of
 from turnwise.environments.tasksets import every
-from turnwise.ranges import Positive
+from turnwise.ranges import Seconds
 from turnwise.rewards.cells import cells_match
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
@@ -39,7 +39,7 @@ class Shell(Environment):
     def __init__(
         self,
         tasks: MadeRequests | RecordFile = STANDARD,
-        seconds: Positive = 5.0,
+        seconds: Seconds = 5.0,
         allow_unisolated: bool = False,
     ) -> None:
         """A command may take `seconds`. `allow_unisolated` runs commands where no sandbox works.
