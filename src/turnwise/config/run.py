@@ -53,7 +53,7 @@ class BySuccess(Section):
 
 
 Curriculum = Annotated[AllTasks | BySuccess, Choice("kind")]
-"""The choice of the tasks that RL plays; `by_success` is made in `rollout.curriculum`."""
+"""The choice of the tasks that RL plays."""
 
 
 class EchoTrapConfig(Section):
