@@ -202,7 +202,8 @@ def api_page() -> str:
         "(`turnwise.SEAMS`). What is imported from anywhere else may change. Importing loads no "
         "torch. Functions may be called in a notebook's cell, where an event loop runs already, "
         "without `await`. Ctrl-C ends what they do, and `train` saves first.\n\nIn the examples "
-        "`recipe` is a recipe's file and `path` a folder; one example goes on with what another one made.\n"
+        "`recipe` is a recipe's file and `path` a folder; one example goes on with what another "
+        "one made.\n"
     )
     for group, names in GROUPS.items():
         text += f"\n## {group}\n"
