@@ -10,7 +10,7 @@ TESTED := browser,dense,mcp,openenv,postgres,reasoning-gym,renderers,textworld,v
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 QUICK := "not long and not slow and not vllm"
 
-.PHONY: demo test test-all coverage test-plain test-bounds test-slow test-vllm chromium check format setup
+.PHONY: demo test test-all coverage test-plain test-bounds test-slow test-vllm chromium check docs format reference setup
 
 demo: .venv/ready
 	$(BIN)/turnwise train demo --overwrite
@@ -54,6 +54,14 @@ check: .venv/developing
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The site, in build/site: a warning, such as a link that leads nowhere, is an error.
+docs: .venv/developing
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# The pages of docs/reference that are made from the code; a test says when they are old.
+reference: .venv/developing
+	$(BIN)/python scripts/reference_pages.py
+
 format: .venv/developing
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -69,5 +77,5 @@ setup: .venv/developing
 	touch $@
 
 .venv/developing: .venv/ready
-	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev
+	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev --group docs
 	touch $@

@@ -1,6 +1,6 @@
-"""The public API: which names there are, how they are called, that their examples run, and that
-docs/reference/api.md says the same. Also from where an event loop runs already, as in a
-notebook."""
+"""The public API: which names there are, how they are called, and that their examples run.
+Also from where an event loop runs already, as in a notebook. Not here: their page
+(test_reference_pages.py)."""
 
 import asyncio
 import doctest
@@ -18,7 +18,6 @@ from tests.fakes import Letters
 from tests.small_runs import write_recipe
 from turnwise.errors import ConfigError, DataError
 
-ROOT = Path(__file__).parents[1]
 TABLES = """
 [rollout]
 max_turns = 2
@@ -67,13 +66,6 @@ def signature(name: str) -> str:
     return str(parameters).replace("'", "")
 
 
-def documentation(name: str) -> tuple[str, str]:
-    """The first paragraph of a docstring, and its example."""
-    text = inspect.getdoc(getattr(turnwise, name)) or ""
-    first = " ".join(text.partition("\n\n")[0].split())
-    return first, text[text.index(">>>") :].partition("\n\n")[0]
-
-
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("public"), Letters.__name__, TABLES)
@@ -113,20 +105,6 @@ def test_every_name_has_an_example_that_runs(recipe: Path, tmp_path: Path) -> No
         runner.run(test, out=said.append, clear_globs=False)
     assert not runner.failures, "".join(said)
     turnwise.close(given["components"])
-
-
-def entry(name: str) -> str:
-    """What the page has on a name."""
-    first, example = documentation(name)
-    called = f"```python\n{name}{signature(name)}\n```\n\n" if name in FUNCTIONS else ""
-    return f"### {name}\n\n{called}{first}\n\n```pycon\n{example}\n```\n"
-
-
-def test_the_page_has_what_the_code_says() -> None:
-    page = (ROOT / "docs/reference/api.md").read_text()
-    for name in turnwise.__all__:
-        assert entry(name) in page, f"docs/reference/api.md lacks this:\n\n{entry(name)}"
-    assert page.count("### ") == len(turnwise.__all__)
 
 
 def in_a_notebook(work: Callable[[], Any]) -> Any:

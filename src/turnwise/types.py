@@ -329,7 +329,7 @@ class Group:
 
     id: str
     trajectories: tuple[Trajectory, ...]
-    beside: tuple[Trajectory, ...] = ()
+    baseline_rollouts: tuple[Trajectory, ...] = ()
     """Episodes that were played to judge the members by: never trained on, in no statistic."""
     oversampled: tuple[Trajectory, ...] = ()
     """Episodes that were begun in excess, and cancelled or too late when there were enough members:

@@ -105,8 +105,8 @@ def tokens(factor: list[float], penalty: list[float]) -> TrainedTokens:
         weight=torch.full((3,), 1 / 3, dtype=torch.float64),
         sequence=torch.tensor([0, 0, 1]),
         entropy=torch.zeros(3),
-        factor=torch.tensor(factor, dtype=torch.float64),
-        penalty=torch.tensor(penalty, dtype=torch.float64),
+        loss_scale=torch.tensor(factor, dtype=torch.float64),
+        kl_penalty=torch.tensor(penalty, dtype=torch.float64),
     )
 
 
@@ -138,6 +138,6 @@ def test_a_penalised_token_is_drawn_back_to_the_old_policy() -> None:
 
 def test_a_filter_without_its_numbers_is_a_bug() -> None:
     bare = tokens([1, 1, 1], [0, 0, 0])
-    plain = TrainedTokens(**{**vars(bare), "factor": None})
+    plain = TrainedTokens(**{**vars(bare), "loss_scale": None})
     with pytest.raises(ValueError, match="nothing was filtered"):
         policy_loss(plain, make_algorithm("kl_cov", {}))

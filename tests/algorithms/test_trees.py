@@ -11,7 +11,7 @@ from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import forests
 from turnwise.algorithms.aggregation import Totals, token_mean
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.algorithms.trees import (
     arpo,

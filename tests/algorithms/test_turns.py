@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.outcomes import rloo
+from turnwise.algorithms.outcome_advantages import rloo
 from turnwise.algorithms.turns import gigpo, information_gain, mt_grpo, turn_returns, turn_rloo
 
 DISCOUNTS = st.floats(0, 1)

@@ -80,5 +80,5 @@ def test_an_answer_of_brackets_is_the_agents_mistake() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         read_arguments(Tool.of(Mine().add), DEEP)
     assert not cells_match(DEEP, ["1"])
-    steps = read_dockerfile(f"FROM a\nRUN {DEEP}\n").doings
+    steps = read_dockerfile(f"FROM a\nRUN {DEEP}\n").steps
     assert steps[0].words == (DEEP,)

@@ -60,7 +60,7 @@ def test_values_of_turns_are_means_of_what_was_played_on_from_them(
     (group,) = each(make_groups([[1.0, 0.0]]), lambda m: replace(m, snapshots=(b"",) * 2))
     first, second = group.trajectories
     played = ((first, 0.5, 0), (first, 1.0, 0), (first, None, 1), (second, 0.25, 1))
-    group = replace(group, beside=tuple(beside(*one) for one in played))
+    group = replace(group, baseline_rollouts=tuple(beside(*one) for one in played))
     one, other = (own.turn_values for own in estimator_inputs(group, Signals()))
     np.testing.assert_array_equal(one, [0.75, np.nan, 1.0])
     np.testing.assert_array_equal(other, [np.nan, 0.25, 0.0])

@@ -117,7 +117,7 @@ def test_tokens_are_ranked_over_the_whole_batch_whatever_the_order(
             member.tokens.logprob - logprob.astype(np.float64).mean()
         )
         expected = (own >= least - 1e-12) & member.tokens.mask
-        numbers = example.factor == 0 if name == "clip_cov" else example.penalty != 0
+        numbers = example.loss_scale == 0 if name == "clip_cov" else example.kl_penalty != 0
         np.testing.assert_array_equal(
             numbers & example.trained, expected[: len(example.ids)], example.name
         )

@@ -46,7 +46,7 @@ def test_one_greedy_episode_beside_each_group() -> None:
     assert [sampling.temperature for sampling in seen].count(0.0) == len(groups) * PULLS
     assert {sampling.temperature for sampling in seen[: len(groups) * 4 * PULLS]} == {1.0}
     for group in groups:
-        (beside,) = group.beside
+        (beside,) = group.baseline_rollouts
         assert len(group.trajectories) == 4
         assert beside not in group.trajectories
         assert [own.baseline for own in estimator_inputs(group, Signals())] == [beside.reward] * 4
@@ -55,7 +55,7 @@ def test_one_greedy_episode_beside_each_group() -> None:
 def test_the_other_episodes_are_those_without_it() -> None:
     """And none is played where nothing asks for it."""
     plain, greedy = collect("independent", runner()), collect("greedy", runner())
-    assert not any(group.beside for group in plain)
+    assert not any(group.baseline_rollouts for group in plain)
     for group, other in zip(plain, greedy, strict=True):
         assert group.id == other.id
         for member, twin in zip(group.trajectories, other.trajectories, strict=True):
@@ -69,20 +69,22 @@ def test_the_greedy_episode_is_in_no_statistic() -> None:
     found = rollout_metrics(groups)
     bare = [Group(group.id, group.trajectories) for group in groups]
     assert rollout_metrics(bare).items() <= found.items()
-    assert found["beside/episodes"] == len(groups)
-    assert found["beside/tokens_sampled"] > 0
+    assert found["baseline_rollouts/episodes"] == len(groups)
+    assert found["baseline_rollouts/tokens_sampled"] > 0
     for group in groups:
-        assert group.beside[0].id not in credits.advantages
+        assert group.baseline_rollouts[0].id not in credits.advantages
         for member in group.trajectories:
             assert member.reward is not None
-            assert group.beside[0].reward is not None
+            assert group.baseline_rollouts[0].reward is not None
             sampled = credits.advantages[member.id][member.tokens.mask]
-            np.testing.assert_allclose(sampled, member.reward - group.beside[0].reward, rtol=1e-6)
+            np.testing.assert_allclose(
+                sampled, member.reward - group.baseline_rollouts[0].reward, rtol=1e-6
+            )
 
 
 def test_a_greedy_episode_without_a_grade() -> None:
     groups = collect("greedy", runner(kind=Strict))
-    baselines = [group.beside[0].reward for group in groups]
+    baselines = [group.baseline_rollouts[0].reward for group in groups]
     assert None in baselines
     for group, baseline in zip(groups, baselines, strict=True):
         expected = np.nan if baseline is None else baseline
@@ -100,8 +102,8 @@ def test_replays_give_every_turn_its_value() -> None:
     first = []
     mean = 0.5 * SAFE_PAY + 0.5 * RISKY_CHANCE
     for group in groups:
-        assert len(group.beside) == 2 * PULLS * 12
-        assert {child.parent for child in group.beside} == {0, 1}
+        assert len(group.baseline_rollouts) == 2 * PULLS * 12
+        assert {child.parent for child in group.baseline_rollouts} == {0, 1}
         inputs = estimator_inputs(group, Signals())
         for member, own in zip(group.trajectories, inputs, strict=True):
             paid = np.cumsum([0.0, *(turn.step.reward for turn in member.turns if turn.step)])
@@ -118,7 +120,7 @@ def test_ungraded_episodes_are_not_replayed() -> None:
     ungraded = [m for g in groups for m in g.trajectories if m.reward is None]
     assert ungraded
     assert not {member.id for member in ungraded} & {
-        (child.group, child.parent) for group in groups for child in group.beside
+        (child.group, child.parent) for group in groups for child in group.baseline_rollouts
     }
     credits = estimate(groups, Signals(), make_algorithm("counterfactual", {}))
     assert set(credits.advantages) == {member.id for group in groups for member in group.graded}

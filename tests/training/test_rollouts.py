@@ -72,7 +72,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(
     branched = any(Source.INHERITED in row["source"] for row in rows)
     assert branched is (algorithm == "tree_grpo")
     assert branched is any(row["first_turn"] > 0 for row in rows)
-    assert ("beside/episodes" in lines[0]) is (algorithm in ("remax", "counterfactual"))
+    assert ("baseline_rollouts/episodes" in lines[0]) is (algorithm in ("remax", "counterfactual"))
 
 
 def refused(recipe: Path, folder: Path, message: str, *overrides: str) -> None:
@@ -102,7 +102,7 @@ def test_groups_of_one_where_nothing_is_compared_in_them(
     train(recipe, folder, f"algorithm.name={name}", "train.group_size=1", "train.steps=1")
     (line,) = folder.lines("metrics.jsonl")
     assert line["rollout/episodes"] == 2.0
-    assert ("beside/episodes" in line) is (name == "remax")
+    assert ("baseline_rollouts/episodes" in line) is (name == "remax")
     assert line["policy/updates"] == 1.0
 
 

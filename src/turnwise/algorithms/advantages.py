@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from turnwise.algorithms import outcomes
+from turnwise.algorithms import outcome_advantages
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats, Groups
 from turnwise.algorithms.estimators import Credit, spread, totals
 from turnwise.algorithms.parts import Trait, part
@@ -70,7 +70,7 @@ def reinforce(groups: Groups) -> list[list[Credit]]:
 )
 def reinforce_baseline(groups: Groups) -> list[list[Credit]]:
     """The trajectory's reward less the mean of all others of the batch, whatever their task."""
-    advantages = outcomes.rloo(np.concatenate([np.zeros(0), *map(totals, groups)]))
+    advantages = outcome_advantages.rloo(np.concatenate([np.zeros(0), *map(totals, groups)]))
     remaining = iter(advantages)
     return [spread(group, np.array([next(remaining) for _ in group])) for group in groups]
 
@@ -104,11 +104,13 @@ def returns_baseline(groups: Groups, discount: Share = 1.0) -> list[list[Credit]
 
 @part("estimator", "opo", "less the length-weighted mean of the group (arXiv 2505.23585)")
 def opo(groups: Groups) -> list[list[Credit]]:
-    """`outcomes.opo` with the sampled tokens as lengths."""
+    """`outcome_advantages.opo` with the sampled tokens as lengths."""
     return [
         spread(
             group,
-            outcomes.opo(totals(group), np.array([e.mask.sum() for e in group], np.float64)),
+            outcome_advantages.opo(
+                totals(group), np.array([e.mask.sum() for e in group], np.float64)
+            ),
         )
         for group in groups
     ]
@@ -116,8 +118,8 @@ def opo(groups: Groups) -> list[list[Credit]]:
 
 @part("estimator", "grpo", "z-score in the group (arXiv 2402.03300)")
 def grpo(groups: Groups) -> list[list[Credit]]:
-    """`outcomes.grpo` of what the environment gave; what the trainer adds to rewards, such as a KL
-    penalty, is taken less the group's mean and not divided.
+    """`outcome_advantages.grpo` of what the environment gave; what the trainer adds to rewards,
+    such as a KL penalty, is taken less the group's mean and not divided.
 
     So a penalty stays as small as it is where a group's rewards are all equal; among the z-scored
     rewards it would become as large as they are. RAGEN's program (arXiv 2504.20073) too normalises
@@ -126,7 +128,7 @@ def grpo(groups: Groups) -> list[list[Credit]]:
     batch = []
     for group in groups:
         added = np.array([episode.added_reward for episode in group], np.float64)
-        scores = outcomes.grpo(totals(group) - added) + outcomes.dr_grpo(added)
+        scores = outcome_advantages.grpo(totals(group) - added) + outcome_advantages.dr_grpo(added)
         batch.append(spread(group, scores))
     return batch
 
@@ -159,14 +161,14 @@ def gdpo(groups: Groups, *, reward_weights: Mapping[str, float]) -> list[list[Cr
     sums = [
         sum(
             (
-                weight * outcomes.grpo(np.array([e.parts[name] for e in group], float))
+                weight * outcome_advantages.grpo(np.array([e.parts[name] for e in group], float))
                 for name, weight in reward_weights.items()
             ),
             start=np.zeros(len(group)),
         )
         for group in groups
     ]
-    scores = iter(outcomes.grpo(np.concatenate([np.zeros(0), *sums])))
+    scores = iter(outcome_advantages.grpo(np.concatenate([np.zeros(0), *sums])))
     return [spread(group, np.array([next(scores) for _ in group])) for group in groups]
 
 

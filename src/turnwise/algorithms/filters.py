@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.algorithms.estimator_input import Floats
-from turnwise.algorithms.outcomes import differing
+from turnwise.algorithms.outcome_advantages import differing
 from turnwise.algorithms.parts import part
 from turnwise.ranges import Share
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns
-from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.algorithms.turns import turn_returns
 from turnwise.ranges import NonNegative, Positive, Range, Share

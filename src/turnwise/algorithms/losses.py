@@ -38,9 +38,9 @@ class TrainedTokens:
     """
     reference_logprob: "Tensor | None" = None
     """float32: under the reference model; needed when `kl_coefficient` is not 0."""
-    factor: "Tensor | None" = None
-    """Factor on the objective; needed, as `penalty` is, when there is a token filter."""
-    penalty: "Tensor | None" = None
+    loss_scale: "Tensor | None" = None
+    """Factor on the objective; needed, as `kl_penalty` is, when there is a token filter."""
+    kl_penalty: "Tensor | None" = None
     """Weight of the divergence of the policy from the old one."""
 
 
@@ -80,8 +80,8 @@ def sequence_log_ratio(tokens: TrainedTokens) -> "Tensor":
 
 
 def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
-    """weight (correction (factor objective + penalty KL(old || policy)) + kl_coefficient divergence
-    - entropy_coefficient H) per token.
+    """weight (correction (loss_scale objective + kl_penalty KL(old || policy)) + kl_coefficient
+    divergence - entropy_coefficient H) per token.
 
     Source of the KL term: GRPO (arXiv 2402.03300), equation 3. Raises ValueError when it is asked
     for without reference log-probabilities, or a token filter without its numbers.
@@ -101,10 +101,12 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         "policy/entropy": tokens.entropy.detach().sum().item(),
     }
     if algorithm.token_filter != "none":
-        if tokens.factor is None or tokens.penalty is None:
+        if tokens.loss_scale is None or tokens.kl_penalty is None:
             raise ValueError(f"token_filter is {algorithm.token_filter}, but nothing was filtered")
-        losses = tokens.factor * losses + tokens.penalty * k3(tokens.old_logprob, tokens.logprob)
-        treated = (tokens.factor != 1) | (tokens.penalty != 0)
+        losses = tokens.loss_scale * losses + tokens.kl_penalty * k3(
+            tokens.old_logprob, tokens.logprob
+        )
+        treated = (tokens.loss_scale != 1) | (tokens.kl_penalty != 0)
         sums["policy/filtered_fraction"] = treated.sum().item()
     if algorithm.correction != BYPASS:
         correction = correction_weights(tokens, algorithm)

@@ -193,7 +193,7 @@ class PartRegistry(Registry[Part]):
             raise ConfigError(
                 f"{target}: {self.kind} is a function of {self._arguments} arguments and numbers "
                 f"with defaults, and this one has {len(leading)} without: "
-                "see docs/reference/algorithms.md"
+                "see docs/how-to/add_algorithm.md"
             )
         return Part(self.kind, target, own, _numbers(own), _first_line(own))
 
@@ -222,9 +222,14 @@ def declared_part(name: str) -> Part:
 
 
 _ESTIMATORS = (
-    *("algorithms.advantages", "algorithms.outcomes", "algorithms.turns", "algorithms.trees"),
-    *("algorithms.token_baselines", "algorithms.playouts", "algorithms.hindsight"),
-    *("algorithms.process", "algorithms.values", "algorithms.distillation"),
+    *(
+        "algorithms.advantages",
+        "algorithms.outcome_advantages",
+        "algorithms.turns",
+        "algorithms.trees",
+    ),
+    *("algorithms.token_baselines", "algorithms.monte_carlo", "algorithms.hindsight"),
+    *("algorithms.process_rewards", "algorithms.values", "algorithms.distillation"),
 )
 
 PARTS: dict[str, PartRegistry] = {

@@ -1,7 +1,7 @@
 """A baseline for each token from what the group's members have left to gain at that token.
 
 Pure float64 numpy. Not here: where the norms of scores come from (`learning/scoring.py`), and
-baselines that are one number per trajectory (`outcomes.py`) or per turn (`turns.py`).
+baselines that are one number per trajectory (`outcome_advantages.py`) or per turn (`turns.py`).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_tokens
-from turnwise.algorithms.outcomes import differing
+from turnwise.algorithms.outcome_advantages import differing
 from turnwise.algorithms.parts import Requirement, part
 
 

@@ -19,10 +19,10 @@ from turnwise.ranges import NonNegative, Share
 class Treatment(NamedTuple):
     """The treatment of n trained tokens, float64[n] each."""
 
-    factor: Floats
+    loss_scale: Floats
     """Factor on the objective: 1, or 0 for a token that is taken out and stays in the
     denominators."""
-    penalty: Floats
+    kl_penalty: Floats
     """Weight of the divergence from the policy before the update, added to the loss; 0 for most."""
 
 
@@ -61,7 +61,7 @@ def clip_cov(
         covariance = covariances(advantages, logprobs)
         inside = (covariance > covariance_low) & (covariance < covariance_high)
         chosen = _largest(np.where(inside, covariance, -np.inf), share)
-        treatment.factor[chosen[inside[chosen]]] = 0.0
+        treatment.loss_scale[chosen[inside[chosen]]] = 0.0
     return treatment
 
 
@@ -76,7 +76,7 @@ def kl_cov(
     """Penalises that share of the tokens, at least one, with the largest covariance."""
     treatment = none(advantages, logprobs)
     if len(advantages):
-        treatment.penalty[_largest(covariances(advantages, logprobs), share)] = penalty
+        treatment.kl_penalty[_largest(covariances(advantages, logprobs), share)] = penalty
     return treatment
 
 

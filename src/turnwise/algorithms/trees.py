@@ -12,7 +12,7 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_turns, totals
-from turnwise.algorithms.outcomes import grpo
+from turnwise.algorithms.outcome_advantages import grpo
 from turnwise.algorithms.parts import Requirement, Trait, part
 
 TurnNumbers = list[Floats]

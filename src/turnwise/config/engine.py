@@ -99,7 +99,7 @@ class VllmEngineConfig(EngineConfig):
     """Deadline of a turn; an episode whose turn takes longer is ungraded."""
 
     deterministic: ClassVar[bool] = False
-    """What vLLM computes depends, by rounding, on what is sampled together."""
+    """No server can be: by rounding, its numbers depend on what is sampled together."""
     options: ClassVar[dict[str, Any]] = {}
 
 

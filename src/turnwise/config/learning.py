@@ -125,7 +125,7 @@ class RecordedDemonstrations(Section):
     """Conversations of a file."""
 
     file: str
-    """JSON lines of chat messages with tool calls, see `synthesis.conversations`."""
+    """JSON lines of chat messages with tool calls (docs/how-to/cold_start.md)."""
 
 
 Demonstrations = Annotated[RecordedDemonstrations | ScriptedDemonstrations, Choice("file")]

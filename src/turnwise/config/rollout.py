@@ -14,8 +14,8 @@ class ModelConfig(Section):
     """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
-    optimizer keeps masters in float32 (`learning.optimizer`): training then takes 18 bytes for each
-    of them, and 16 in float32."""
+    optimizer keeps masters in float32: training then takes 18 bytes for each of them, and 16 in
+    float32."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
     lora_rank: int = Field(0, ge=0)

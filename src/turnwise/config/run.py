@@ -53,11 +53,11 @@ class BySuccess(Section):
 
 
 Curriculum = Annotated[AllTasks | BySuccess, Choice("kind")]
-"""The choice of the tasks that RL plays; `by_success` is made in `rollout.curriculum`."""
+"""The choice of the tasks that RL plays."""
 
 
 class EchoTrapConfig(Section):
-    """What is done when the agent begins to repeat itself."""
+    """The reaction of a run when the agent begins to repeat itself."""
 
     highest_reward: float = Field(1.0, gt=0)
     """Highest reward of the task: near it, a small spread of rewards is success, not a trap."""

@@ -45,9 +45,10 @@ class Example:
     advantage: NDArray[np.float32]
     weight: float = 0.0
     """Weight of each trained token in the loss: set by `weigh`."""
-    factor: NDArray[np.float32] | None = None
-    """Factor of each token's objective; it and `penalty` are set by `treat`, None without it."""
-    penalty: NDArray[np.float32] | None = None
+    loss_scale: NDArray[np.float32] | None = None
+    """Factor of each token's objective; it and `kl_penalty` are set by `apply_token_filter`, None
+    without it."""
+    kl_penalty: NDArray[np.float32] | None = None
     """Coefficient of each token's divergence from the policy before the update."""
     pictures: tuple[Picture, ...] = ()
     """Pictures that some of the tokens stand for; none of these tokens is trained."""
@@ -84,9 +85,9 @@ class MicroBatch:
     """float32[N]"""
     weight: Tensor
     """float32[N]"""
-    factor: Tensor | None
-    """float32[N]; None, as `penalty` is, where no example was treated."""
-    penalty: Tensor | None
+    loss_scale: Tensor | None
+    """float32[N]; None, as `kl_penalty` is, where no example was treated."""
+    kl_penalty: Tensor | None
     """float32[N]"""
     forest: Forest | None = None
     """The trees computed in place of `inputs` where sequences share their beginnings."""
@@ -153,7 +154,7 @@ def _weigh(sequences: Sequence[Sequence[Example]], aggregation: Aggregation) -> 
     ]
 
 
-def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
+def apply_token_filter(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
     """Let the algorithm's token filter rank the trained tokens of the optimizer batch that the
     examples make up, by advantages and old log-probabilities."""
     if algorithm.token_filter == "none" or not examples:
@@ -166,9 +167,9 @@ def treat(examples: Sequence[Example], algorithm: Algorithm) -> list[Example]:
     ends = np.cumsum([e.trained.sum() for e in examples])[:-1]
     treated = []
     for example, *numbers in zip(examples, *(np.split(t, ends) for t in treatment), strict=True):
-        factor, penalty = np.zeros((2, len(example.ids)), np.float32)
-        factor[example.trained], penalty[example.trained] = numbers
-        treated.append(replace(example, factor=factor, penalty=penalty))
+        scale, penalty = np.zeros((2, len(example.ids)), np.float32)
+        scale[example.trained], penalty[example.trained] = numbers
+        treated.append(replace(example, loss_scale=scale, kl_penalty=penalty))
     return treated
 
 
@@ -227,8 +228,8 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         pieces = [array[example.trained] for array, example in zip(arrays, examples, strict=True)]
         return torch.from_numpy(np.concatenate(pieces)).to(device)
 
-    factors = [example.factor for example in examples if example.factor is not None]
-    penalties = [example.penalty for example in examples if example.penalty is not None]
+    scales = [example.loss_scale for example in examples if example.loss_scale is not None]
+    penalties = [example.kl_penalty for example in examples if example.kl_penalty is not None]
     return MicroBatch(
         names=tuple(example.name for example in examples),
         inputs=inputs.to(device),
@@ -240,8 +241,8 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         old_logprob=flat(example.old_logprob for example in examples),
         advantage=flat(example.advantage for example in examples),
         weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
-        factor=flat(factors) if len(factors) else None,
-        penalty=flat(penalties) if len(penalties) else None,
+        loss_scale=flat(scales) if len(scales) else None,
+        kl_penalty=flat(penalties) if len(penalties) else None,
         pictures=rows_of_pictures(example.pictures for example in examples),
     )
 

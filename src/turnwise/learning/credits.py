@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from turnwise.algorithms.advantages import whiten
 from turnwise.algorithms.estimator_input import EstimatorInput
 from turnwise.algorithms.estimators import Credit
-from turnwise.algorithms.playouts import mean_reward
+from turnwise.algorithms.monte_carlo import mean_reward
 from turnwise.algorithms.registry import Algorithm
 from turnwise.learning.selection import selected
 from turnwise.learning.signals.base import Signals
@@ -111,7 +111,7 @@ def _input(
 def _baseline(group: Group) -> float | None:
     """The reward of the episode that was played beside the group from the beginning, the greedy
     one: NaN where it has no grade, None where none was played."""
-    rewards = [episode.reward for episode in group.beside if episode.parent is None]
+    rewards = [episode.reward for episode in group.baseline_rollouts if episode.parent is None]
     if not rewards:
         return None
     return float("nan") if rewards[0] is None else rewards[0]
@@ -120,7 +120,7 @@ def _baseline(group: Group) -> float | None:
 def _turn_values(member: Trajectory, group: Group) -> NDArray[np.float64] | None:
     """float64[turns+1], the mean reward of the episodes that were played on from before each turn,
     and the own reward; None where nothing was played on."""
-    children = [episode for episode in group.beside if episode.parent == member.episode]
+    children = [episode for episode in group.baseline_rollouts if episode.parent == member.episode]
     if not children:
         return None
     rewards: list[list[float]] = [[] for _ in member.snapshots]

@@ -34,11 +34,11 @@ from turnwise.learning.auxiliary import (
 from turnwise.learning.batch import (
     Example,
     MicroBatch,
+    apply_token_filter,
     by_group,
     collate,
     pack,
     policy_examples,
-    treat,
 )
 from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_noise import GradientSpread
@@ -206,7 +206,7 @@ class PolicyLearner:
             examples = [e for e in examples if e.advantage[e.trained].any()]
         if not self.config.mask_observations or self.algorithm.correction != BYPASS:
             examples = self._rescored(examples)
-        return treat(examples, self.algorithm)
+        return apply_token_filter(examples, self.algorithm)
 
     def _rescored(self, examples: Sequence[Example]) -> list[Example]:
         """Set the log-probabilities of the policy as it is now: where no policy sampled the token,
@@ -319,8 +319,8 @@ class PolicyLearner:
             sequence=batch.sequence,
             entropy=entropy,
             reference_logprob=self._reference_of(batch),
-            factor=batch.factor,
-            penalty=batch.penalty,
+            loss_scale=batch.loss_scale,
+            kl_penalty=batch.kl_penalty,
         )
 
     def _reference_of(self, batch: MicroBatch) -> Tensor | None:

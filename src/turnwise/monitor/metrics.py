@@ -47,7 +47,9 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if max(contexts, default=1) > 1:
         metrics["rollout/contexts"] = fmean(contexts)
     outcomes = Counter(str(m.outcome) for m in members)
-    metrics |= _beside([member for group in groups for member in group.beside])
+    metrics |= _baseline_rollouts(
+        [member for group in groups for member in group.baseline_rollouts]
+    )
     metrics |= _oversampled([member for group in groups for member in group.oversampled])
     metrics |= repetition_metrics(groups) | _parts(graded)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
@@ -69,15 +71,15 @@ def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
     return {name: float(fmean(values)) for name, values in sorted(found.items())}
 
 
-def _beside(members: Sequence[Trajectory]) -> dict[str, float]:
+def _baseline_rollouts(members: Sequence[Trajectory]) -> dict[str, float]:
     """The cost of the episodes that were played beside the groups, where there are any."""
     if not members:
         return {}
     rewards = [member.reward for member in members if member.reward is not None]
     return {
-        "beside/episodes": float(len(members)),
-        "beside/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
-        **({"beside/reward": fmean(rewards)} if rewards else {}),
+        "baseline_rollouts/episodes": float(len(members)),
+        "baseline_rollouts/tokens_sampled": float(sum(int(m.tokens.mask.sum()) for m in members)),
+        **({"baseline_rollouts/reward": fmean(rewards)} if rewards else {}),
     }
 
 

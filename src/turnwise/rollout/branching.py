@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.algorithms.playouts import mean_reward
+from turnwise.algorithms.monte_carlo import mean_reward
 from turnwise.errors import NotSupportedError
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive

@@ -49,7 +49,9 @@ async def greedy(
     cold = replace(runner, limits=runner.limits.model_copy(update={"temperature": 0.0}))
     beside = await cold.play([(episode, None) for episode in planned])
     runner.check_ungraded([m for group in groups for m in group.trajectories] + beside)
-    return [replace(group, beside=(own,)) for group, own in zip(groups, beside, strict=True)]
+    return [
+        replace(group, baseline_rollouts=(own,)) for group, own in zip(groups, beside, strict=True)
+    ]
 
 
 @part(
@@ -75,7 +77,10 @@ async def turn_replays(
     rows = iter(played)
     return [
         replace(
-            group, beside=tuple(one for _ in group.graded for turn in next(rows) for one in turn)
+            group,
+            baseline_rollouts=tuple(
+                one for _ in group.graded for turn in next(rows) for one in turn
+            ),
         )
         for group in groups
     ]

@@ -5,7 +5,7 @@ Not here: what the Echo Trap is (`monitor/echo_trap.py`), what reactions do (`re
 
 from collections.abc import Mapping, Sequence
 
-from turnwise.monitor.echo_trap import Thresholds, look
+from turnwise.monitor.echo_trap import Thresholds, detect
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learners
@@ -31,7 +31,7 @@ class EchoTrapWatch:
         config = context.recipe.monitor.echo_trap
         if config.reaction == "off" or step < self.quiet_until:
             return
-        trap = look(self._history, config.highest_reward, thresholds)
+        trap = detect(self._history, config.highest_reward, thresholds)
         if trap is None:
             return
         self.quiet_until = step + thresholds.pause

@@ -3,7 +3,7 @@
 It is a model of its own, phi: a copy of the policy as it was when the run began. The reward of a
 token is beta log(phi / reference), and phi learns from outcomes alone that a trajectory's sum of
 them is the log-odds of its success. Source: PRIME (arXiv 2502.01456). Not here: what is made of the
-rewards (`algorithms/process.py`).
+rewards (`algorithms/process_rewards.py`).
 """
 
 import copy

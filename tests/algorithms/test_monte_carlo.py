@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.algorithms.declared import functions
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.playouts import counterfactual, remax
+from turnwise.algorithms.monte_carlo import counterfactual, remax
 
 ESTIMATORS = functions("estimator")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.algorithms.random_episodes import groups
 from turnwise.algorithms.estimator_input import EstimatorInput
-from turnwise.algorithms.process import process_rloo
+from turnwise.algorithms.process_rewards import process_rloo
 
 
 def with_rewards(group: list[EstimatorInput], seed: int) -> list[EstimatorInput]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.algorithms.outcomes import dr_grpo, grpo, max_rl, opo, pass_at_k, rloo
+from turnwise.algorithms.outcome_advantages import dr_grpo, grpo, max_rl, opo, pass_at_k, rloo
 from turnwise.errors import ConfigError
 
 COMPARING = [grpo, dr_grpo, rloo]

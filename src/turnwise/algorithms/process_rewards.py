@@ -9,7 +9,7 @@ import numpy as np
 
 from turnwise.algorithms.estimator_input import EstimatorInput, Floats
 from turnwise.algorithms.estimators import of_tokens
-from turnwise.algorithms.outcomes import rloo
+from turnwise.algorithms.outcome_advantages import rloo
 from turnwise.algorithms.parts import Requirement, Trait, part
 from turnwise.ranges import Share
 

@@ -1,0 +1,39 @@
+"""An estimator, a scaffold and an engine of one's own, each named in a recipe by file and name.
+
+turnwise train examples/thermostat.toml algorithm.estimator=examples/own_parts.py:median
+turnwise train examples/thermostat.toml scaffold.name=examples/own_parts.py:Brief
+turnwise train examples/thermostat.toml engine=examples/own_parts.py:Counting
+"""
+
+from typing import Annotated
+
+import numpy as np
+
+from turnwise.algorithms.estimators import of_rewards
+from turnwise.algorithms.parts import part
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.ranges import Range
+from turnwise.scaffolds.tags import TagsScaffold
+
+
+@part("estimator", of=of_rewards)
+def median(rewards, scale: Annotated[float, Range(0, 10)] = 1.0):
+    """Less the median of the group."""
+    return scale * (rewards - np.median(rewards))
+
+
+class Brief(TagsScaffold):
+    """The tags of Search-R1, with one line of instructions."""
+
+    def __init__(self, tokenizer, tools, opening="Use the tools, then answer.\n"):
+        super().__init__(tokenizer, tools, instructions=opening)
+
+
+class Counting(EmbeddedEngine):
+    """The embedded engine, which counts the turns that it samples."""
+
+    turns = 0
+
+    async def generate(self, prompt, sampling, *, session, pictures=()):
+        Counting.turns += 1
+        return await super().generate(prompt, sampling, session=session, pictures=pictures)

@@ -1,0 +1,105 @@
+"""docs/reference has what scripts/reference_pages.py makes of the code, and it makes all of it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+import turnwise
+from scripts.reference_pages import (
+    FOLDER,
+    GROUPS,
+    MADE,
+    PAGES,
+    docstring,
+    key_table,
+    section_text,
+    sections,
+    signature,
+)
+from turnwise.config import Choice, Section, recipe_keys
+
+
+class Near(Section):
+    """Sampling in this process.
+
+    Not shown.
+    """
+
+    name: Literal["near"] = "near"
+    seconds: float = Field(2.0, gt=0, le=9)
+    """Deadline | of a turn."""
+
+
+class Far(Section):
+    """Sampling by servers."""
+
+    name: Literal["far"]
+    urls: tuple[str, ...] = ()
+    near: Near | None = None
+    share: Annotated[int, Field(ge=1)] | Literal["all"] = "all"
+
+
+NAME = Choice("name")
+
+
+class Whole(Section):
+    engine: Annotated[Near | Far, NAME] = Near()
+
+
+@dataclass
+class Own:
+    """A record."""
+
+    size: int = 3
+    """Of it."""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_what_the_code_says(name: str) -> None:
+    made = MADE + PAGES[name]()
+    assert (FOLDER / name).read_text() == made, f"docs/reference/{name} is old: make reference"
+
+
+def test_all_public_names_and_keys_are_on_their_pages() -> None:
+    named = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(named) == turnwise.__all__
+    page = PAGES["recipe.md"]()
+    leaves = {key.rpartition(".")[2] for key in recipe_keys()} - {"algorithm"}
+    assert [key for key in leaves if f"| `{key}` |" not in page and f"## [{key}]" not in page] == []
+
+
+def test_a_choice_has_a_table_for_each_of_its_sections() -> None:
+    found = sections(Whole.model_fields["engine"].annotation)
+    assert found == [Near, Far]
+    assert section_text("engine", Near, NAME) == (
+        '\n## [engine] with name = "near"\n\nSampling in this process.\n\n'
+        "| key | value | default | meaning |\n| --- | --- | --- | --- |\n"
+        '| `name` | `near` | `"near"` |  |\n'
+        "| `seconds` | number > 0 ≤ 9 | `2` | Deadline \\| of a turn. |\n"
+    )
+    far = section_text("engine", Far, NAME)
+    assert "| `name` | `far` | needed |" in far
+    assert "| `urls` | list of text | `[]` |" in far
+    assert '| `share` | integer ≥ 1 or `all` | `"all"` |' in far
+    assert "\n## [engine.near]\n" in far
+    assert "| `size` | integer | `3` | Of it. |" in key_table(Own)
+
+
+def test_signatures_and_docstrings_as_one_reads_them() -> None:
+    def one(first: "Own", *, how: "Literal['a', 'b']" = "a") -> "list[Own]": ...
+    def two(
+        given: "dict[str, list[Own]]", *, how: "Literal['a', 'bc']" = "a", limit: float = 1.0
+    ): ...
+
+    assert signature(one) == "(first: Own, *, how: Literal['a', 'b'] = 'a') -> list[Own]"
+    assert signature(two) == (
+        "(\n    given: dict[str, list[Own]],\n    *,\n    how: Literal['a', 'bc'] = 'a',\n"
+        "    limit: float = 1.0,\n)"
+    )
+    text = "A\nline.\n\nArgs:\n    one: of\n        two.\n    three: 4.\n\n    a b\n>>> x\n>>> y\n1"
+    assert docstring(text) == (
+        "A line.\n\n- `one`: of two.\n- `three`: 4.\n\n```text\na b\n```\n\n"
+        "```pycon\n>>> x\n>>> y\n1\n```\n"
+    )
