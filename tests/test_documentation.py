@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import check_recipe, load_recipe, recipe_keys, sections
+from turnwise.storage.trajectory_rows import SCHEMA
 
 ROOT = Path(__file__).parents[1]
 THIRTY = 30
@@ -48,6 +49,14 @@ def test_the_environment_is_the_example_and_has_thirty_lines() -> None:
         assert f"```python\n{code}```" in (ROOT / page).read_text(), page
     body = code.partition("class ")[2]
     assert len([line for line in body.splitlines() if line.strip()]) <= THIRTY
+
+
+def test_all_columns_of_a_trajectory_are_explained() -> None:
+    page = (ROOT / "docs/how-to/run_folder.md").read_text().partition("## Columns")[2]
+    named = [
+        column for row in re.findall(r"^\| (`.*?) \|", page, re.M) for column in row.split(", ")
+    ]
+    assert sorted(named) == sorted(f"`{column}`" for column in SCHEMA.names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -67,6 +67,8 @@ def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
         ("curriculum=by_sucess", "curriculum.kind is 'by_sucess': give one of 'all' or 'by_succ"),
         ("engine.kv_cache=1", "unknown key 'engine.kv_cache': did you mean 'engine.kv_cache_tok"),
         ("algorithm.teacher.modl=x", "did you mean 'algorithm.teacher.model'"),
+        ("critic.kind=head", "did you mean 'algorithm.critic.kind'"),
+        ("evaluation.every=3", "did you mean 'evaluation.during_rl.every'"),
         ("evaluation.during_rl.tasks=5", "evaluation.during_rl.every is missing"),
     ],
 )

@@ -177,7 +177,20 @@ def _check_keys(values: Mapping[str, Any], source: str) -> None:
     for key, misplaced in _unknown(values, Recipe, ""):
         if misplaced:
             raise ConfigError(f"{source}: {key} {misplaced}")
-        raise ConfigError(f"{source}: {unknown_name('key', key, _known(values, Recipe, ''))}")
+        moved = _moved(key) or _known(values, Recipe, "")
+        raise ConfigError(f"{source}: {unknown_name('key', key, moved)}")
+
+
+def _moved(key: str) -> list[str]:
+    """Keys that stand deeper than an unknown one: `algorithm.critic.kind` for `critic.kind`,
+    `evaluation.during_rl.every` for `evaluation.every`."""
+    section, _, leaf = key.rpartition(".")
+    return [
+        known
+        for known in recipe_keys()
+        if known.endswith(f".{key}")
+        or (section and known.startswith(f"{section}.") and known.endswith(f".{leaf}"))
+    ]
 
 
 def _unknown(
