@@ -27,7 +27,7 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import describe, describe_parts
 from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.commands.cli import app
-from turnwise.config import Recipe, Section
+from turnwise.config import Choice, Recipe, Section, choice_of
 from turnwise.sandbox.settings import Limits, SandboxSettings
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/reference"
@@ -48,9 +48,13 @@ GROUPS = {
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The strings that stand below the class's attributes."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
+    """The strings that stand below the class's attributes, and those of other sections' that it
+    inherits."""
     found = {}
+    for base in cls.__bases__:
+        if issubclass(base, Section):
+            found |= attribute_docs(base)
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
     for line, after in itertools.pairwise(body):
         targets = getattr(line, "targets", None) or [getattr(line, "target", None)]
         text = after.value.value if _is_text(after) else None
@@ -95,10 +99,15 @@ def recipe_page() -> str:
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
         "`turnwise list` has the recipes that come with turnwise, the run folder's `config.toml` "
         "the recipe of a run with every value spelled out.\n\n"
+        "A table that stands here several times is one of them, known by the key in its heading; "
+        'its value alone stands for the table, as in `engine = "vllm"`. Tables that need not be '
+        "there (`evaluation.during_rl`, `monitor.mutual_information`, those of an algorithm's "
+        "signals) are left out, or given the value `false`.\n\n"
     )
     text += key_table(Recipe, tuple(top))
     for key, field in Recipe.model_fields.items():
-        text += "".join(section_text(key, each) for each in sections(field.annotation))
+        choice = choice_of(field)[1]
+        text += "".join(section_text(key, each, choice) for each in sections(field.annotation))
         if key == "sandbox" and key in top:
             text += section_text(key, SandboxSettings) + section_text("sandbox.limits", Limits)
     return text
@@ -112,23 +121,26 @@ def sections(annotation: Any) -> list[type[BaseModel]]:
     return [each for part in inner for each in sections(part)]
 
 
-def section_text(name: str, cls: type) -> str:
-    """The heading, the description and the keys of a table, then those of the tables in it."""
-    chosen = _chosen(cls)
+def section_text(name: str, cls: type, choice: Choice | None = None) -> str:
+    """The heading, the description and the keys of a table, then those of the tables in it.
+
+    `choice` is between this table and others of its name."""
+    chosen = _chosen(cls, choice) if choice else ""
     text = f"\n## [{name}]{chosen}\n\n{paragraph(cls.__doc__)}\n\n{key_table(cls)}"
     for key, field in getattr(cls, "model_fields", {}).items():
-        text += "".join(section_text(f"{name}.{key}", each) for each in sections(field.annotation))
+        inner = choice_of(field)[1]
+        text += "".join(
+            section_text(f"{name}.{key}", each, inner) for each in sections(field.annotation)
+        )
     return text
 
 
-def _chosen(cls: type) -> str:
-    """The value that chooses this section of a union: its key with one possible value."""
-    for key, field in getattr(cls, "model_fields", {}).items():
-        if typing.get_origin(field.annotation) is typing.Literal and key in ("name", "kind"):
-            values = typing.get_args(field.annotation)
-            if len(values) == 1:
-                return f' with {key} = "{values[0]}"'
-    return ""
+def _chosen(cls: type[Section], choice: Choice) -> str:
+    """The values, or the key, by which a table is known to be of this kind."""
+    if choice.key not in cls.model_fields:
+        return f" without {choice.key}"
+    names = choice.names(cls).replace("'", '"')
+    return f" with {choice.key} = {names or '…'}"
 
 
 def key_table(cls: type, only: tuple[str, ...] = ()) -> str:
