@@ -27,7 +27,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from turnwise.commands.comparison import finished_run
-from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, look
+from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, detect
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 
@@ -50,10 +50,10 @@ LAKE = ("environment.options.move_reward=-0.05", *COMMON)
 GIVING_UP = (
     "sft.steps=40",
     "sft.learning_rate=1e-3",
-    "sft.demonstrations=1200",
-    "sft.behaviours.faithful=0.3",
-    "sft.behaviours.astray=0.4",
-    "sft.behaviours.guessing=0.3",
+    "sft.demonstrations.count=1200",
+    "sft.demonstrations.behaviours.faithful=0.3",
+    "sft.demonstrations.behaviours.astray=0.4",
+    "sft.demonstrations.behaviours.guessing=0.3",
 )
 """On top of the recipe's own cold start, in which nobody gives up."""
 RL = ("sft.steps=0", "evaluation.tasks=100")
@@ -127,7 +127,7 @@ def run(trap: str, name: str, seed: int, out: Path, overrides: Sequence[str]) ->
 def judge(folder: Path) -> dict[str, Any]:
     """Step of the warning and of the collapse, None where there was none; and the success."""
     lines = list(RunFolder.open(folder).lines("metrics.jsonl"))
-    warned = (step for step in range(1, len(lines) + 1) if look(lines[:step], 1.0, Thresholds()))
+    warned = (step for step in range(1, len(lines) + 1) if detect(lines[:step], 1.0, Thresholds()))
     success = averages([line[SUCCESS] for line in lines], WINDOW)
     falls = (
         place + WINDOW

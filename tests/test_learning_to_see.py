@@ -37,8 +37,8 @@ max_tokens = 48
 steps = 60
 batch_size = 32
 learning_rate = 3e-3
-demonstrations = 256
-behaviours = {{ astray = 1 }}
+demonstrations.count = 256
+demonstrations.behaviours = {{ astray = 1 }}
 [train]
 steps = 60
 tasks_per_step = 8

@@ -36,13 +36,13 @@ MEASURED: dict[str, dict[str, Any]] = {
             "demonstration_coefficient": 0.1,
             "success_coefficient": 0.1,
         },
-        "curriculum": {"tasks": "by_success"},
+        "curriculum": {"kind": "by_success"},
         "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
     },
     "process rewards": {"algorithm": {"name": "prime", "group_filter": "none"}},
     "teacher": {
         "algorithm": {"name": "distillation"},
-        "evaluation": {"tasks": 0, "every": 1, "every_tasks": 1},
+        "evaluation": {"tasks": 0, "during_rl": {"every": 1, "tasks": 1}},
     },
     "self-teacher": {
         "environment": {"name": f"{FAKES}:Levels"},
@@ -53,7 +53,7 @@ MEASURED: dict[str, dict[str, Any]] = {
         "algorithm": {"name": "remax"},
         "sft": {"steps": 0},
         "rollout": {"max_turns": 4, "max_turn_tokens": 8, "max_tokens": 200, "context": "drop"},
-        "monitor": {"mutual_information_every": 2, "gradient_variance_every": 2},
+        "monitor": {"mutual_information": {"every": 2}, "gradient_variance_every": 2},
     },
     "sampling ahead": {
         "engine": {"deterministic": False},
@@ -87,14 +87,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             "environment": {"name": f"{FAKES}:Letters"},
             "scaffold": {"options": {"instructions": ""}},
             "rollout": {"max_turns": 2, "max_turn_tokens": 24, "max_tokens": 200},
-            "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": MISTAKEN},
+            "sft": {
+                "steps": 1,
+                "batch_size": 2,
+                "demonstrations": {"count": 2, "behaviours": MISTAKEN},
+            },
             "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4},
             "evaluation": {"tasks": 0},
         }
         if name in ROUNDED:
             values["model"]["dtype"] = "bfloat16"
         if name == "teacher":
-            values["teacher"] = {"model": model}
+            sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
         asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))

@@ -157,7 +157,7 @@ def test_recipes_from_tables(recipe: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.step"):
         turnwise.load_recipe(recipe, {"train.step": 5})
     with pytest.raises(ConfigError, match="is a value, not a table"):
-        turnwise.load_recipe(recipe, {"seed.steps": 5})
+        turnwise.load_recipe(recipe, {"name.steps": 5})
 
 
 def test_what_needs_a_second_model_is_refused(recipe: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.config import CurriculumConfig
+from turnwise.config import BySuccess
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.learning.sft import batch_of_step
 from turnwise.rollout.curriculum import Curriculum
@@ -116,7 +116,7 @@ def test_the_order_of_demonstrations_is_that_of_its_seed_and_pass(seed: int, lab
 def test_the_curriculums_choice_is_that_of_its_seed_and_step(seed: int) -> None:
     """Nothing is measured yet: after the random share, a shuffle decides, and another one orders
     what was chosen."""
-    curriculum = Curriculum(TASKS, CurriculumConfig(tasks="by_success", random_share=0.25), 4)
+    curriculum = Curriculum(TASKS, BySuccess(kind="by_success", random_share=0.25), 4)
     for step in range(5):
         chance = random.Random(golden(seed, "train", "curriculum", step))
         epoch, position = divmod(step, 12)

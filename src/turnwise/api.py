@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwise import config, event_loop
-from turnwise.config import NAMED, Recipe, check_recipe
+from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
 from turnwise.training.start import configure, evaluate_parts, evaluate_recipe, prepared
@@ -42,22 +42,21 @@ def load_recipe(
     >>> turnwise.load_recipe("demo", "train.steps=5", {"algorithm.name": "rloo"}).train.steps
     5
     """
-    texts = [override for override in overrides if isinstance(override, str)]
-    tables = [override for override in overrides if not isinstance(override, str)]
     source = str(recipe) if isinstance(recipe, str | Path) else "recipe"
     values: dict[str, Any] = {}
+    changes: list[tuple[str, Any]] = []
     if isinstance(recipe, Recipe):
-        values = recipe.model_dump()
+        values = recipe.model_dump(exclude_none=True)
     elif isinstance(recipe, Mapping):
-        tables.insert(0, recipe)
+        changes += deepcopy(dict(recipe)).items()
     else:
-        values, texts = config.load_recipe(source, texts).model_dump(), []
-    for table in tables:
-        for key, value in table.items():
-            _set(values, key, deepcopy(value))
-    for text in texts:
-        config.apply_override(values, text)
-    return check_recipe(values, source)
+        values = config.read_recipe(source)
+    for override in overrides:
+        if isinstance(override, str):
+            changes.append(config.parse_override(override))
+        else:
+            changes += deepcopy(dict(override)).items()
+    return check_recipe(config.changed(values, changes), source)
 
 
 def train(
@@ -264,13 +263,3 @@ def _display(progress: bool) -> Display:
     from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 
     return TerminalDisplay(Console(stderr=True)) if progress else SilentDisplay()
-
-
-def _set(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key in nested tables."""
-    *tables, leaf = (f"{key}.name" if key in NAMED and isinstance(value, str) else key).split(".")
-    for table in tables:
-        values = values.setdefault(table, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"override {key}: {table!r} is a value, not a table")
-    values[leaf] = value

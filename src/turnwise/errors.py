@@ -92,6 +92,9 @@ def wrong_value(key: str, problem: Mapping[str, Any]) -> ConfigError:
     bounds = [f"{word} {context[name]:g}" for name, word in _BOUNDS.items() if name in context]
     if kind == "missing":
         return ConfigError(f"{key} is missing: give it a value")
+    if kind == "choice":
+        key, given = f"{key}.{context['key']}", context["given"]
+        return ConfigError(f"{key} is {given!r}: give one of {context['expected']}")
     if kind == "literal_error":
         wanted = f"one of {context['expected']}"
     elif bounds:

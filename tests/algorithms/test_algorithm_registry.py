@@ -268,6 +268,13 @@ def test_a_part_that_is_replaced_takes_its_numbers_along() -> None:
         ("sdpo", {"objective": "cispo"}, "objective is of the policy loss, and estimator none"),
         ("sdpo", {"clip_high": 0.3}, "clip_high is of the policy loss"),
         ("sdpo", {"reward_shaping": "overlong"}, "none cannot have the penalties"),
+        ("ppo", {"self_teacher_coefficient": 1}, "that needs a critic model: choose another"),
+        ("prime", {"self_teacher_coefficient": 1}, "that needs a process reward model"),
+        (
+            "grpo",
+            {"critc": {"kind": "head"}},
+            "unknown algorithm option 'critc': did you mean 'c",
+        ),
         ("grpo", {"nam": "mine"}, "unknown algorithm option 'nam': did you mean 'name'"),
     ],
 )

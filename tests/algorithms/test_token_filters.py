@@ -138,6 +138,6 @@ def test_a_penalised_token_is_drawn_back_to_the_old_policy() -> None:
 
 def test_a_filter_without_its_numbers_is_a_bug() -> None:
     bare = tokens([1, 1, 1], [0, 0, 0])
-    plain = TrainedTokens(**{**vars(bare), "factor": None})
+    plain = TrainedTokens(**{**vars(bare), "loss_scale": None})
     with pytest.raises(ValueError, match="nothing was filtered"):
         policy_loss(plain, make_algorithm("kl_cov", {}))

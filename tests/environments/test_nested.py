@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.config import apply_override, load_recipe
+from turnwise.config import load_recipe, parse_override
 from turnwise.environments.adapters.dockerfile import read_dockerfile
 from turnwise.environments.adapters.harbor_tasks import read_tasks
 from turnwise.environments.code.programs import _parameters
@@ -54,7 +54,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "tests of an instance": lambda path: _names({"FAIL_TO_PASS": DEEP}, "FAIL_TO_PASS", "line 1"),
     "a program": lambda path: _parameters(DEEP, "f", "line 1"),
     "a recipe": recipe,
-    "an override": lambda path: apply_override({}, f"train.steps={DEEP}"),
+    "an override": lambda path: parse_override(f"train.steps={DEEP}"),
     "a task of Harbor": harbor,
     "a task of Terminal-Bench": terminal_bench,
 }
@@ -80,5 +80,5 @@ def test_an_answer_of_brackets_is_the_agents_mistake() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         read_arguments(Tool.of(Mine().add), DEEP)
     assert not cells_match(DEEP, ["1"])
-    steps = read_dockerfile(f"FROM a\nRUN {DEEP}\n").doings
+    steps = read_dockerfile(f"FROM a\nRUN {DEEP}\n").steps
     assert steps[0].words == (DEEP,)

@@ -11,11 +11,9 @@ import torch
 
 from tests.learning.changing import put
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.config import LearningConfig, Recipe, check_recipe
-from turnwise.errors import ConfigError
+from turnwise.config import LearningConfig
 from turnwise.learning.auxiliary import (
     auxiliary_terms,
-    check_auxiliary,
     demonstration_terms,
     demonstrations_of_step,
     observed_tokens,
@@ -240,19 +238,3 @@ def test_every_pass_mixes_in_each_demonstration_once(demonstrations: list[Tokens
     again = demonstrations_of_step(demonstrations, 2, 2, 1)
     assert names[4:] == [e.name for e in again]
     assert demonstration_terms(again, grpo()) == []
-
-
-def recipe(**sections: Any) -> Recipe:
-    return check_recipe({"name": "x", "environment": {"name": "search"}, **sections}, "test")
-
-
-def test_terms_with_nothing_to_train_on_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"give sft\.behaviours"):
-        check_auxiliary(grpo(demonstration_coefficient=0.1), recipe())
-    check_auxiliary(
-        grpo(demonstration_coefficient=0.1), recipe(sft={"behaviours": {"faithful": 1}})
-    )
-    unmasked = recipe(learning={"mask_observations": False})
-    with pytest.raises(ConfigError, match="observation_coefficient to 0"):
-        check_auxiliary(make_algorithm("echo", {}), unmasked)
-    check_auxiliary(grpo(), unmasked)

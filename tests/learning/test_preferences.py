@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from tests.learning.changing import changed, each, put, with_one
-from turnwise.config import LearningConfig, PreferencesConfig, check_recipe
-from turnwise.errors import ConfigError, DataError
+from turnwise.config import LearningConfig, PreferencesConfig
+from turnwise.errors import DataError
 from turnwise.learning.preferences import (
     Pair,
     PreferenceLearner,
     best_and_worst,
-    check_preferences,
     saved_pairs,
 )
 from turnwise.tokens import Source, Tokens
@@ -174,16 +173,6 @@ def test_a_gradient_that_is_not_finite_changes_nothing(
     assert torch.equal(before, weights(trained.model))
 
 
-def test_a_stage_that_could_not_compare_is_refused(load_model: LoadModel) -> None:
+def test_a_stage_without_pairs_is_refused(load_model: LoadModel) -> None:
     with pytest.raises(DataError, match="no pair"):
         learner(load_model(), [])
-    base: dict[str, Any] = {"name": "x", "environment": {"name": "search"}}
-    stage = {**base, "preferences": {"steps": 1}}
-    check_preferences(check_recipe(stage, "test"))
-    check_preferences(check_recipe({**base, "train": {"group_size": 1}}, "test"))
-    for section, message in (
-        ({"train": {"group_size": 1}}, "group_size"),
-        ({"rollout": {"temperature": 0}}, "temperature"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            check_preferences(check_recipe({**stage, **section}, "test"))

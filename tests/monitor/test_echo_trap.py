@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turnwise.monitor.echo_trap import Thresholds, look
+from turnwise.monitor.echo_trap import Thresholds, detect
 
 STEPS = 60
 
@@ -19,7 +19,7 @@ def history(spread: np.ndarray, entropy: np.ndarray, reward: np.ndarray) -> list
 
 def first_warning(lines: list[dict[str, float]]) -> int | None:
     for end in range(1, len(lines) + 1):
-        warning = look(lines[:end], 1.0, Thresholds())
+        warning = detect(lines[:end], 1.0, Thresholds())
         if warning is not None:
             assert warning.step == end
             return end
@@ -59,14 +59,14 @@ def test_the_entropy_is_told_and_need_not_fall() -> None:
     lines = history(fall(15, 10, 0.4, 0.05), flat, reward)
     warned = first_warning(lines)
     assert warned is not None
-    assert "entropy is 0.400 (at most: 0.400)" in str(look(lines[:warned], 1.0, Thresholds()))
+    assert "entropy is 0.400 (at most: 0.400)" in str(detect(lines[:warned], 1.0, Thresholds()))
 
 
 def test_steps_without_an_update_keep_the_last_entropy() -> None:
     lines = history(fall(15, 10, 0.4, 0.0), fall(15, 10, 1.0, 0.1), np.full(STEPS, 0.5))
     for line in lines[40:]:
         del line["policy/entropy"]
-    warning = look(lines, 1.0, Thresholds())
+    warning = detect(lines, 1.0, Thresholds())
     assert warning is not None
     assert warning.entropy == pytest.approx((1.0, 0.1))
     assert "from 0.400 to 0.000" in str(warning)
@@ -76,7 +76,7 @@ def test_what_was_not_measured_is_not_told() -> None:
     lines = history(fall(15, 10, 0.4, 0.05), np.full(STEPS, 1.0), np.full(STEPS, 0.5))
     for line in lines:
         del line["policy/entropy"]
-    warning = look(lines, 1.0, Thresholds())
+    warning = detect(lines, 1.0, Thresholds())
     assert warning is not None
     assert "entropy" not in str(warning)
 
@@ -96,8 +96,8 @@ def test_steps_in_which_nothing_was_measured_stand_for_nothing() -> None:
         del line["reward/group_std"]
     for line in lines[1:10:2]:
         del line["reward/mean"]
-    assert look(lines, 1.0, Thresholds()) is not None
-    assert look(lines[:16], 1.0, Thresholds()) is None
+    assert detect(lines, 1.0, Thresholds()) is not None
+    assert detect(lines[:16], 1.0, Thresholds()) is None
 
 
 def played(generator: np.random.Generator, chances: np.ndarray, tasks: int, size: int) -> list[Any]:
@@ -138,16 +138,16 @@ def test_runs_that_collapse_are_told_of() -> None:
 
 
 def test_few_steps_say_nothing() -> None:
-    assert look([], 1.0, Thresholds()) is None
+    assert detect([], 1.0, Thresholds()) is None
     lines = history(fall(0, 3, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
-    assert look(lines[:5], 1.0, Thresholds()) is None
-    assert look(lines[:8], 1.0, Thresholds()) is None  # one window of spread is not a height
+    assert detect(lines[:5], 1.0, Thresholds()) is None
+    assert detect(lines[:8], 1.0, Thresholds()) is None  # one window of spread is not a height
     lines = history(fall(4, 1, 0.4, 0.0), fall(0, 3, 1.0, 0.0), np.full(STEPS, 0.5))
     assert first_warning(lines) == 9
 
 
 def test_a_reward_that_rises_from_the_first_window_on_is_no_alarm() -> None:
     lines = history(fall(4, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(0.2, 1.0, STEPS))
-    assert look(lines[:9], 1.0, Thresholds()) is None
+    assert detect(lines[:9], 1.0, Thresholds()) is None
     lines = history(fall(4, 1, 0.4, 0.0), np.full(STEPS, 1.0), np.linspace(1.0, 0.2, STEPS) / 2)
-    assert look(lines[:9], 1.0, Thresholds()) is not None
+    assert detect(lines[:9], 1.0, Thresholds()) is not None

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.config import CurriculumConfig
+from turnwise.config import BySuccess
 from turnwise.errors import ConfigError
 from turnwise.rollout.curriculum import Curriculum, random_tasks
 from turnwise.rollout.order import tasks_of_step
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
 TASKS = [Task(f"t{number}", "question") for number in range(12)]
-CONFIG = CurriculumConfig(tasks="by_success", window=4)
+CONFIG = BySuccess(kind="by_success", window=4)
 
 
 def group(task: Task, *successes: bool | None) -> Group:
@@ -33,7 +33,7 @@ def group(task: Task, *successes: bool | None) -> Group:
     return Group(f"train/0/{task.id}", members)
 
 
-def made(count: int = 4, config: CurriculumConfig = CONFIG) -> Curriculum:
+def made(count: int = 4, config: BySuccess = CONFIG) -> Curriculum:
     return Curriculum(TASKS, config, count)
 
 
@@ -64,7 +64,7 @@ def test_tasks_in_the_band_are_drawn_and_the_others_at_random() -> None:
 
 
 def test_those_never_played_come_first_and_then_the_nearest_to_the_band() -> None:
-    curriculum = measured({1: 0.75, 2: 0.5, 3: 0.25}, 6, lowest=0.3, highest=0.6)
+    curriculum = measured({1: 0.75, 2: 0.5, 3: 0.25}, 6, target=0.45, margin=0.15)
     curriculum.load_state({k: v for k, v in curriculum.state().items() if k not in ("t8", "t9")})
     ranked = ["t8", "t9", "t2", "t3", "t1"]
     for step in range(20):

@@ -16,7 +16,7 @@ from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 
-ON_THE_WARDEN = """
+ON_THE_SUPERVISOR = """
 import os, resource, signal
 reached = []
 def tried(name, call, *arguments):
@@ -168,7 +168,7 @@ def _next_run_works(sandbox: Sandbox) -> Iterator[None]:
 
 def test_the_warden_is_out_of_reach(sandbox: Sandbox) -> None:
     """No limit, priority or signal of anybody else's process can be set, where there is another."""
-    source = "open('left', 'w').write('1')\n" + ON_THE_WARDEN + "raise SystemExit(7)"
+    source = "open('left', 'w').write('1')\n" + ON_THE_SUPERVISOR + "raise SystemExit(7)"
     result = sandbox.run_python(source, collect=["left"])
     assert (result.status, result.exit_status) == (Status.NONZERO, 7)
     assert result.stdout.text == "[]\n"
@@ -208,7 +208,7 @@ with Sandbox(SandboxSettings(tier=sys.argv[2], warm=0)) as sandbox:
 
 
 def test_where_a_common_user_started_it(sandbox: Sandbox) -> None:
-    """The code and its warden are the same user of the machine then."""
+    """The code and its supervisor are the same user of the machine then."""
     if os.geteuid() != 0 or sandbox.tier == "rlimits":
         pytest.skip("all tests are started by a common user, or nothing isolates")
     package = Path(artefacts.__file__).parent.parent
@@ -216,7 +216,7 @@ def test_where_a_common_user_started_it(sandbox: Sandbox) -> None:
     if closed or not Path("/usr/bin/python3").exists():
         pytest.skip("other users have no interpreter, or cannot read the sources")
     left = "open('left', 'w').close()\n"
-    sources = [left + ON_THE_WARDEN + "raise SystemExit(7)", left + ON_THE_FIRST_PROCESS]
+    sources = [left + ON_THE_SUPERVISOR + "raise SystemExit(7)", left + ON_THE_FIRST_PROCESS]
     done = subprocess.run(
         ["/usr/bin/python3", "-c", COMMON_USER, str(package), sandbox.tier, *sources],
         capture_output=True,

@@ -134,7 +134,7 @@ open(b"\\xff.txt", "w").write("x")
 """
     result = sandbox.run_python(source, collect=["*", "root/**", "__pycache__/*"])
     assert result.status is Status.OK, result.stderr.text
-    assert set(result.files) <= {"good.txt", "secret.txt"}  # root's warden can read the latter
+    assert set(result.files) <= {"good.txt", "secret.txt"}  # root's supervisor can read the latter
     assert "good.txt" in result.files
     assert {"link.txt", "root", "pipe.txt", "twice.txt", "again.txt", "conftest.py"} <= set(
         result.refused
@@ -400,7 +400,7 @@ def test_code_that_kills_its_warden_where_nothing_isolates(
     maker: Maker, nothing_left: Callable[[Sandbox], bool]
 ) -> None:
     if os.geteuid() == 0:
-        pytest.skip("root's warden has another user than the code")
+        pytest.skip("root's supervisor has another user than the code")
     source = """
 import os, time
 if os.fork() == 0:

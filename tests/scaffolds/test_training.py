@@ -48,7 +48,11 @@ def test_one_step_with_the_cold_start_before_it(
             "max_tokens": room,
             "context": context,
         },
-        "sft": {"steps": 1, "batch_size": 2, "demonstrations": 2, "behaviours": {"hasty": 1}},
+        "sft": {
+            "steps": 1,
+            "batch_size": 2,
+            "demonstrations": {"count": 2, "behaviours": {"hasty": 1}},
+        },
         "train": {"steps": 1, "tasks_per_step": 1, "group_size": 3},
         "evaluation": {"tasks": 0},
     }

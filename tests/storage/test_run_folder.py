@@ -199,14 +199,15 @@ def test_relative_paths_are_kept_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         values = {
             "name": "x",
             "model": {"name": given},
-            "teacher": {"model": given if number == 0 else ""},
+            "algorithm": {"teacher": {"model": given}},
             "environment": {"name": "own.py:Own" if number == 0 else "search"},
         }
         folder = RunFolder.new(tmp_path / f"run{number}")
         folder.begin(check_recipe(values, "test"))
         recipe = folder.recipe()
         assert recipe.model.name == expected
-        assert recipe.teacher.model == (expected if number == 0 else "")
+        assert recipe.algorithm.teacher is not None
+        assert recipe.algorithm.teacher.model == expected
         own = f"{tmp_path}/own.py:Own" if number == 0 else "search"
         assert recipe.environment.name == own
 
@@ -275,7 +276,7 @@ def test_a_kept_recipe_means_the_same_anywhere(
         "scaffold": {"name": own, "options": {"instructions": "Say: yes"}},
         "engine": {"name": own},
         "algorithm": {"estimator": own, "clip_high": 0.3},
-        "sft": {"behaviours": {own: 1.0}},
+        "sft": {"demonstrations": {"behaviours": {own: 1.0}}},
         "monitor": {"echo_trap": own, "trackers": [own, "wandb"]},
     }
     folder = RunFolder.new(tmp_path / "run")
@@ -291,5 +292,5 @@ def test_a_kept_recipe_means_the_same_anywhere(
     }
     assert kept.scaffold.options == {"instructions": "Say: yes"}
     assert kept.algorithm.overrides == {"estimator": whole, "clip_high": 0.3}
-    assert kept.sft.behaviours == {whole: 1.0}
-    assert (kept.monitor.echo_trap, kept.monitor.trackers) == (whole, (whole, "wandb"))
+    assert kept.sft.demonstrations.behaviours == {whole: 1.0}
+    assert (kept.monitor.echo_trap.reaction, kept.monitor.trackers) == (whole, (whole, "wandb"))

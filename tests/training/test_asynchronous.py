@@ -218,7 +218,7 @@ def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) ->
     ("overrides", "message"),
     [
         (["train.max_staleness=1"], "set engine.deterministic=false, or max_staleness=0"),
-        ([*AHEAD, "curriculum.tasks=by_success"], "or curriculum.tasks=all"),
+        ([*AHEAD, "curriculum=by_success"], "or curriculum=all"),
         ([*AHEAD, "monitor.echo_trap=roll_back"], "choose another reaction"),
         (["train.oversample=1"], "set engine.deterministic=false, or oversample=0"),
         (

@@ -33,9 +33,9 @@ max_turn_tokens = 16
 max_tokens = 200
 [sft]
 steps = 1
-demonstrations = 2
+demonstrations.count = 2
 batch_size = 2
-behaviours = { faithful = 1 }
+demonstrations.behaviours = { faithful = 1 }
 [algorithm]
 kl_coefficient = 0.001
 [learning]

@@ -24,9 +24,9 @@ max_turn_tokens = 64
 max_tokens = 400
 [sft]
 steps = 2
-demonstrations = 4
+demonstrations.count = 4
 batch_size = 2
-behaviours = { faithful = 1 }
+demonstrations.behaviours = { faithful = 1 }
 [train]
 steps = 1
 tasks_per_step = 2
@@ -93,11 +93,15 @@ def test_successes_are_demonstrations_of_the_next_run(
     assert written == 2  # of two tasks, each once
     with pytest.raises(DataError, match="exists already"):
         export_successes(run, file)
-    options = (f"sft.file={file}", "sft.behaviours={}", "train.steps=0", "evaluation.sft=true")
+    options = (
+        f"sft.demonstrations.file={file}",
+        "train.steps=0",
+        "evaluation.sft=true",
+    )
     context = small_runs.train(recipe, RunFolder.new(tmp_path / "next"), *options)
     lines = context.folder.lines("cold_start.jsonl")
     assert [line["sft/trained_tokens"] > 0 for line in lines] == [True, True]
-    assert context.folder.recipe().sft.file == str(file.resolve())
+    assert context.folder.recipe().sft.demonstrations.file == str(file.resolve())
     display = small_runs.Listening()
     with pytest.raises(DataError, match="no conversation of at most 20 tokens"):
         small_runs.train(
@@ -137,4 +141,4 @@ def test_the_command_says_what_it_has_written(
 
 def test_a_file_and_behaviours_exclude_each_other(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sft\.file and sft\.behaviours"):
-        small_runs.train(recipe, RunFolder.new(tmp_path / "run"), "sft.file=x.jsonl")
+        small_runs.train(recipe, RunFolder.new(tmp_path / "run"), "sft.demonstrations.file=x.jsonl")

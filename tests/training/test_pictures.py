@@ -97,8 +97,8 @@ max_tokens = 160
 [sft]
 steps = 2
 batch_size = 4
-demonstrations = 8
-behaviours = {{ faithful = 1 }}
+demonstrations.count = 8
+demonstrations.behaviours = {{ faithful = 1 }}
 [train]
 steps = 2
 tasks_per_step = 2
@@ -202,7 +202,11 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
     "overrides",
     [
         ["algorithm.name=ppo"],
-        ["algorithm.name=ppo", "critic.kind=head", "critic.body_coefficient=0.1"],
+        [
+            "algorithm.name=ppo",
+            "algorithm.critic.kind=head",
+            "algorithm.critic.body_coefficient=0.1",
+        ],
         ["algorithm.name=otb"],
         ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
         ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],

@@ -67,7 +67,7 @@ def trapped_recipe(model: Path, reaction: str) -> Recipe:
             "keep_checkpoints": 1,
         },
         "evaluation": {"tasks": 0},
-        "monitor": {"echo_trap": reaction, "highest_reward": 5.0},
+        "monitor": {"echo_trap": {"reaction": reaction, "highest_reward": 5.0}},
     }
     return check_recipe(values, "test")
 

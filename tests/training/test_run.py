@@ -38,8 +38,8 @@ max_tokens = 200
 [sft]
 steps = 6
 batch_size = 8
-demonstrations = 16
-behaviours = { faithful = 1, mistaken = 1 }
+demonstrations.count = 16
+demonstrations.behaviours = { faithful = 1, mistaken = 1 }
 checkpoint_every = 3
 [learning]
 learning_rate = 1e-3
@@ -161,7 +161,9 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
 
 
 def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
-    whole = run_here(recipe, tmp_path / "whole", "algorithm.name=ppo", "critic.pretraining_steps=1")
+    whole = run_here(
+        recipe, tmp_path / "whole", "algorithm.name=ppo", "algorithm.critic.pretraining_steps=1"
+    )
     lines = RunFolder(whole).lines("metrics.jsonl")
     assert ["policy/loss" in line for line in lines] == [False, True, True, True, True]
     assert all(line["critic/loss"] > 0 for line in lines)
@@ -173,7 +175,7 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
     """From between checkpoints, when some tasks have been measured and some have not."""
     options = (
         f"environment.name={FAKES}:Levels",
-        "curriculum.tasks=by_success",
+        "curriculum=by_success",
         "algorithm.reward_shaping=overlong",
         "algorithm.overlong_band=1",
         "algorithm.trajectory_filter=overlong",

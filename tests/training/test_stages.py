@@ -29,9 +29,9 @@ max_turns = 2
 max_turn_tokens = 8
 max_tokens = 200
 [sft]
-demonstrations = 4
+demonstrations.count = 4
 batch_size = 2
-behaviours = { faithful = 1 }
+demonstrations.behaviours = { faithful = 1 }
 [learning]
 learning_rate = 1e-3
 [train]
@@ -195,7 +195,7 @@ def test_groups_that_are_all_equal_give_no_preferences(
 @pytest.mark.long
 def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_path: Path) -> None:
     other = save_small_model(tmp_path / "teacher", seed=1)
-    options = ("algorithm.name=distillation", f"teacher.model={other}")
+    options = ("algorithm.name=distillation", f"algorithm.teacher.model={other}")
     mixed = "algorithm.demonstration_coefficient=0.1"
     whole = train(recipe, tmp_path / "whole", *options, mixed)
     for line in whole.lines("metrics.jsonl"):
@@ -208,12 +208,16 @@ def test_mixed_in_demonstrations_and_a_teacher_go_on_exactly(recipe: Path, tmp_p
 @pytest.mark.long
 def test_a_critic_on_the_policys_own_body_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     """From the step in which it was trained alone, too, and with value gradients in the body."""
-    options = ("algorithm.name=ppo", "critic.kind=head", "critic.pretraining_steps=1")
+    options = (
+        "algorithm.name=ppo",
+        "algorithm.critic.kind=head",
+        "algorithm.critic.pretraining_steps=1",
+    )
     whole = train(recipe, tmp_path / "whole", *options)
     lines = whole.lines("metrics.jsonl")
     assert ["policy/updates" in line for line in lines] == [False, True, True]
     assert all("critic/explained_variance" in line for line in lines)
-    detached = train(recipe, tmp_path / "detached", *options, "critic.body_coefficient=0")
+    detached = train(recipe, tmp_path / "detached", *options, "algorithm.critic.body_coefficient=0")
     names = [f"checkpoints/step-00000{step}/model.safetensors" for step in (1, 3)]
     same = [
         (whole.path / name).read_bytes() == (detached.path / name).read_bytes() for name in names

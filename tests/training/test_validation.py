@@ -32,8 +32,7 @@ checkpoint_every = 1
 keep_checkpoints = 1
 [evaluation]
 tasks = 1
-every = 2
-every_tasks = 1
+during_rl = { every = 2, tasks = 1 }
 """
 
 
@@ -57,7 +56,9 @@ def test_every_few_steps_on_tasks_that_the_report_does_not_play(
     played, other = context.heldout, context.validation
     assert len(played) == len(other) == 1
     assert played[0].id != other[0].id
-    without = small_runs.train(recipe, RunFolder.new(tmp_path / "other"), "evaluation.every=0")
+    without = small_runs.train(
+        recipe, RunFolder.new(tmp_path / "other"), "evaluation.during_rl.every=0"
+    )
     weights = [
         load_file(one.folder.checkpoints / "step-000006/model.safetensors")
         for one in (context, without)
@@ -80,7 +81,7 @@ def test_one_that_was_interrupted_is_done_when_the_run_goes_on(
 def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> None:
     """What was found before the run goes on makes step 2 the best; the newest is step 4."""
     folder = RunFolder.new(tmp_path / "run")
-    options = ("evaluation.keep_best=true", "train.keep_checkpoints=3", "train.steps=4")
+    options = ("evaluation.during_rl.keep_best=true", "train.keep_checkpoints=3", "train.steps=4")
     small_runs.train(recipe, folder, *options)
     (folder.path / "validation.jsonl").write_text(found(0.75, 0.5))
     display = small_runs.Listening()
@@ -97,7 +98,7 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
 def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: Path) -> None:
     """Nothing succeeds in this run: the first evaluation is the best of equals."""
     folder = RunFolder.new(tmp_path / "run")
-    small_runs.train(recipe, folder, "evaluation.keep_best=true")
+    small_runs.train(recipe, folder, "evaluation.during_rl.keep_best=true")
     names = sorted(path.name for path in folder.checkpoints.glob("step-*"))
     assert names == ["step-000002", "step-000006"]
 
@@ -105,7 +106,7 @@ def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: P
 def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) -> None:
     """And has saved what it ends with."""
     folder = RunFolder.new(tmp_path / "run")
-    options = ("evaluation.patience=1", "train.steps=20", "train.checkpoint_every=3")
+    options = ("evaluation.during_rl.patience=1", "train.steps=20", "train.checkpoint_every=3")
     small_runs.train(recipe, folder, *options)
     assert [line["step"] for line in folder.lines("metrics.jsonl")] == [1, 2, 3, 4]
     assert (folder.checkpoints / "step-000004").is_dir()
@@ -128,7 +129,7 @@ def test_a_run_stops_that_no_longer_gets_better(recipe: Path, tmp_path: Path) ->
 def test_patience_is_counted_from_the_best(
     recipe: Path, tmp_path: Path, successes: tuple[float, ...], patience: int, stops: bool
 ) -> None:
-    loaded = load_recipe(str(recipe), [f"evaluation.patience={patience}"])
+    loaded = load_recipe(str(recipe), [f"evaluation.during_rl.patience={patience}"])
     context = prepare(loaded, RunFolder.new(tmp_path / "run"), SilentDisplay())
     (context.folder.path / "validation.jsonl").write_text(found(*successes))
     assert Validation(context, 100).stops is stops
@@ -143,11 +144,13 @@ def test_the_earliest_of_equals_is_the_best() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["evaluation.every_tasks=2"], "there are 2 held-out tasks"),
-        (["evaluation.every=0", "evaluation.patience=1"], "there are none"),
-        (["train.checkpoint_every=4", "evaluation.keep_best=true"], "a multiple of"),
+        (["evaluation.during_rl.tasks=2"], "there are 2 held-out tasks"),
+        (["train.checkpoint_every=4", "evaluation.during_rl.keep_best=true"], "a multiple of"),
         (["train.max_staleness=1", "engine.deterministic=false"], "pauses sampling"),
-        (["monitor.echo_trap=roll_back", "evaluation.keep_best=true"], "choose one of them"),
+        (
+            ["monitor.echo_trap=roll_back", "evaluation.during_rl.keep_best=true"],
+            "choose one of them",
+        ),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(

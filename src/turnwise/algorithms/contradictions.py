@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnwise.algorithms.algorithm import COEFFICIENTS, Algorithm
-from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Trait
+from turnwise.algorithms.parts import PARTS, PLAIN_SUM, Requirement, Trait
 from turnwise.errors import ConfigError
 
 
@@ -92,8 +92,15 @@ def _check_kl(algorithm: Algorithm) -> None:
 
 
 def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an algorithm without a policy loss that has no term to train by
-    itself, or settings of the missing loss."""
+    """Raise ConfigError for a second model beside a self-teacher, and for an algorithm without a
+    policy loss that has no term to train by itself, or settings of the missing loss."""
+    judged = sorted(algorithm.needs & {Requirement.CRITIC, Requirement.PROCESS_REWARDS})
+    if algorithm.self_teacher_coefficient and judged:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: self_teacher_coefficient does not go with an "
+            f"estimator that needs a {judged[0].replace('_', ' ').removesuffix('s')} model: choose "
+            "another estimator"
+        )
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")

@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+SECTIONS = ("critic", "implicit_reward", "self_teacher", "teacher")
+"""Tables of a recipe's `algorithm` that are no options: the settings of its signals."""
+
+
 def make_algorithm(name: str, overrides: Mapping[str, Any]) -> Algorithm:
     """The named row with some of its choices and numbers replaced.
 
@@ -124,7 +128,7 @@ def _not_taken(
                     f"but {choice} is {getattr(algorithm, choice)!r}"
                 )
     return unknown_name(
-        "algorithm option", key, ("name", *PARTS, "whitening", *COEFFICIENTS, *taken)
+        "algorithm option", key, ("name", *PARTS, "whitening", *COEFFICIENTS, *taken, *SECTIONS)
     )
 
 

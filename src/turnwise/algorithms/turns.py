@@ -21,10 +21,7 @@ TurnNumbers = list[Floats]
 
 def turn_returns(episode: EstimatorInput, discount: float) -> Floats:
     """G_k = r_k + discount G_{k+1}, the outcome counted with the last turn: float64[K]."""
-    returns = episode.rewards_by_turn()
-    for turn in range(len(returns) - 2, -1, -1):
-        returns[turn] += discount * returns[turn + 1]
-    return returns
+    return _discounted(episode.rewards_by_turn(), discount)
 
 
 @part(
@@ -164,9 +161,7 @@ def information_gain(
         own = scores[place : place + len(row)]
         place += len(row)
         numbers = np.append(own, scores[len(flat) + index])[: episode.turns]
-        for turn in range(len(numbers) - 2, -1, -1):
-            numbers[turn] += discount * numbers[turn + 1]
-        advantages.append(numbers)
+        advantages.append(_discounted(numbers, discount))
     return advantages
 
 
@@ -175,6 +170,14 @@ def _turn_rewards(episode: EstimatorInput) -> Floats:
     rewards = episode.rewards_by_turn()
     rewards[-1:] -= episode.shaped_reward
     return rewards
+
+
+def _discounted(numbers: Floats, discount: float) -> Floats:
+    """x_k + discount x_{k+1} + discount^2 x_{k+2} + ... for each k, float64[K]."""
+    sums = numbers.copy()
+    for turn in range(len(sums) - 2, -1, -1):
+        sums[turn] += discount * sums[turn + 1]
+    return sums
 
 
 def _gains(episode: EstimatorInput) -> Floats:

@@ -137,7 +137,9 @@ def export(
     ] = "merged",
     successes: Annotated[
         Path | None,
-        typer.Option(help="Write successful episodes as chat messages (.jsonl), for sft.file."),
+        typer.Option(
+            help="Write successful episodes as chat messages (.jsonl), for sft.demonstrations.file."
+        ),
     ] = None,
     preferences: Annotated[
         Path | None,

@@ -4,12 +4,12 @@ An engine knows nothing of messages, tools or tasks. One request is one model tu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from turnwise.config import EngineConfig, VllmConfig
+from turnwise.config import AnyEngineConfig
 from turnwise.tokens import Picture
 
 if TYPE_CHECKING:
@@ -71,13 +71,12 @@ class Completion:
 class EngineSetup:
     """The materials that a recipe's engine is built from."""
 
-    config: EngineConfig
+    config: AnyEngineConfig
     model: "PreTrainedModel"
     """Is sampled from, through its adapters if it has some."""
     tokenizer: "PreTrainedTokenizerBase"
     max_tokens: int
     """The most tokens of a trajectory."""
-    vllm: VllmConfig = field(default_factory=VllmConfig)
     folder: Path | None = None
     """Folder for an engine's own files; None: a temporary one."""
 
@@ -93,8 +92,8 @@ class BuiltEngine(Protocol):
 
     @classmethod
     def build(cls, setup: EngineSetup, **options: Any) -> "Engine":
-        """Make the engine of a recipe; `options` are `engine.options`. Raises ConfigError for
-        settings that it cannot honour."""
+        """Make the engine of a recipe; `options` are those of `setup.config`. Raises ConfigError
+        for settings that it cannot honour."""
         ...
 
 

@@ -81,7 +81,9 @@ class EmbeddedEngine:
     shares_weights = True
 
     @classmethod
-    def build(cls, setup: EngineSetup) -> Engine:
+    def build(
+        cls, setup: EngineSetup, kv_cache_tokens: int = 0, compute_dtype: str = "auto"
+    ) -> Engine:
         """The engine of a recipe, in a thread of its own unless it goes in lockstep."""
         from turnwise.engines.threaded import ThreadedEngine
 
@@ -92,8 +94,8 @@ class EmbeddedEngine:
             slots=config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=config.deterministic,
-            cache_tokens=config.kv_cache_tokens or None,
-            autocast=config.compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
+            cache_tokens=kv_cache_tokens or None,
+            autocast=compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
         )
         return engine if config.deterministic else ThreadedEngine(engine)
 

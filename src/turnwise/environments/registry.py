@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.config import apply_override
+from turnwise.config import parse_override, set_key
 from turnwise.environments.base import Environment
 from turnwise.environments.guarded import guarded
 from turnwise.environments.options import checked_options
@@ -177,7 +177,7 @@ def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]
         elif not named:
             raise ConfigError(f"{word}: name the environment first, then its options")
         else:
-            apply_override(named[-1][1], word)
+            set_key(named[-1][1], *parse_override(word))
     return named
 
 

@@ -33,7 +33,7 @@ class Draft:
     """A task that might be made. Example: Draft(question, lambda: Task(...))."""
 
     key: str
-    """The content by which drafts are told apart: of those with the same key the first is made."""
+    """The content that makes drafts different: of those with the same key the first is made."""
     make: Callable[[], Task | None]
     """Make the task, or None where the draft is not sound; called only if there is room for it."""
     split_key: str = ""

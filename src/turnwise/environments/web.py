@@ -23,17 +23,17 @@ from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, InfrastructureError, ToolError
 from turnwise.tokens import Source
 from turnwise.tools.browser.chromium import Browser
-from turnwise.tools.browser.light import LightPage
 from turnwise.tools.browser.page import BrowserPage
 from turnwise.tools.browser.reading import TYPED, Element, options_of, text_of
 from turnwise.tools.browser.sites import Site
+from turnwise.tools.browser.static_page import StaticPage
 from turnwise.tools.browser.tools import Page, PageTools
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 Pages = Literal["text", "browser"]
 Observations = Literal["text", "screenshot"]
 Intent = tuple[Any, ...]
-"""An operation of `LightPage.do` with its arguments."""
+"""An operation of `StaticPage.do` with its arguments."""
 ARGUMENTS = {
     "click": ("element",),
     "fill": ("element", "text"),
@@ -127,7 +127,7 @@ class WebEnvironment(PageTools, Environment):
 
     def scripted(self, task: Task, way: Callable[["Look"], Iterable[Intent]]) -> Sequence[Action]:
         """The actions that `way` gives, which looks at the page before each."""
-        page = LightPage(self.site(task.data), self._start)
+        page = StaticPage(self.site(task.data), self._start)
         actions = []
         for operation, *arguments in way(Look(page)):
             page.do(operation, *arguments)
@@ -140,7 +140,7 @@ class WebEnvironment(PageTools, Environment):
         as the answer."""
         words = task.prompt.replace('"', " ").split()
         site = self.site(task.data)
-        page = LightPage(site, self._start)
+        page = StaticPage(site, self._start)
         actions = []
         for _ in range(stream.randint(1, 20)):
             elements = page.look().elements
@@ -195,7 +195,7 @@ class WebEnvironment(PageTools, Environment):
 
     async def _opened(self) -> Page:
         if self._browser is None:
-            return LightPage(self._site, self._start)
+            return StaticPage(self._site, self._start)
         page = await self._browser.open({self.host: self._site})
         self.page = page  # closed with the episode if the site cannot be opened
         await page.act("goto", self._start)
@@ -217,7 +217,7 @@ class WebEnvironment(PageTools, Environment):
 class Look:
     """Numbers of elements on the open page, for a scripted `way`."""
 
-    def __init__(self, page: LightPage) -> None:
+    def __init__(self, page: StaticPage) -> None:
         self._page = page
 
     def __call__(self, role: str, name: str, nth: int = 0) -> int:

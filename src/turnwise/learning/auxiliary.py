@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe
-from turnwise.errors import ConfigError
 from turnwise.learning.batch import (
     OBSERVATIONS,
     Example,
@@ -95,20 +93,6 @@ def demonstrations_of_step(
         for i in order
         for example in supervised_examples(demonstrations[i], f"demonstration {i}")
     ]
-
-
-def check_auxiliary(algorithm: Algorithm, recipe: Recipe) -> None:
-    """Raise ConfigError for a term that has nothing to train on, or that is there twice."""
-    if algorithm.demonstration_coefficient and not recipe.sft.behaviours:
-        raise ConfigError(
-            f"algorithm {algorithm.name} has a demonstration_coefficient, but there are no "
-            "demonstrations: give sft.behaviours"
-        )
-    if algorithm.observation_coefficient and not recipe.learning.mask_observations:
-        raise ConfigError(
-            "learning.mask_observations=false trains on observations in the policy loss already: "
-            "leave it out, or set observation_coefficient to 0"
-        )
 
 
 def _examples(members: Sequence[tuple[Trajectory, NDArray[np.bool_]]]) -> list[Example]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.algorithms.preferences import dpo
-from turnwise.config import LearningConfig, PreferencesConfig, Recipe
-from turnwise.errors import ConfigError, DataError
+from turnwise.config import LearningConfig, PreferencesConfig
+from turnwise.errors import DataError
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
@@ -183,21 +183,6 @@ def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
         )
         loaded.append((better, worse))
     return loaded
-
-
-def check_preferences(recipe: Recipe) -> None:
-    """Raise ConfigError for a stage that could not find two trajectories that differ."""
-    if not recipe.preferences.steps:
-        return
-    if recipe.train.group_size < 2:
-        raise ConfigError("preferences.steps: pairs are of one group, give train.group_size >= 2")
-    if recipe.rollout.context != "fail":
-        raise ConfigError(
-            "preferences.steps: pairs are of trajectories with one context each, set "
-            "rollout.context to 'fail'"
-        )
-    if recipe.rollout.temperature == 0:
-        raise ConfigError("preferences.steps: at rollout.temperature 0 there is nothing to prefer")
 
 
 def _with_reference(

@@ -1,4 +1,4 @@
-"""Which examples of a group are computed as a tree, and the micro-batches of such trees.
+"""The choice of the examples of a group that are computed as a tree, and micro-batches of trees.
 
 Not here: trees, and how a model computes them (`forward/prefix_trees.py`).
 """

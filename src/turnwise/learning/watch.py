@@ -21,7 +21,7 @@ Logprobs = Mapping[TrajectoryId, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Watch:
-    """What one update is asked to measure."""
+    """The measurements that are asked of one update."""
 
     gap: bool
     """Whether to measure the distance to the engine's log-probabilities: before any update of the

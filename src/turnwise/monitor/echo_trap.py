@@ -74,7 +74,7 @@ class EchoTrap:
         )
 
 
-def look(
+def detect(
     history: Sequence[Mapping[str, float]], highest_reward: float, thresholds: Thresholds
 ) -> EchoTrap | None:
     """The warning that the last step of a run's metrics calls for, if it does."""

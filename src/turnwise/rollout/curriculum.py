@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.config import CurriculumConfig
+from turnwise.config import BySuccess
 from turnwise.errors import ConfigError
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
@@ -29,7 +29,7 @@ class Curriculum:
     Example: Curriculum(tasks, recipe.curriculum, count=16).tasks_of_step(step=12, seed=recipe.seed)
     """
 
-    def __init__(self, tasks: Sequence[Task], config: CurriculumConfig, count: int) -> None:
+    def __init__(self, tasks: Sequence[Task], config: BySuccess, count: int) -> None:
         """`count` is how many tasks a step plays.
 
         Raises ConfigError where nothing is left to choose.
@@ -103,12 +103,13 @@ class Curriculum:
         rate = self.rate(task)
         if rate is None:
             return math.inf
-        return max(self._config.lowest - rate, rate - self._config.highest, 0.0)
+        lowest, highest = self._config.band
+        return max(lowest - rate, rate - highest, 0.0)
 
     def _empty(self) -> deque[bool]:
         return deque(maxlen=self._config.window)
 
 
-def random_tasks(config: CurriculumConfig, count: int) -> int:
+def random_tasks(config: BySuccess, count: int) -> int:
     """How many of a step's `count` tasks are drawn whatever was measured: at least one."""
     return math.ceil(config.random_share * count)

@@ -1,7 +1,7 @@
 """The rule for files that leave a sandbox: allow-listed, plain, small, not self-running.
 
-Standard library only: the warden gathers files inside the sandbox by the same rules by which the
-host checks them. Not here: what is in the files; they are the agent's, and untrusted.
+Standard library only: the supervisor gathers files inside the sandbox by the same rules by which
+the host checks them. Not here: what is in the files; they are the agent's, and untrusted.
 """
 
 import contextlib

@@ -1,11 +1,12 @@
 """Isolation by bubblewrap (`bwrap`), the tool that Flatpak uses: namespaces set up by others' code.
 
 Standard library only; runs in the launcher. The code sees what it sees under `namespaces`, built
-by bwrap. What bwrap itself starts in it is only `cat`, which keeps the namespaces; the warden is
-forked from the launcher and then joins them, so that no interpreter has to start. The code is in a
-process namespace within bwrap's, in which neither has a number, with a /proc of that. All of it
-ends with bwrap. What may be written is mounted by the warden: bwrap has no option for the number of
-files. Needs Linux 5.8 (joining by a descriptor of a process) and the right to make user namespaces.
+by bwrap. What bwrap itself starts in it is only `cat`, which keeps the namespaces; the supervisor
+is forked from the launcher and then joins them, so that no interpreter has to start. The code is in
+a process namespace within bwrap's, in which neither has a number, with a /proc of that. All of it
+ends with bwrap. What may be written is mounted by the supervisor: bwrap has no option for the
+number of files. Needs Linux 5.8 (joining by a descriptor of a process) and the right to make user
+namespaces.
 
 Started by root, bwrap runs in a user namespace in which its root is user 65534 to the rest of the
 machine, and the code is 65533: the kernel does not limit the number of processes of root's own.
@@ -18,7 +19,7 @@ import os
 import pathlib
 from typing import NoReturn
 
-from turnwise.sandbox import kernel, namespaces, warden, wire
+from turnwise.sandbox import kernel, namespaces, protocol, supervisor
 
 _SCRATCH = ("/dev/shm", "/tmp", "/work")
 _BELOW_SCRATCH = tuple(f"{place}/" for place in _SCRATCH)
@@ -26,9 +27,9 @@ _BUILT = kernel.NEWNS | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS | kernel.N
 """The namespaces that are joined when bwrap has finished with them."""
 
 
-def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
-    """Start bwrap, and a warden in what it builds; returns the pids of bwrap and of its process 1.
-    Raises OSError where bwrap does not start."""
+def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
+    """Start bwrap, and a supervisor in what it builds; returns the pids of bwrap and of its process
+    1. Raises OSError where bwrap does not start."""
     held, hold = os.pipe()
     answer, answer_end = os.pipe()
     try:
@@ -41,7 +42,7 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
     return started
 
 
-def _start_bwrap(spec: wire.Message, stdin: int, stdout: int) -> list[int]:
+def _start_bwrap(spec: protocol.Message, stdin: int, stdout: int) -> list[int]:
     information, say_information = os.pipe()
     mapped, say_mapped = os.pipe()
     as_root = os.geteuid() == 0
@@ -67,7 +68,7 @@ def _start_bwrap(spec: wire.Message, stdin: int, stdout: int) -> list[int]:
     return [child, json.loads(said)["child-pid"]]
 
 
-def _execute(spec: wire.Message, descriptors: list[int], as_root: bool) -> NoReturn:
+def _execute(spec: protocol.Message, descriptors: list[int], as_root: bool) -> NoReturn:
     try:
         stdin, stdout, information = namespaces.keep_only(descriptors)
         for target, source in enumerate((stdin, stdout)):
@@ -82,11 +83,11 @@ def _execute(spec: wire.Message, descriptors: list[int], as_root: bool) -> NoRet
         os._exit(1)
 
 
-def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
-    """Send a warden, from a child of the launcher, into the namespaces of bwrap's process 1.
+def _join(spec: protocol.Message, process: int, descriptors: list[int]) -> NoReturn:
+    """Send a supervisor, from a child of the launcher, into the namespaces of bwrap's process 1.
 
     The last two descriptors are `cat`'s stdin and stdout. It ends with its stdin, which is open as
-    long as the warden lives.
+    long as the supervisor lives.
     """
     *descriptors, hold, answer = namespaces.keep_only(descriptors)
     try:
@@ -106,10 +107,10 @@ def _join(spec: wire.Message, process: int, descriptors: list[int]) -> NoReturn:
         _settle(spec)
     except BaseException as error:  # noqa: BLE001 - told to the host
         namespaces.say_failed(descriptors[2], error)
-    warden.main(spec, descriptors)
+    supervisor.main(spec, descriptors)
 
 
-def _settle(spec: wire.Message) -> None:
+def _settle(spec: protocol.Message) -> None:
     os.chdir("/")
     # What bwrap has mounted below a folder that may be written would lie hidden under it.
     hidden = [path for path in spec["read_only"] if path.startswith(_BELOW_SCRATCH)]
@@ -127,7 +128,7 @@ def _settle(spec: wire.Message) -> None:
     namespaces.become_nobody()
 
 
-def _arguments(spec: wire.Message, information: int, as_root: bool) -> list[str]:
+def _arguments(spec: protocol.Message, information: int, as_root: bool) -> list[str]:
     user = [] if as_root else ["--unshare-user", "--uid", "65534", "--gid", "65534"]
     arguments = [spec["bwrap"], *user, "--die-with-parent", "--new-session", "--as-pid-1"]
     arguments += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]

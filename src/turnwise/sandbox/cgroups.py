@@ -3,9 +3,9 @@
 Standard library only; the launcher makes the groups. They are used where this user may make groups
 with the controllers `memory` and `pids` below a group that has them: as root, in a user's systemd
 session (`systemd-run --user --scope`), in a container with a delegated hierarchy. Only the code is
-in a group, not the warden, so that the warden is there to say how the code ended.
+in a group, not the supervisor, so that the supervisor is there to say how the code ended.
 
-Not here: version 1, and any other limit (warden.py).
+Not here: version 1, and any other limit (supervisor.py).
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import errno
 import os
 import time
 
-from turnwise.sandbox.wire import Message
+from turnwise.sandbox.protocol import Message
 
 CONTROLLERS = {"memory", "pids"}
 PREFIX = "turnwise"
@@ -59,7 +59,7 @@ class Group:
             raise
 
     def open(self) -> list[int]:
-        """Two descriptors for the warden: the group's events, and its processes."""
+        """Two descriptors for the supervisor: the group's events, and its processes."""
         events = os.open(os.path.join(self.folder, "memory.events"), os.O_RDONLY)
         return [events, os.open(os.path.join(self.folder, "cgroup.procs"), os.O_WRONLY)]
 

@@ -1,9 +1,9 @@
-"""The first process in a container: between Docker's two streams and a warden's four.
+"""The first process in a container: between Docker's two streams and a supervisor's four.
 
 Standard library only. It runs in the container as its root, with the few rights that put it above
-the code; the warden is its child, and the code has a user of its own, so that no signal of the code
-reaches either. When the host closes its end, or is gone, this process ends, and the kernel ends the
-container with it.
+the code; the supervisor is its child, and the code has a user of its own, so that no signal of the
+code reaches either. When the host closes its end, or is gone, this process ends, and the kernel
+ends the container with it.
 
 What goes each way are frames: a stream's number, a length, bytes. What a stream has to say before
 another's message (a program's output before the word that it has ended) goes first. Not here: what
@@ -17,7 +17,7 @@ import struct
 import threading
 from typing import NoReturn
 
-from turnwise.sandbox import kernel, warden, wire
+from turnwise.sandbox import kernel, protocol, supervisor
 
 STDOUT, STDERR, CONTROL, CHANNEL = range(4)
 HEADER = struct.Struct(">BI")
@@ -27,8 +27,8 @@ _IN_A_PIPE = 4
 _EVENTS = "/sys/fs/cgroup/memory.events"
 
 
-def main(spec: wire.Message) -> NoReturn:
-    """Relay until the warden has ended."""
+def main(spec: protocol.Message) -> NoReturn:
+    """Relay until the supervisor has ended."""
     out, out_end = os.pipe()
     error, error_end = os.pipe()
     control, control_end = socket.socketpair()
@@ -43,7 +43,7 @@ def main(spec: wire.Message) -> NoReturn:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if os.path.exists(_EVENTS):
             theirs.append(os.open(_EVENTS, os.O_RDONLY))
-        warden.main(spec, theirs)
+        supervisor.main(spec, theirs)
     for one in theirs:
         os.close(one)
     control_end.detach()
@@ -55,7 +55,7 @@ def main(spec: wire.Message) -> NoReturn:
 
 
 def _down(sockets: dict[int, socket.socket]) -> None:
-    """Pass bytes from the host to the warden; with the host's end, everything ends."""
+    """Pass bytes from the host to the supervisor; with the host's end, everything ends."""
     try:
         while header := exactly(0, HEADER.size):
             stream, length = HEADER.unpack(header)
@@ -69,7 +69,7 @@ def _down(sockets: dict[int, socket.socket]) -> None:
 
 
 def _up(streams: dict[int, int]) -> None:
-    """Pass bytes from the warden and the code to the host, until the warden is gone."""
+    """Pass bytes from the supervisor and the code to the host, until the supervisor is gone."""
     poller = select.poll()
     numbers = {descriptor: stream for stream, descriptor in streams.items()}
     for descriptor in numbers:

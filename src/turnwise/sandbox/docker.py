@@ -1,7 +1,7 @@
 """Sandboxes in Docker's containers, through Docker's command line.
 
 One container for each sandbox, without network and capabilities for the code, the image read-only,
-memory and processes limited by Docker. In it runs the same warden as in the other tiers, whose
+memory and processes limited by Docker. In it runs the same supervisor as in the other tiers, whose
 modules are sent over stdin: the image needs Python 3.11 and nothing of turnwise, and the engine may
 be on another machine. Containers are kept ready as sandboxes are, which hides their start.
 
@@ -24,21 +24,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from turnwise.errors import ConfigError
-from turnwise.sandbox import container, namespaces, wire
+from turnwise.sandbox import container, namespaces, protocol
 from turnwise.sandbox.launch import FLAGS, START_SECONDS, Ticket, environment
 from turnwise.sandbox.settings import MEBIBYTE, LimitedBy, SandboxSettings
 
 END_SECONDS = 1.0
 """Time for a container to end by itself before it is killed."""
 OWN_MEMORY = 48 * MEBIBYTE
-"""Memory of the first process and the warden, beside the code's limit."""
+"""Memory of the first process and the supervisor, beside the code's limit."""
 _MODULES = (
-    *("wire", "artefacts", "cgroups", "kernel", "seccomp", "snippets"),
-    *("usage", "processes", "start", "warden", "container"),
+    *("protocol", "artefacts", "cgroups", "kernel", "seccomp", "snippets"),
+    *("usage", "processes", "start", "supervisor", "container"),
 )
 """Modules that run in the container, each after those that it imports."""
 _CAPABILITIES = ("DAC_OVERRIDE", "KILL", "SETGID", "SETUID")
-"""Capabilities of the warden, to be above the code's user. The code has none."""
+"""Capabilities of the supervisor, to be above the code's user. The code has none."""
 _OWN_PROCESSES = 2
 _BOOT = """
 import json, os, sys, types
@@ -86,7 +86,7 @@ class DockerLaunch:
         self._running: dict[int, _Container] = {}
         self._lock = threading.Lock()
 
-    def start(self, spec: wire.Message, descriptors: Sequence[int]) -> Ticket:
+    def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
         """See `Starter`."""
         ticket = Ticket(next(self._numbers))
         name = f"{self._name}-{ticket.number}"
@@ -133,7 +133,7 @@ class DockerLaunch:
         if not made.ticket.over.wait(END_SECONDS):
             made.process.kill()  # its command line; the engine may be gone
 
-    def _relay(self, made: "_Container", spec: wire.Message) -> None:
+    def _relay(self, made: "_Container", spec: protocol.Message) -> None:
         """Carry all that goes in and comes out, until the container is gone."""
         downward = threading.Thread(target=made.carry_down, args=(spec,), daemon=True)
         downward.start()
@@ -186,7 +186,7 @@ class _Container:
         self.outputs = [os.dup(one) for one in theirs[:2]]
         self.sockets = [socket.socket(fileno=os.dup(one)) for one in theirs[2:]]
 
-    def carry_down(self, spec: wire.Message) -> None:
+    def carry_down(self, spec: protocol.Message) -> None:
         """Pass on the worker's messages; when it closes, so does the container's stdin."""
         assert self.process.stdin is not None
         target = self.process.stdin.fileno()
@@ -246,7 +246,7 @@ class _Container:
         self.error.close()
 
 
-def arguments(limits: wire.Message, name: str, image: str) -> list[str]:
+def arguments(limits: protocol.Message, name: str, image: str) -> list[str]:
     """Arguments of `docker` to run one container with these limits."""
     memory = str(limits["memory"] + limits["disk"] + OWN_MEMORY)
     sized = f"rw,exec,nosuid,nodev,mode=1777,size={limits['disk']},nr_inodes={limits['files']}"
@@ -263,10 +263,10 @@ def arguments(limits: wire.Message, name: str, image: str) -> list[str]:
     return [*words, "--entrypoint", "python3", image, *FLAGS, "-c", _BOOT]
 
 
-def _first_message(spec: wire.Message) -> bytes:
+def _first_message(spec: protocol.Message) -> bytes:
     """The modules and the specification, for `_BOOT`."""
     mine = {"tier": "docker", "limits": spec["limits"], "work": "/work", "cgroup": ""}
-    return wire.encode(
+    return protocol.encode(
         {
             "modules": [[name, _text(name)] for name in _MODULES],
             "environment": environment(DockerLaunch.interpreter),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.sandbox import cgroups, seccomp, wire
+from turnwise.sandbox import cgroups, protocol, seccomp
 from turnwise.sandbox.settings import LimitedBy, Limits, SandboxSettings, TierName
 
 START_SECONDS = 20.0
@@ -68,8 +68,8 @@ class Starter(Protocol):
     def ended(self) -> bool:
         """It is gone, and with it all that it has started: another one is needed."""
 
-    def start(self, spec: wire.Message, descriptors: Sequence[int]) -> Ticket:
-        """Ask for a sandbox with a warden in it, which gets these descriptors: stdout, stderr,
+    def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
+        """Ask for a sandbox with a supervisor in it, which gets these descriptors: stdout, stderr,
         control, channel. They are the caller's to close."""
 
     def kill(self, ticket: Ticket) -> None:
@@ -118,7 +118,7 @@ class Launch:
         """The launcher has ended."""
         return self.process.poll() is not None
 
-    def start(self, spec: wire.Message, descriptors: Sequence[int]) -> Ticket:
+    def start(self, spec: protocol.Message, descriptors: Sequence[int]) -> Ticket:
         """See `Starter`."""
         with self.lock:
             ticket = Ticket(next(self.numbers))
@@ -175,8 +175,8 @@ class Launch:
 
 def specification(
     settings: SandboxSettings, tier: TierName, starter: Starter, limits: Limits
-) -> wire.Message:
-    """Everything that the launcher and the warden have to know of one sandbox."""
+) -> protocol.Message:
+    """Everything that the launcher and the supervisor have to know of one sandbox."""
     interpreter = starter.interpreter
     prefix = str(Path(interpreter).parent.parent)
     shown = [path for path in _SYSTEM if os.path.lexists(path)]

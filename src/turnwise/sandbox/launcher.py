@@ -22,9 +22,9 @@ from turnwise.sandbox import (
     kernel,
     namespaces,
     processes,
+    protocol,
     rlimits,
     seccomp,
-    wire,
 )
 
 TIERS = {"bubblewrap": bubblewrap, "namespaces": namespaces, "rlimits": rlimits}
@@ -37,7 +37,7 @@ class Launcher:
     def __init__(self, host: socket.socket) -> None:
         self.host = host
         self.processes: dict[int, list[int]] = {}
-        self.specs: dict[int, wire.Message] = {}
+        self.specs: dict[int, protocol.Message] = {}
         self.statuses: dict[int, int] = {}
         self.groups: dict[int, cgroups.Group] = {}
         self.clearing: set[int] = set()
@@ -87,7 +87,7 @@ class Launcher:
                 os.close(descriptor)
         return True
 
-    def start(self, number: int, spec: wire.Message, descriptors: list[int]) -> None:
+    def start(self, number: int, spec: protocol.Message, descriptors: list[int]) -> None:
         """Start a sandbox."""
         if spec["tier"] == "rlimits":
             in_use = {one["user"] for one in self.specs.values() if "user" in one}
@@ -132,7 +132,7 @@ class Launcher:
         spec = self.specs[number]
         if spec["tier"] == "rlimits" and number not in self.clearing:
             known = [one for others in self.processes.values() for one in others]
-            processes.kill_descendants(known)  # there are some if the code killed its warden
+            processes.kill_descendants(known)  # there are some if the code killed its supervisor
             if not rlimits.clean(spec, rlimits.AT_ONCE):
                 self.clearing.add(number)
                 self.processes[number] = [rlimits.start_cleaning(spec)]
@@ -148,7 +148,7 @@ class Launcher:
         if group is not None:
             group.remove()
 
-    def say(self, message: wire.Message) -> None:
+    def say(self, message: protocol.Message) -> None:
         """Tell the host, if it is still there."""
         try:
             self.host.send(json.dumps(message).encode())

@@ -7,8 +7,8 @@ that is up, no capability, and a user (65534) that owns nothing. Needs Linux 5.1
 processes by user namespace) and the right to make user namespaces; as root of the machine it needs
 no setting at all.
 
-The warden is process 1 of one process namespace, so that the kernel ends all with it; the code is
-in another one below, whose process 1 only takes note of orphans' ends.
+The supervisor is process 1 of one process namespace, so that the kernel ends all with it; the code
+is in another one below, whose process 1 only takes note of orphans' ends.
 
 What it is not: a virtual machine. The kernel is shared, and a defect of the kernel in a system call
 that `seccomp` does not deny breaks it.
@@ -21,7 +21,7 @@ import socket
 import stat
 from typing import NoReturn
 
-from turnwise.sandbox import kernel, warden, wire
+from turnwise.sandbox import kernel, protocol, supervisor
 
 NOBODY = 65534
 _FLAGS = (
@@ -46,8 +46,8 @@ PASSWD = "nobody:x:65534:65534:nobody:/work:/bin/sh\n"
 GROUP = "nogroup:x:65534:\n"
 
 
-def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
-    """Start a warden in new namespaces; returns its pid. Raises OSError where it cannot be."""
+def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
+    """Start a supervisor in new namespaces; returns its pid. Raises OSError where it cannot be."""
     mapped, say_mapped = os.pipe()
     child = kernel.clone(_FLAGS)
     if child == 0:
@@ -59,7 +59,7 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
             _isolate(spec)
         except BaseException as error:  # noqa: BLE001 - told to the host
             say_failed(descriptors[2], error)
-        warden.main(spec, descriptors)
+        supervisor.main(spec, descriptors)
     os.close(mapped)
     try:
         as_root = "0 0 1\n65534 65534 1\n"
@@ -79,10 +79,10 @@ def map_users(process: int, mapping: str) -> None:
 
 
 def say_failed(control: int, error: BaseException) -> NoReturn:
-    """Send the host the reason why the warden is missing, over the control connection, and end this
-    process."""
+    """Send the host the reason why the supervisor is missing, over the control connection, and end
+    this process."""
     with contextlib.suppress(ConnectionError):  # the host no longer wants it
-        message = wire.encode({"event": "failed", "error": str(error)})
+        message = protocol.encode({"event": "failed", "error": str(error)})
         socket.socket(fileno=control).sendall(message)
     os._exit(1)
 
@@ -95,7 +95,7 @@ def keep_only(descriptors: list[int]) -> list[int]:
     return high
 
 
-def _isolate(spec: wire.Message) -> None:
+def _isolate(spec: protocol.Message) -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
     kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
     trees = {path: kernel.open_tree(path) for path in spec["read_only"] if not os.path.islink(path)}
@@ -116,7 +116,7 @@ def _isolate(spec: wire.Message) -> None:
     become_nobody()
 
 
-def begin_processes(spec: wire.Message, place: str) -> None:
+def begin_processes(spec: protocol.Message, place: str) -> None:
     """Make a process namespace for this process's later children, with its first process and, at
     `place`, its /proc. This process itself has no number in it."""
     kernel.unshare(kernel.NEWPID)
@@ -129,7 +129,7 @@ def begin_processes(spec: wire.Message, place: str) -> None:
             become_nobody()
             os.write(answer_end, b"!")
             _take_note_of_ends()
-        except BaseException as error:  # noqa: BLE001 - told to the warden, which tells the host
+        except BaseException as error:  # noqa: BLE001 - told to the supervisor, which tells the host
             os.write(answer_end, str(error).encode())
         finally:
             os._exit(1)
@@ -201,7 +201,7 @@ def _make_devices(devices: dict[str, int]) -> None:
         os.symlink(target, name)
 
 
-def make_scratch(limits: wire.Message) -> None:
+def make_scratch(limits: protocol.Message) -> None:
     """Mount one file system in memory for all that may be written, so that one size limits it: at
     work, tmp and dev/shm below the working directory."""
     for place in ("work", "tmp", "dev/shm"):

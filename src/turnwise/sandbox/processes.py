@@ -1,9 +1,10 @@
-"""The processes of a sandbox, seen from its warden: which there are, what they use, and their end.
+"""The processes of a sandbox, seen from its supervisor: which there are, what they use, and their
+end.
 
 Standard library only. With a process namespace of the code's own, these are all in it, and end with
-its first process. Without, they are those that stem from the warden.
+its first process. Without, they are those that stem from the supervisor.
 
-Not here: when they have to end (warden.py).
+Not here: when they have to end (supervisor.py).
 """
 
 import os
@@ -13,7 +14,7 @@ import time
 from collections.abc import Collection
 from typing import Protocol
 
-from turnwise.sandbox import usage, wire
+from turnwise.sandbox import protocol, usage
 
 KILL_SECONDS = 2.0
 INIT, CODE = 1, 2
@@ -21,7 +22,7 @@ INIT, CODE = 1, 2
 
 
 class Children:
-    """The warden's own children, and how the code ended, which is one of them."""
+    """The supervisor's own children, and how the code ended, which is one of them."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -55,17 +56,18 @@ class Processes(Protocol):
         not be killed in time (none, unless the kernel holds them)."""
 
 
-def processes_of(spec: wire.Message) -> Processes:
+def processes_of(spec: protocol.Message) -> Processes:
     """List the processes of a sandbox: its tier says whether they have a namespace."""
     return Namespace(spec["init"]) if "init" in spec else Descendants()
 
 
 class Namespace:
-    """All in a namespace below the warden's, whose first process takes them along when it ends."""
+    """All in a namespace below the supervisor's, whose first process takes them along when it
+    ends."""
 
     def __init__(self, init: int) -> None:
         self.init = init
-        """Number of the namespace's first process as the warden sees it."""
+        """Number of the namespace's first process as the supervisor sees it."""
 
     def use(self) -> tuple[float, list[int]]:
         """See `Processes`."""

@@ -2,9 +2,9 @@
 
 Standard library only; runs in the launcher. The code can read what its user can read, reach the
 network, and fill the disk with many files below the size limit of one. Started by root, each
-sandbox has a user of its own (65000 and up), so that its processes cannot touch the warden or one
-another; started by another user, the code has all rights of that user, and can kill the warden.
-Results say `rlimits`, and a `Sandbox` takes this tier only with `allow_unisolated`.
+sandbox has a user of its own (65000 and up), so that its processes cannot touch the supervisor or
+one another; started by another user, the code has all rights of that user, and can kill the
+supervisor. Results say `rlimits`, and a `Sandbox` takes this tier only with `allow_unisolated`.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 
-from turnwise.sandbox import kernel, namespaces, warden, wire
+from turnwise.sandbox import kernel, namespaces, protocol, supervisor
 
 FIRST_USER, USERS = 65000, 500
 CLAIMS = "turnwise-sandbox-users"
@@ -59,7 +59,7 @@ class Users:
         return True
 
 
-def prepare(spec: wire.Message, users: Users, in_use: set[int]) -> None:
+def prepare(spec: protocol.Message, users: Users, in_use: set[int]) -> None:
     """Give the sandbox a folder, and a user that no other has (`in_use`: those of this launcher's
     sandboxes)."""
     # The work folder is one deeper than the code may rename anything.
@@ -72,8 +72,8 @@ def prepare(spec: wire.Message, users: Users, in_use: set[int]) -> None:
         os.chown(spec["work"], spec["user"], spec["user"])
 
 
-def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
-    """Start a warden to which orphans of its descendants come back; returns its pid."""
+def start(spec: protocol.Message, descriptors: list[int]) -> list[int]:
+    """Start a supervisor to which orphans of its descendants come back; returns its pid."""
     child = os.fork()
     if child == 0:
         descriptors = namespaces.keep_only(descriptors)
@@ -81,11 +81,11 @@ def start(spec: wire.Message, descriptors: list[int]) -> list[int]:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         os.environ["HOME"] = os.environ["TMPDIR"] = spec["work"]
-        warden.main(spec, descriptors)
+        supervisor.main(spec, descriptors)
     return [child]
 
 
-def clean(spec: wire.Message, most: int) -> bool:
+def clean(spec: protocol.Message, most: int) -> bool:
     """Remove the folder, but not more than so many entries; whether it is gone. Links in it are not
     followed. What cannot be removed stays."""
     outer = os.path.dirname(spec["work"])
@@ -113,7 +113,7 @@ def clean(spec: wire.Message, most: int) -> bool:
     return True
 
 
-def start_cleaning(spec: wire.Message) -> int:
+def start_cleaning(spec: protocol.Message) -> int:
     """Start a process that removes the folder while the launcher goes on; returns its pid."""
     child = os.fork()
     if child == 0:

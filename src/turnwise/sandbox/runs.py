@@ -1,6 +1,6 @@
-"""One run: what the host and the warden saw of it, as a typed result.
+"""One run: what the host and the supervisor saw of it, as a typed result.
 
-Not here: how it was seen (worker.py, warden.py).
+Not here: how it was seen (worker.py, supervisor.py).
 """
 
 import os
@@ -26,7 +26,7 @@ def run_job(worker: Worker, job: Job, tier: TierName, limits: Limits, queued: fl
 
 
 def finished(worker: Worker, end: End, tier: TierName, limits: Limits, queued: float) -> Result:
-    """The result of a sandbox that has ended, from the host's and the warden's evidence."""
+    """The result of a sandbox that has ended, from the host's and the supervisor's evidence."""
     report = worker.report or {}
     raw = report.get("status")
     code = os.waitstatus_to_exitcode(raw) if raw is not None else None
@@ -70,7 +70,7 @@ def _status(worker: Worker, end: End, code: int | None, limits: Limits, tier: Ti
     if worker.unwritable:
         return Status.NONZERO
     if worker.report is None:
-        # Only where nothing isolates can the code have killed its warden.
+        # Only where nothing isolates can the code have killed its supervisor.
         within_reach = tier == "rlimits" and os.geteuid() != 0
         killed = within_reach and worker.was_killed()
         return Status.SIGNAL if killed else Status.INFRASTRUCTURE

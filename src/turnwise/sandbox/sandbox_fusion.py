@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any
 
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.sandbox import artefacts, wire
+from turnwise.sandbox import artefacts, protocol
 from turnwise.sandbox.base import CodeSandbox, check_command
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.runs import check_files, ended_without_memory
@@ -121,7 +121,7 @@ class SandboxFusion(CodeSandbox):
             "stdin": _text(stdin),
             "run_timeout": limits.seconds,
             "memory_limit_MB": limits.memory // MEBIBYTE,
-            "files": wire.pack_files(files),
+            "files": protocol.pack_files(files),
             "fetch_files": list(collect),
         }
         start = time.monotonic()

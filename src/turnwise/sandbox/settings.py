@@ -1,6 +1,6 @@
 """The settings of a sandbox: the tier of isolation, and limits.
 
-Not here: how a limit is enforced (warden.py, worker.py), and what a tier protects from
+Not here: how a limit is enforced (supervisor.py, worker.py), and what a tier protects from
 (docs/reference/sandbox.md).
 """
 

@@ -12,7 +12,7 @@ import resource
 import signal
 from typing import NamedTuple, NoReturn
 
-from turnwise.sandbox import artefacts, kernel, seccomp, snippets, wire
+from turnwise.sandbox import artefacts, kernel, protocol, seccomp, snippets
 
 STACK = 8 << 20
 """Bytes of the stack of each thread, the same on every machine."""
@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
     fault: int
 
 
-def prepare(spec: wire.Message, stdout: int, stderr: int, channel: int) -> Waiting:
+def prepare(spec: protocol.Message, stdout: int, stderr: int, channel: int) -> Waiting:
     stdin = os.memfd_create("stdin")
     job_end, job = os.pipe()
     fault, fault_end = os.pipe()
@@ -54,14 +54,14 @@ def prepare(spec: wire.Message, stdout: int, stderr: int, channel: int) -> Waiti
     return Waiting(child, stdin, job, fault)
 
 
-def hand_over(spec: wire.Message, job: wire.Message, waiting: Waiting) -> None:
+def hand_over(spec: protocol.Message, job: protocol.Message, waiting: Waiting) -> None:
     """Write the files and let the code begin. Raises OSError if what waits for it has failed, and
     UnwritableError for files that cannot be in such a folder."""
     user = spec.get("user")
     if user is not None:
         os.seteuid(user)  # the files are to be the code's own
     try:
-        artefacts.write_files(spec["work"], wire.unpack_files(job["files"]))
+        artefacts.write_files(spec["work"], protocol.unpack_files(job["files"]))
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _MACHINES_FAULT.get(spec["tier"], ()):
             raise
@@ -69,7 +69,7 @@ def hand_over(spec: wire.Message, job: wire.Message, waiting: Waiting) -> None:
     finally:
         if user is not None:
             os.seteuid(0)
-    os.write(waiting.stdin, wire.unpack_files(job["stdin"])[""])
+    os.write(waiting.stdin, protocol.unpack_files(job["stdin"])[""])
     os.lseek(waiting.stdin, 0, os.SEEK_SET)  # the position is the child's as well
     os.close(waiting.stdin)
     wanted = {name: job[name] for name in ("source", "command", "session", "environment")}
@@ -81,15 +81,15 @@ def hand_over(spec: wire.Message, job: wire.Message, waiting: Waiting) -> None:
         raise OSError(f"the code could not be started: {said.decode(errors='replace')}")
 
 
-def _most_processes(spec: wire.Message) -> int:
+def _most_processes(spec: protocol.Message) -> int:
     """The limit of the code's user, with those processes of it that are not the code's."""
     most: int = spec["limits"]["processes"]
     if spec["tier"] == "docker":
         # The user is that of all containers, and Docker limits each of them.
         return resource.getrlimit(resource.RLIMIT_NPROC)[1]
     if spec["tier"] != "rlimits":
-        # The warden, the namespace's first process, and what bwrap leaves there: users are counted
-        # by user namespace.
+        # The supervisor, the namespace's first process, and what bwrap leaves there: users are
+        # counted by user namespace.
         return most + 2 + int(spec.get("beside", 0))
     if spec.get("user") is not None:
         return most
@@ -103,7 +103,7 @@ def _most_processes(spec: wire.Message) -> int:
     return most + count
 
 
-def _become(spec: wire.Message, processes: int, descriptors: tuple[int, ...]) -> NoReturn:
+def _become(spec: protocol.Message, processes: int, descriptors: tuple[int, ...]) -> NoReturn:
     """Take on the limits in the child, wait for the job, and become the code."""
     fault = descriptors[4]
     try:
@@ -129,7 +129,7 @@ def _become(spec: wire.Message, processes: int, descriptors: tuple[int, ...]) ->
         os.environ.update(job["environment"])
         os.closerange(_JOB, _JOB + 1)
         os.write(fault, b"!")
-    except BaseException as error:  # noqa: BLE001 - told to the warden, which raises it
+    except BaseException as error:  # noqa: BLE001 - told to the supervisor, which raises it
         os.write(fault, str(error).encode())
         os._exit(1)
     status = 127
@@ -167,7 +167,7 @@ def _arrange(descriptors: tuple[int, ...]) -> None:
     os.closerange(_JOB + 1, 1 << 16)
 
 
-def _limit(limits: wire.Message, processes: int) -> None:
+def _limit(limits: protocol.Message, processes: int) -> None:
     seconds = max(1, int(-(-limits["cpu_seconds"] // 1)))
     wanted = {
         resource.RLIMIT_AS: (limits["memory"], limits["memory"]),

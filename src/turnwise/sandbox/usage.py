@@ -1,12 +1,12 @@
 """The use of processes, as the kernel counts it: memory, sockets, processor time.
 
-Standard library only; the warden's eyes where no control group counts. Counted are private memory,
-what is in swap or in huge pages, shared memory, and the buffers of sockets; not the system's files
-that are mapped, nor the kernel's own records (page tables, descriptors, some MiB for a process).
-What could not be counted is refused beforehand: memory shared without a file, and pages given to a
-pipe (see seccomp.py).
+Standard library only; the supervisor's eyes where no control group counts. Counted are private
+memory, what is in swap or in huge pages, shared memory, and the buffers of sockets; not the
+system's files that are mapped, nor the kernel's own records (page tables, descriptors, some MiB for
+a process). What could not be counted is refused beforehand: memory shared without a file, and pages
+given to a pipe (see seccomp.py).
 
-Not here: limits, and what happens beyond them (warden.py).
+Not here: limits, and what happens beyond them (supervisor.py).
 """
 
 import contextlib

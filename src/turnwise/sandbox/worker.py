@@ -1,6 +1,6 @@
 """The host's side of one sandbox: gives it its job, reads what it writes, keeps the deadline.
 
-Not here: which sandbox a run gets (sandbox.py), and what happens inside (warden.py).
+Not here: which sandbox a run gets (sandbox.py), and what happens inside (supervisor.py).
 """
 
 import json
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from turnwise.errors import InfrastructureError
-from turnwise.sandbox import wire
+from turnwise.sandbox import protocol
 from turnwise.sandbox.launch import START_SECONDS, Starter, Ticket
 from turnwise.sandbox.result import Output
 from turnwise.sandbox.settings import Limits
 
 STOP_SECONDS = 5.0
-"""Time for a warden to kill, gather and report, before it is killed itself."""
+"""Time for a supervisor to kill, gather and report, before it is killed itself."""
 _LONGEST_LINE = 1 << 16
 _LARGEST_READ = 1 << 16
 
@@ -69,11 +69,11 @@ class Capture:
 class Worker:
     """One sandbox, from the request for it until it is gone."""
 
-    def __init__(self, launch: Starter, spec: wire.Message, limits: Limits) -> None:
+    def __init__(self, launch: Starter, spec: protocol.Message, limits: Limits) -> None:
         """Ask for it; it becomes ready while others go on. Raises InfrastructureError where this
         process may not have more descriptors."""
         self.launch, self.limits = launch, limits
-        self.report: wire.Message | None = None
+        self.report: protocol.Message | None = None
         self.failure = ""
         self.started = 0.0
         self.begun = False
@@ -100,14 +100,14 @@ class Worker:
             "source": job.source,
             "command": list(job.command),
             "session": job.session,
-            "files": wire.pack_files(job.files),
-            "stdin": wire.pack_files({"": job.stdin}),
+            "files": protocol.pack_files(job.files),
+            "stdin": protocol.pack_files({"": job.stdin}),
             "environment": dict(job.environment),
             "collect": list(job.collect),
         }
         self.control.settimeout(START_SECONDS)
         try:
-            self.control.sendall(wire.encode(message))
+            self.control.sendall(protocol.encode(message))
         except OSError as error:
             self.failure = self._reason() or f"it took no job ({error})"
             return False
@@ -141,7 +141,7 @@ class Worker:
         if self.report is None:
             self.control.settimeout(STOP_SECONDS)
             try:
-                self.control.sendall(wire.encode({"op": "stop", "collect": list(collect)}))
+                self.control.sendall(protocol.encode({"op": "stop", "collect": list(collect)}))
             except OSError:
                 return False
             self._pump(time.monotonic() + STOP_SECONDS, until_report=True)
@@ -163,8 +163,8 @@ class Worker:
         return out, error
 
     def files(self) -> dict[str, bytes]:
-        """The files that the warden gathered."""
-        return wire.unpack_files((self.report or {}).get("files", {}))
+        """The files that the supervisor gathered."""
+        return protocol.unpack_files((self.report or {}).get("files", {}))
 
     def close(self) -> None:
         """Let go of it. What is left in it is killed; `ticket.over` says when it is gone."""

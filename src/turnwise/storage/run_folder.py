@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from turnwise.config import Recipe, dump_recipe, load_recipe
+from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
@@ -223,11 +223,13 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
     same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
     folders in the environment's options, where they are written with a slash or an ending and are
     there."""
-    values = _mapped(recipe.model_dump(), whole_target)
+    values = _mapped(recipe.model_dump(exclude_none=True), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
-    values["teacher"]["model"] = _whole_model(recipe.teacher.model)
-    if recipe.sft.file:
-        values["sft"]["file"] = str(Path(recipe.sft.file).resolve())
+    if recipe.algorithm.teacher is not None:
+        values["algorithm"]["teacher"]["model"] = _whole_model(recipe.algorithm.teacher.model)
+    if isinstance(recipe.sft.demonstrations, RecordedDemonstrations):
+        file = Path(recipe.sft.demonstrations.file).resolve()
+        values["sft"]["demonstrations"]["file"] = str(file)
     options = values["environment"]["options"]
     values["environment"]["options"] = _mapped(options, _whole_path)
     return Recipe.model_validate(values)

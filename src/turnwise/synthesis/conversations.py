@@ -32,12 +32,12 @@ def read_conversations(file: Path) -> list[list[Message]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"sft.file {file} cannot be read: {error}") from None
+        raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
     found = [
         _messages(line, f"{file}, line {n}") for n, line in enumerate(lines, 1) if line.strip()
     ]
     if not found:
-        raise DataError(f"sft.file {file} holds no conversation")
+        raise DataError(f"sft.demonstrations.file {file} holds no conversation")
     return found
 
 

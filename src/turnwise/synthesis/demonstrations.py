@@ -93,7 +93,9 @@ def check_behaviours(shares: Mapping[str, float]) -> None:
     for name in shares:
         BEHAVIOURS.get(name)
     if not shares or min(shares.values()) < 0 or sum(shares.values()) <= 0:
-        raise ConfigError("sft.behaviours: give at least one behaviour a positive share")
+        raise ConfigError(
+            "sft.demonstrations.behaviours: give at least one behaviour a positive share"
+        )
 
 
 async def demonstrate(

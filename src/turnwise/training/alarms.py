@@ -56,6 +56,5 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
     where some tokens were left out of the distribution.
     """
     limits, ahead = recipe.rollout, recipe.train.max_staleness > 0
-    left_out = limits.top_k > 0 or limits.top_p < 1 or limits.min_p > 0
-    bound = math.inf if ahead or left_out else recipe.parity_bound
+    bound = math.inf if ahead or limits.truncates else recipe.parity_bound
     check_gap(metrics.get("policy/logprob_gap", 0.0), bound, step)

@@ -5,10 +5,12 @@ here: which parts of an algorithm go together (`algorithms/contradictions.py`), 
 work together in a run (`checks`).
 """
 
-from turnwise.algorithms.parts import Requirement, Trait
+from collections.abc import Iterator
+
+from turnwise.algorithms.parts import BYPASS, Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import ImplicitRewardConfig, Recipe
+from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError
 from turnwise.rollout.trees import check_tree_size
@@ -17,16 +19,11 @@ from turnwise.rollout.trees import check_tree_size
 def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError where a recipe gives an algorithm too little, or settings of what it does
     not have; loads nothing."""
-    if recipe.train.steps:
-        _check_groups(recipe, algorithm)
-    if recipe.learning.updates_per_step > recipe.train.tasks_per_step:
-        raise ConfigError("learning.updates_per_step is more than train.tasks_per_step: lower it")
-    if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
-        raise ConfigError(
-            f"algorithm {algorithm.name} adds up the parts of the reward that it is told: give "
-            "their names and weights, as in algorithm.reward_weights.exact_match=1"
-        )
-    _check_unused(recipe, algorithm)
+    _check_signals(recipe.algorithm, algorithm)
+    _check_sizes(recipe, algorithm)
+    _check_rollout(recipe, algorithm)
+    _check_contexts(recipe, algorithm)
+    _check_losses(recipe, algorithm)
     _check_kl(recipe, algorithm)
 
 
@@ -81,59 +78,128 @@ def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None
     )
 
 
-def _check_groups(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for groups in which nothing could be compared, or that the rollout cannot
-    make."""
-    train = recipe.train
-    if algorithm.rollout == "random_branches":
-        check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
-    if train.group_size < 2:
-        _check_groups_of_one(recipe, algorithm)
-    k = algorithm.numbers_of("estimator").get("k", 1)
-    if algorithm.estimator == "pass_at_k" and k > train.group_size:
+def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
+    """Raise ConfigError for settings of signals that the algorithm does not have, and for a teacher
+    that is missing."""
+    has = {
+        "critic": Requirement.CRITIC in algorithm.needs,
+        "implicit_reward": Requirement.PROCESS_REWARDS in algorithm.needs,
+        "teacher": Requirement.TEACHER in algorithm.needs,
+        "self_teacher": algorithm.self_teacher_coefficient > 0,
+    }
+    for name, there in has.items():
+        if getattr(config, name) is not None and not there:
+            raise ConfigError(
+                f"algorithm.{name} is set, but algorithm {algorithm.name} has no "
+                f"{name.replace('_', ' ')}: leave it out, or choose an algorithm that has one"
+            )
+    if has["teacher"] and config.teacher is None:
         raise ConfigError(
-            f"algorithm {algorithm.name}: the best of k = {k:g} trajectories needs groups of as "
-            f"many, and train.group_size is {train.group_size}: raise it, or lower k"
+            f"algorithm {algorithm.name} needs a teacher: set algorithm.teacher.model"
         )
-    if recipe.rollout.temperature == 0:
-        raise ConfigError("rollout.temperature is 0: all trajectories of a group would be the same")
 
 
-def _check_groups_of_one(recipe: Recipe, algorithm: Algorithm) -> None:
-    one, name = "train.group_size is 1", algorithm.name
+def _check_sizes(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for groups, or steps, in which there is too little to compare."""
+    needed = {
+        "group_size": _trajectories_needed(recipe, algorithm),
+        "tasks_per_step": _tasks_needed(recipe, algorithm),
+    }
+    for key, reasons in needed.items():
+        given = getattr(recipe.train, key)
+        for least, reason in reasons:
+            if given < least:
+                raise ConfigError(f"train.{key} is {given}, and {reason}: give at least {least:g}")
+
+
+def _trajectories_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple[float, str]]:
+    """Pairs of the fewest trajectories of a group, and what needs them."""
+    name, estimator = algorithm.name, algorithm.estimator
+    if recipe.preferences.steps:
+        yield 2, "preferences are learned from pairs of one group"
+    if not recipe.train.steps:
+        return
     if not algorithm.has_trait("estimator", Trait.UNGROUPED):
-        raise ConfigError(
-            f"{one}, and estimator {algorithm.estimator} of algorithm {name} compares trajectories "
-            "within their group: give at least 2"
-        )
-    if algorithm.group_filter != "none" or recipe.monitor.echo_trap == "filter":
-        which = "monitor.echo_trap = filter"
-        if algorithm.group_filter != "none":
-            which = f"group_filter {algorithm.group_filter} of algorithm {name}"
-        raise ConfigError(f"{one}, and {which} keeps groups whose rewards differ: give at least 2")
+        yield 2, f"estimator {estimator} of algorithm {name} compares within a group"
+    if algorithm.group_filter != "none":
+        which = f"group_filter {algorithm.group_filter} of algorithm {name}"
+        yield 2, f"{which} keeps groups whose rewards differ"
+    if recipe.monitor.echo_trap.reaction == "filter":
+        yield 2, "monitor.echo_trap.reaction = filter keeps groups whose rewards differ"
     if algorithm.self_teacher_coefficient:
-        raise ConfigError(
-            f"{one}, and the self-teacher of algorithm {name} reads another success of the group: "
-            "give at least 2"
-        )
-    if algorithm.estimator == "reinforce_baseline" and recipe.train.tasks_per_step < 2:
-        raise ConfigError(
-            f"{one} and so is train.tasks_per_step, but estimator reinforce_baseline of algorithm "
-            f"{name} compares with the batch's others: raise one of them"
-        )
+        yield 2, f"the self-teacher of algorithm {name} reads another success of the group"
+    if estimator == "pass_at_k":
+        k = algorithm.numbers_of("estimator")["k"]
+        yield k, f"algorithm {name} takes the best of k = {k:g} trajectories"
 
 
-def _check_unused(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for settings of what the algorithm does not have."""
-    if recipe.train.dynamic_sampling_rounds and algorithm.group_filter == "none":
+def _tasks_needed(recipe: Recipe, algorithm: Algorithm) -> Iterator[tuple[float, str]]:
+    """Pairs of the fewest tasks of a step, and what needs them."""
+    updates = recipe.learning.updates_per_step
+    yield updates, f"each of learning.updates_per_step = {updates} has groups of its own"
+    if recipe.monitor.mutual_information is not None:
+        yield 2, "monitor.mutual_information compares tasks"
+    alone = recipe.train.steps > 0 and recipe.train.group_size < 2
+    if algorithm.estimator == "reinforce_baseline" and alone:
+        yield 2, f"algorithm {algorithm.name} compares with the batch's others, in groups of one"
+
+
+def _check_rollout(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for episodes that the algorithm's rollout cannot make, or cannot lose."""
+    train, name = recipe.train, algorithm.name
+    if train.steps and algorithm.rollout == "random_branches":
+        check_tree_size(train.group_size, **algorithm.numbers_of("rollout"))
+    if train.oversample and algorithm.rollout != "independent":
+        raise ConfigError(
+            f"train.oversample is {train.oversample}, but rollout {algorithm.rollout} of algorithm "
+            f"{name} needs each of its episodes: set train.oversample=0"
+        )
+    if train.dynamic_sampling_rounds and algorithm.group_filter == "none":
         raise ConfigError(
             "train.dynamic_sampling_rounds samples in place of groups that are dropped, but "
-            f"algorithm {algorithm.name} drops none: give it a group_filter"
+            f"algorithm {name} drops none: give it a group_filter"
         )
-    unused = recipe.implicit_reward != ImplicitRewardConfig()
-    if unused and Requirement.PROCESS_REWARDS not in algorithm.needs:
+
+
+def _check_contexts(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for contexts that follow one another, where each trajectory has to have
+    one."""
+    parted = algorithm.rollout not in ("independent", "greedy")
+    readers = {
+        f"rollout {algorithm.rollout} goes on from the middle of": parted,
+        "the self-teacher reads": algorithm.self_teacher_coefficient,
+        "preferences are pairs of": recipe.preferences.steps,
+    }
+    for reads, there in readers.items():
+        if there and recipe.rollout.context != "fail":
+            raise ConfigError(
+                f"rollout.context is {recipe.rollout.context}, but {reads} episodes of one context "
+                "each: set rollout.context to 'fail'"
+            )
+
+
+def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for a loss that would be there twice, or not at all, and for ratios to a
+    distribution that some tokens are left out of."""
+    name = algorithm.name
+    if not recipe.learning.mask_observations:
+        why = "has an observation_coefficient" if algorithm.observation_coefficient else ""
+        why = "has no policy loss" if algorithm.estimator == "none" else why
+        if why:
+            raise ConfigError(
+                "learning.mask_observations=false trains on observations in the policy loss, and "
+                f"algorithm {name} {why}: leave one of them out"
+            )
+    if recipe.train.steps and recipe.rollout.truncates and algorithm.correction == BYPASS:
         raise ConfigError(
-            f"implicit_reward is set, but algorithm {algorithm.name} has no process rewards"
+            "rollout.top_k, top_p and min_p leave tokens out, so that the others are sampled more "
+            f"often than the policy says, and correction {BYPASS} clips ratios to that: set "
+            'algorithm.correction to "none" or "truncated"'
+        )
+    if algorithm.estimator == "gdpo" and not algorithm.numbers_of("estimator")["reward_weights"]:
+        raise ConfigError(
+            f"algorithm {name} adds up the parts of the reward that it is told: give their names "
+            "and weights, as in algorithm.reward_weights.exact_match=1"
         )
 
 

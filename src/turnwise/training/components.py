@@ -141,7 +141,7 @@ def build_components(
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
-    setup = EngineSetup(recipe.engine, base, tokenizer, limit, recipe.vllm, folder)
+    setup = EngineSetup(recipe.engine, base, tokenizer, limit, folder)
     engine = make_engine(setup)
     semaphore = PrioritySemaphore(
         recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe
+from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.monitor.display import Display
 from turnwise.storage import checkpoint
@@ -84,12 +84,16 @@ class Demonstrations:
         """Return the same demonstrations at every call; played ones are written as the trajectories
         `demonstrations`. Raises DataError for a file that cannot be used."""
         if not self._tokens:
-            self._tokens.extend(self._read() if self.recipe.sft.file else await self._play())
+            chosen = self.recipe.sft.demonstrations
+            if isinstance(chosen, RecordedDemonstrations):
+                self._tokens.extend(self._read(chosen))
+            else:
+                self._tokens.extend(await self._play(chosen))
         return self._tokens
 
-    def _read(self) -> list[Tokens]:
+    def _read(self, chosen: RecordedDemonstrations) -> list[Tokens]:
         """The conversations of the file that an episode has room for."""
-        file, scaffold = Path(self.recipe.sft.file), self.components.scaffold
+        file, scaffold = Path(chosen.file), self.components.scaffold
         found = [
             conversation_tokens(messages, scaffold, f"{file}, conversation {number}")
             for number, messages in enumerate(read_conversations(file), 1)
@@ -105,16 +109,16 @@ class Demonstrations:
             raise DataError(f"{file} holds no conversation of at most {most} tokens")
         return kept
 
-    async def _play(self) -> list[Tokens]:
+    async def _play(self, chosen: ScriptedDemonstrations) -> list[Tokens]:
         recipe = self.recipe
-        self.display.phase("demonstrations", recipe.sft.demonstrations)
+        self.display.phase("demonstrations", chosen.count)
         played = await demonstrate(
             self.components.environment,
             self.components.scaffold,
             recipe.rollout,
             self.tasks,
-            recipe.sft.behaviours,
-            recipe.sft.demonstrations,
+            chosen.behaviours,
+            chosen.count,
             recipe.seed,
             lambda _: self.display.advance(),
         )

@@ -5,7 +5,7 @@ Not here: what the Echo Trap is (`monitor/echo_trap.py`), what reactions do (`re
 
 from collections.abc import Mapping, Sequence
 
-from turnwise.monitor.echo_trap import Thresholds, look
+from turnwise.monitor.echo_trap import Thresholds, detect
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learners
@@ -28,10 +28,10 @@ class EchoTrapWatch:
         """Say what was found after a step, and react to it. Raises RunStoppedError where the
         reaction is to stop."""
         context, thresholds = self._context, Thresholds()
-        config = context.recipe.monitor
-        if config.echo_trap == "off" or step < self.quiet_until:
+        config = context.recipe.monitor.echo_trap
+        if config.reaction == "off" or step < self.quiet_until:
             return
-        trap = look(self._history, config.highest_reward, thresholds)
+        trap = detect(self._history, config.highest_reward, thresholds)
         if trap is None:
             return
         self.quiet_until = step + thresholds.pause
@@ -45,10 +45,10 @@ class EchoTrapWatch:
             kept,
             config.learning_rate_factor,
         )
-        context.display.say(REACTIONS.get(config.echo_trap)(situation))
+        context.display.say(REACTIONS.get(config.reaction)(situation))
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
         """The step whose checkpoint is kept, to go back to; None where nothing goes back."""
-        if self._context.recipe.monitor.echo_trap != "roll_back":
+        if self._context.recipe.monitor.echo_trap.reaction != "roll_back":
             return None
         return best_step(history, self._context.recipe.train.checkpoint_every)

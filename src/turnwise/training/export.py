@@ -70,10 +70,11 @@ def _card(folder: RunFolder, found: checkpoint.Checkpoint) -> str:
 
 
 def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
-    """Write the successful episodes of all RL steps as conversations, one a line, for `sft.file`.
+    """Write the successful episodes of all RL steps as conversations, one a line.
 
-    The same conversation is written once. Returns how many were written, and how many successes
-    were left out, for malformed turns, pictures or several contexts.
+    They are for `sft.demonstrations.file`. The same conversation is written once. Returns how many
+    were written, and how many successes were left out, for malformed turns, pictures or several
+    contexts.
     """
     written: dict[str, None] = {}
     left_out = 0

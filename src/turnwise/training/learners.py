@@ -12,7 +12,12 @@ from transformers import PreTrainedModel
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.config import Recipe
+from turnwise.config import (
+    ImplicitRewardConfig,
+    Recipe,
+    SelfTeacherConfig,
+    SeparateCriticConfig,
+)
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
@@ -61,7 +66,8 @@ class Learners:
         )
         self.policy = policy_learner(recipe, context.algorithm, context.components.model, cold)
         self.critic = _critic(context, self.policy)
-        self._teacher = load_teacher(recipe) if recipe.teacher.model else None
+        teacher = recipe.algorithm.teacher
+        self._teacher = None if teacher is None else load_teacher(recipe, teacher)
         self._demonstrations: list[Tokens] = []
 
     async def prepare(self) -> None:
@@ -80,7 +86,8 @@ class Learners:
         credits = estimate(groups, signals, self.algorithm)
         metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
-        if self.critic is None or step >= recipe.critic.pretraining_steps:
+        critic = recipe.algorithm.critic
+        if critic is None or step >= critic.pretraining_steps:
             auxiliary = auxiliary_loss_of(self.critic, signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
@@ -111,14 +118,13 @@ class Learners:
 
     def _information(self, groups: list[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""
-        config = self._context.recipe.monitor
-        every = config.mutual_information_every
-        if not every or (step + 1) % every:
+        config = self._context.recipe.monitor.mutual_information
+        if config is None or (step + 1) % config.every:
             return {}
         return mutual_information(
             self.policy.model,
             groups,
-            config.mutual_information_tasks,
+            config.tasks,
             self.policy.temperature,
             self._context.recipe.learning,
         )
@@ -151,13 +157,14 @@ def _critic(context: RunContext, policy: PolicyLearner) -> SecondModel | None:
     """The critic, the model of process rewards or the self-teacher; None where the algorithm has
     none of them."""
     recipe, model = context.recipe, context.components.model
+    signals = recipe.algorithm
     if Requirement.CRITIC in context.algorithm.needs:
-        return make_critic(model, recipe.critic, recipe.learning)
+        return make_critic(model, signals.critic or SeparateCriticConfig(), recipe.learning)
     if Requirement.PROCESS_REWARDS in context.algorithm.needs:
         return ImplicitReward(
             model,
             policy.reference_logprobs,
-            recipe.implicit_reward,
+            signals.implicit_reward or ImplicitRewardConfig(),
             recipe.learning,
             recipe.rollout.temperature,
         )
@@ -165,7 +172,7 @@ def _critic(context: RunContext, policy: PolicyLearner) -> SecondModel | None:
         return SelfTeacher(
             model,
             context.components.scaffold,
-            recipe.self_teacher,
+            signals.self_teacher or SelfTeacherConfig(),
             recipe.learning,
             context.algorithm.self_teacher_coefficient,
             recipe.rollout.temperature,

@@ -79,13 +79,13 @@ def _heldout(components: Components) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks of evaluation and those of evaluations during RL, without any in common. Raises
     ConfigError where there are too few for both."""
     config = components.recipe.evaluation
-    during = config.every_tasks if config.every else 0
+    during = config.during_rl.tasks if config.during_rl is not None else 0
     found = _tasks(components, "heldout", config.tasks + during)
     chosen = choose_tasks(found, config.tasks + during, config.seed)
     if during and len(chosen) < config.tasks + during:
         raise ConfigError(
-            f"evaluation.tasks = {config.tasks} and evaluation.every_tasks = {during} have no task "
-            f"in common, and there are {len(found)} held-out tasks: lower one of them"
+            f"evaluation.tasks = {config.tasks} and evaluation.during_rl.tasks = {during} have no "
+            f"task in common, and there are {len(found)} held-out tasks: lower one of them"
         )
     return chosen[: config.tasks], chosen[config.tasks :]
 

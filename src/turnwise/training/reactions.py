@@ -104,19 +104,19 @@ def roll_back(situation: Situation) -> str:
 
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for an unknown reaction, or one that could do nothing."""
-    reaction, every = recipe.monitor.echo_trap, recipe.train.checkpoint_every
+    reaction, every = recipe.monitor.echo_trap.reaction, recipe.train.checkpoint_every
     if reaction == "off":
         return
     REACTIONS.get(reaction)
     if reaction == "filter" and algorithm.group_filter == STRICT_FILTER:
         raise ConfigError(
-            f"monitor.echo_trap = filter switches to group_filter {STRICT_FILTER}, which algorithm "
-            f"{algorithm.name} has from the beginning: choose another reaction"
+            f"monitor.echo_trap.reaction = filter switches to group_filter {STRICT_FILTER}, which "
+            f"algorithm {algorithm.name} has from the beginning: choose another reaction"
         )
     if reaction == "roll_back" and every >= Thresholds().fewest_steps:
         raise ConfigError(
-            "monitor.echo_trap = roll_back needs a checkpoint to go back to, and may be asked to "
-            f"at step {Thresholds().fewest_steps}: set train.checkpoint_every below that"
+            "monitor.echo_trap.reaction = roll_back needs a checkpoint to go back to, and may be "
+            f"asked to at step {Thresholds().fewest_steps}: set train.checkpoint_every below that"
         )
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from turnwise.config import BySuccess
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
 from turnwise.rollout.collect import Rollout, oversampled_groups
@@ -178,6 +179,6 @@ class ReinforcementLoop:
 def _curriculum(context: RunContext) -> Curriculum | None:
     """The curriculum of a recipe; None where all tasks are played."""
     config, train = context.recipe.curriculum, context.recipe.train
-    if config.tasks == "all":
+    if not isinstance(config, BySuccess):
         return None
     return Curriculum(context.tasks, config, train.tasks_per_step)

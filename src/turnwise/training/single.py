@@ -44,7 +44,7 @@ def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
         beside.append("self-teacher")
     if algorithm.demonstration_coefficient:
         beside.append("demonstrations")
-    if beside or recipe.teacher.model:
+    if beside or recipe.algorithm.teacher:
         has = ", ".join(beside) or "teacher"
         raise ConfigError(
             f"algorithm {recipe.algorithm.name} learns with more than its groups ({has}): use "

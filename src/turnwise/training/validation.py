@@ -17,7 +17,7 @@ FILE = "validation.jsonl"
 
 
 class Validation:
-    """Evaluations of RL steps that are multiples of `evaluation.every`; none where that is 0.
+    """Evaluations of RL steps that are multiples of `evaluation.during_rl.every`; none without it.
 
     Args:
         step: steps that are done; evaluations of later ones, of an interrupted process, are
@@ -26,8 +26,8 @@ class Validation:
 
     def __init__(self, context: RunContext, step: int) -> None:
         self._context = context
-        self._config = context.recipe.evaluation
-        if self._config.every:
+        self._config = context.recipe.evaluation.during_rl
+        if self._config is not None:
             context.folder.rewind(FILE, step)
         self._found: list[Mapping[str, Any]] = list(context.folder.lines(FILE))
 
@@ -38,16 +38,18 @@ class Validation:
 
     @property
     def stops(self) -> bool:
-        """Whether the last `evaluation.patience` evaluations brought no better step."""
-        patience, steps = self._config.patience, [line["step"] for line in self._found]
+        """Whether the last `evaluation.during_rl.patience` evaluations brought no better step."""
+        patience = self._config.patience if self._config is not None else 0
+        steps = [line["step"] for line in self._found]
         return 0 < patience < len(steps) and self.best_step not in steps[-patience:]
 
     async def check(self, step: int) -> dict[str, float]:
         """Evaluate the weights after a step, if it is due and not done; returns what was found."""
-        context, config = self._context, self._config
-        due = step > 0 and config.every > 0 and step % config.every == 0
-        if not due or any(line["step"] == step for line in self._found):
+        if self._config is None or step == 0 or step % self._config.every:
             return {}
+        if any(line["step"] == step for line in self._found):
+            return {}
+        context, config = self._context, self._context.recipe.evaluation
         limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
         await context.components.load(step)
         _, summary = await evaluate_policy(
@@ -66,7 +68,7 @@ class Validation:
         """Give the model the best step's weights, where the recipe asks for them; returns which
         step that is, None where nothing is restored."""
         best = self.best_step
-        if not self._config.keep_best or best is None:
+        if self._config is None or not self._config.keep_best or best is None:
             return None
         context = self._context
         folder = checkpoint.at(context.folder.checkpoints, best)

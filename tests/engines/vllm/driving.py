@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.engines.vllm.fake_vllm import FakeVllm, Json, Sample
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.config import EngineConfig, VllmConfig
+from turnwise.config import RunningServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.sampling import sample, uniforms
 from turnwise.engines.vllm.engine import VllmEngine
@@ -73,21 +73,13 @@ def drive(folder: Path, servers: list[FakeVllm], body: Body, **settings: Any) ->
         model = small_model(tokenizer)
         for server in servers:
             await server.start()
-        bound = settings.pop("parity_bound", 0.0)
-        config = VllmConfig(
-            urls=tuple(server.url for server in servers),
+        config = VllmEngineConfig(
+            name="vllm",
+            servers=RunningServers(urls=tuple(server.url for server in servers)),
             **{"start_seconds": 120, "request_seconds": 120, **settings},
         )
         try:
-            engine = await asyncio.to_thread(
-                make_vllm,
-                EngineConfig(name="vllm", parity_bound=bound),
-                config,
-                model,
-                tokenizer,
-                LIMIT,
-                folder,
-            )
+            engine = await asyncio.to_thread(make_vllm, config, model, tokenizer, LIMIT, folder)
             try:
                 await asyncio.wait_for(body(engine, model), 240)
             finally:

@@ -19,7 +19,7 @@ from transformers import Qwen3ForCausalLM
 from benchmarks.peers import interpreter
 from tests.engines.vllm.driving import change
 from tests.forward.models_for_tests import reference_logprobs
-from turnwise.config import EngineConfig, ModelConfig, VllmConfig
+from turnwise.config import ModelConfig, StartedServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.make import make_vllm
@@ -46,6 +46,9 @@ def python() -> str:
     return str(interpreter("vllm"))
 
 
+SERVERS = StartedServers.model_fields
+
+
 def drive(
     folder: Path,
     model: Any,
@@ -54,11 +57,12 @@ def drive(
     **settings: Any,
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
-    config = VllmConfig(**settings)
-    engine_config = EngineConfig(name="vllm", max_sequences=16, deterministic=False)
+    of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
+    servers = StartedServers(**of_servers)
+    config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
 
     async def main() -> None:
-        engine = make_vllm(engine_config, config, model, tokenizer, LIMIT, folder)
+        engine = make_vllm(config, model, tokenizer, LIMIT, folder)
         try:
             await asyncio.wait_for(body(engine), 1200)
         finally:
@@ -225,9 +229,10 @@ def test_a_run_goes_on_after_kill_9_and_is_resumed(tmp_path: Path, python: str) 
     """As a user has it: the command line, the demo's recipe, two runs."""
     run = tmp_path / "run"
     settings = (
-        f"engine=vllm engine.deterministic=false vllm.python={python} "
-        'vllm.arguments=["--enforce-eager"] threads=1 sft.steps=1 sft.demonstrations=16 '
-        "train.steps=6 train.tasks_per_step=2 train.group_size=4 train.checkpoint_every=1 "
+        f"engine=vllm engine.servers.python={python} "
+        'engine.servers.arguments=["--enforce-eager"] threads=1 sft.steps=1 '
+        "sft.demonstrations.count=16 train.steps=6 train.tasks_per_step=2 train.group_size=4 "
+        "train.checkpoint_every=1 "
         "train.max_staleness=1 evaluation.tasks=0"
     )
     command = [sys.executable, "-m", "turnwise", "train"]

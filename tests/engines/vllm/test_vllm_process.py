@@ -14,7 +14,7 @@ import pytest
 
 from tests.engines.vllm import fake_vllm
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.config import EngineConfig, VllmConfig
+from turnwise.config import StartedServers, VllmEngineConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.make import make_vllm
 from turnwise.engines.vllm.process import ServerProcess, check_interpreter
@@ -62,21 +62,24 @@ def soon(condition: Any) -> bool:
     return bool(condition())
 
 
+SERVERS = StartedServers.model_fields
+
+
 def drive(folder: Path, body: Any, **settings: Any) -> None:
     """Run `body(engine)` with an engine that starts servers; its answers are made up, so that
     whether they agree with the model is not looked at."""
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        config = VllmConfig(start_seconds=120, **settings)
-        engine = make_vllm(
-            EngineConfig(max_sequences=5, parity_bound=1e9),
-            config,
-            small_model(tokenizer),
-            tokenizer,
-            64,
-            folder,
+        of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
+        config = VllmEngineConfig(
+            name="vllm",
+            servers=StartedServers(**of_servers),
+            max_sequences=5,
+            parity_bound=1e9,
+            **{"start_seconds": 120, **settings},
         )
+        engine = make_vllm(config, small_model(tokenizer), tokenizer, 64, folder)
         try:
             await asyncio.wait_for(body(engine), 240)
         finally:
@@ -132,10 +135,9 @@ def test_without_a_folder_nothing_is_left(python: str, notes: Path) -> None:
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        config = VllmConfig(python=python)
-        engine = make_vllm(
-            EngineConfig(parity_bound=1e9), config, small_model(tokenizer), tokenizer, 64
-        )
+        servers = StartedServers(python=python)
+        config = VllmEngineConfig(name="vllm", servers=servers, parity_bound=1e9)
+        engine = make_vllm(config, small_model(tokenizer), tokenizer, 64)
         await engine.load({}, 0)
         arguments = starts(notes)[0][1]
         folders.append(Path(arguments[arguments.index("--model") + 1]).parent.parent)

@@ -7,7 +7,11 @@ import pytest
 
 from tests.environments.contract import keeps_its_word
 from tests.environments.playing import judged, played
-from turnwise.environments.adapters.dockerfile import Doing, NotDone, read_dockerfile
+from turnwise.environments.adapters.dockerfile import (
+    BuildStep,
+    UnsupportedDockerfile,
+    read_dockerfile,
+)
 from turnwise.environments.adapters.harbor_tasks import WEAKNESS, _copied, _files, moved
 from turnwise.environments.adapters.links import leads_out
 from turnwise.environments.base import Environment
@@ -238,8 +242,8 @@ def test_links_out_of_a_tasks_folder_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_shells_bracket_is_no_list() -> None:
     text = "FROM x\nRUN [ -d /app ] || mkdir /app\nCOPY [ab].txt /app/"
-    assert len(read_dockerfile(text).doings) == 2
-    with pytest.raises(NotDone, match="cannot be read"):
+    assert len(read_dockerfile(text).steps) == 2
+    with pytest.raises(UnsupportedDockerfile, match="cannot be read"):
         read_dockerfile("FROM x\nENV A=it's fine")
 
 
@@ -284,18 +288,18 @@ def test_a_dockerfile_as_steps() -> None:
     recipe = read_dockerfile(DOCKERFILE)
     assert recipe.workdir == "/app"
     assert recipe.variables == {"WHO": "world", "GREETING": "hello world", "LEVEL": "3"}
-    assert recipe.doings == [
-        Doing("copy", ("data/", "/app/data"), "/app"),
-        Doing("copy", ("words.txt", "/app/"), "/app"),
-        Doing("run", ('mkdir -p out &&      echo "$GREETING" > out/made.txt',), "/app"),
-        Doing("run", ("touch '/app/two words'",), "/app"),
+    assert recipe.steps == [
+        BuildStep("copy", ("data/", "/app/data"), "/app"),
+        BuildStep("copy", ("words.txt", "/app/"), "/app"),
+        BuildStep("run", ('mkdir -p out &&      echo "$GREETING" > out/made.txt',), "/app"),
+        BuildStep("run", ("touch '/app/two words'",), "/app"),
     ]
     assert read_dockerfile("FROM a\nENV A 1 2\nWORKDIR x/../$A").workdir == "/1 2"
 
 
 def test_an_instruction_goes_on_after_comments_and_empty_lines_and_at_the_end() -> None:
     recipe = read_dockerfile("FROM a\nRUN one \\\n\n# two\n  three\nRUN four \\")
-    assert [doing.words for doing in recipe.doings] == [("one    three",), ("four",)]
+    assert [step.words for step in recipe.steps] == [("one    three",), ("four",)]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +313,7 @@ def test_an_instruction_goes_on_after_comments_and_empty_lines_and_at_the_end() 
     ],
 )
 def test_what_a_folder_cannot_have(text: str, reason: str) -> None:
-    with pytest.raises(NotDone, match=reason):
+    with pytest.raises(UnsupportedDockerfile, match=reason):
         read_dockerfile(text)
 
 

@@ -12,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 
 from tests.learning.changing import with_one
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig, check_recipe
+from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
@@ -20,7 +20,6 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.self_teacher import (
     SelfTeacher,
     check_room,
-    check_self_teacher,
     lessons,
     with_demonstration,
 )
@@ -265,27 +264,6 @@ def test_of_an_adapted_model_the_adapters_alone_are_averaged(
     groups = make_groups(REWARDS)
     credits = estimate(groups, Signals(), SDPO)
     assert learner.update(groups, credits, auxiliary=teacher).metrics["policy/updates"] == 1
-
-
-def recipe(**sections: Any) -> Recipe:
-    return check_recipe({"name": "r", "environment": {"name": "e"}, **sections}, "test")
-
-
-@pytest.mark.parametrize(
-    ("sections", "name", "overrides", "message"),
-    [
-        ({"self_teacher": {"rate": 0.1}}, "grpo", {}, "grpo has no self_teacher_coefficient"),
-        ({}, "ppo", {"self_teacher_coefficient": 1}, "that needs a critic model"),
-        ({}, "prime", {"self_teacher_coefficient": 1}, "that needs a process reward model"),
-        ({"learning": {"mask_observations": False}}, "sdpo", {}, "none has no policy loss"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(
-    sections: dict[str, Any], name: str, overrides: dict[str, Any], message: str
-) -> None:
-    check_self_teacher(recipe(self_teacher={"rate": 0.1}), SDPO)
-    with pytest.raises(ConfigError, match=message):
-        check_self_teacher(recipe(**sections), make_algorithm(name, overrides))
 
 
 def test_two_episodes_must_have_room() -> None:

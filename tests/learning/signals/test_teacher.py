@@ -17,7 +17,7 @@ from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.teacher import Teacher, check_teacher, check_vocabulary
+from turnwise.learning.signals.teacher import Teacher, check_vocabulary
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
@@ -112,16 +112,6 @@ def recipe(**sections: Any) -> Recipe:
     return check_recipe({"name": "x", "environment": {"name": "search"}, **sections}, "test")
 
 
-def test_teacher_and_algorithm_go_together() -> None:
-    given = recipe(teacher={"model": "some/model"})
-    check_teacher(DISTILLATION, given)
-    check_teacher(make_algorithm("grpo", {}), recipe())
-    with pytest.raises(ConfigError, match=r"set teacher\.model"):
-        check_teacher(DISTILLATION, recipe())
-    with pytest.raises(ConfigError, match="asks no teacher"):
-        check_teacher(make_algorithm("grpo", {}), given)
-
-
 def test_a_teacher_that_reads_other_tokens_is_refused(
     model_folders: dict[str, Path], tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
@@ -130,8 +120,9 @@ def test_a_teacher_that_reads_other_tokens_is_refused(
         tokenizer.save_pretrained(tmp_path / name)
         config = (model_folders["llama"] / "config.json").read_text()
         (tmp_path / name / "config.json").write_text(config)
-    check_vocabulary(recipe(teacher={"model": str(tmp_path / "same")}), tokenizer)
+    check_vocabulary(recipe(algorithm={"teacher": {"model": str(tmp_path / "same")}}), tokenizer)
     tokenizer_file = tmp_path / "other" / "tokenizer.json"
     tokenizer_file.write_text(tokenizer_file.read_text().replace('"w7"', '"seven"'))
+    other = {"teacher": {"model": str(tmp_path / "other")}}
     with pytest.raises(ConfigError, match="another vocabulary"):
-        check_vocabulary(recipe(teacher={"model": str(tmp_path / "other")}), tokenizer)
+        check_vocabulary(recipe(algorithm=other), tokenizer)

@@ -10,13 +10,12 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from turnwise.algorithms import make_algorithm
-from turnwise.config import CriticConfig, LearningConfig, Recipe, check_recipe
-from turnwise.errors import ConfigError
+from turnwise.config import LearningConfig, ValueHeadConfig
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.value_head import ValueHead, ValueLoss, check_critic, make_critic
+from turnwise.learning.signals.value_head import ValueHead, ValueLoss, make_critic
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
@@ -35,7 +34,7 @@ def made(model: Any, micro: int = 8192, **options: Any) -> tuple[PolicyLearner, 
     parameters = learner.optimizer.parameters
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
-    config = CriticConfig(**{"kind": "head", "learning_rate": 1e-2, **options})
+    config = ValueHeadConfig(**{"kind": "head", "learning_rate": 1e-2, **options})
     head = make_critic(model, config, learning)
     assert isinstance(head, ValueHead)
     with torch.random.fork_rng():
@@ -212,16 +211,3 @@ def test_values_alone_make_no_update_of_the_policy(
     step = groups, signals, Credits(nothing, credits.trained, credits.value_targets)
     assert update(learner, head, step).metrics["policy/updates"] == 0
     assert torch.equal(weights(model), before)
-
-
-def recipe(**critic: Any) -> Recipe:
-    return check_recipe({"name": "r", "environment": {"name": "e"}, "critic": critic}, "test")
-
-
-def test_settings_of_a_critic_that_is_not_there_are_refused() -> None:
-    check_critic(recipe(kind="head", body_coefficient=0.5, pretraining_steps=2), PPO)
-    check_critic(recipe(learning_rate=0.1), make_algorithm("grpo", {}))
-    with pytest.raises(ConfigError, match=r"critic\.kind is set, but algorithm grpo has no critic"):
-        check_critic(recipe(kind="head"), make_algorithm("grpo", {}))
-    with pytest.raises(ConfigError, match="set it to 'head'"):
-        check_critic(recipe(body_coefficient=0.5), PPO)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.tools.browser.sites import HOST, SEEN, START, Everything, opened
 from turnwise.errors import ToolError
-from turnwise.tools.browser.light import LightPage
+from turnwise.tools.browser.static_page import StaticPage
 
 ACTIONS: list[tuple[Any, ...]] = [
     *[("read",), ("fill", 4, 'a"b\nc'), ("fill", 5, "secret"), ("click", 6), ("click", 9)],
@@ -30,7 +30,7 @@ def test_the_same_in_both() -> None:
     plain, real = Everything(), Everything()
 
     async def play(browser: Any) -> None:
-        light = LightPage(plain, START)
+        light = StaticPage(plain, START)
         page = await browser.open({HOST: real})
         await page.act("goto", START)
         assert (await page.view()).shown() == SEEN

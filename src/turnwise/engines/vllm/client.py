@@ -127,16 +127,18 @@ def look_at(url: str) -> Json:
             ]
             models = http.get("/v1/models")
     except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise ConfigError(f"vllm.urls: no server answers at {url}: {error}") from None
+        raise ConfigError(f"engine.servers.urls: no server answers at {url}: {error}") from None
     if any(answer.status_code == 404 for answer in answers):
-        raise ConfigError(f"vllm.urls: {url} does not take weights: {DEVELOPMENT}")
+        raise ConfigError(f"engine.servers.urls: {url} does not take weights: {DEVELOPMENT}")
     if any(answer.status_code != 200 for answer in (*answers, models)):
-        raise ConfigError(f"vllm.urls: {url} does not answer as a vLLM server does")
+        raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
     try:
         settings: Json = answers[0].json()["vllm_config"]["model_config"]
         return settings | {"name": models.json()["data"][0]["id"]}
     except (ValueError, LookupError, TypeError):
-        raise ConfigError(f"vllm.urls: {url} does not answer as a vLLM server does") from None
+        raise ConfigError(
+            f"engine.servers.urls: {url} does not answer as a vLLM server does"
+        ) from None
 
 
 def _json(answer: httpx2.Response, url: str) -> Json:

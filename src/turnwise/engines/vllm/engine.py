@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.config import ROUNDED_PARITY, VllmConfig
+from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
 from turnwise.engines.vllm.client import (
@@ -77,16 +77,16 @@ class VllmEngine:
         """The engine of a recipe; see `make_vllm`."""
         from turnwise.engines.vllm.make import make_vllm
 
-        return make_vllm(
-            setup.config, setup.vllm, setup.model, setup.tokenizer, setup.max_tokens, setup.folder
-        )
+        config = setup.config
+        assert isinstance(config, VllmEngineConfig)  # no recipe names this engine otherwise
+        return make_vllm(config, setup.model, setup.tokenizer, setup.max_tokens, setup.folder)
 
     def __init__(
         self,
         model: PreTrainedModel,
         tokenizer: Any,
         replicas: Sequence[Replica],
-        config: VllmConfig,
+        config: VllmEngineConfig,
         limit: int,
         folder: Path,
         temporary: Path | None = None,
@@ -272,7 +272,7 @@ class VllmEngine:
                 return await replica.client.complete(body)
         except TimeoutError:
             raise ServerSlowError(
-                f"vLLM at {replica.url} did not finish a turn within vllm.request_seconds = "
+                f"vLLM at {replica.url} did not finish a turn within engine.request_seconds = "
                 f"{self._config.request_seconds:g}"
             ) from None
         finally:
@@ -373,7 +373,7 @@ class VllmEngine:
         try:
             while not replica.up:
                 if self.restarts >= self._config.max_restarts:
-                    allowed = f"vllm.max_restarts ({self._config.max_restarts}) allows"
+                    allowed = f"engine.max_restarts ({self._config.max_restarts}) allows"
                     self._broken = f"vLLM servers were lost more often than {allowed}: {reason}"
                     break
                 self.restarts += 1

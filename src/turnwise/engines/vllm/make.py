@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from turnwise.config import ROUNDED_PARITY, EngineConfig, VllmConfig
+from turnwise.config import ROUNDED_PARITY, RunningServers, StartedServers, VllmEngineConfig
 from turnwise.engines.vllm.client import look_at
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.process import ServerProcess, check_interpreter
@@ -24,8 +24,7 @@ NAME = "turnwise"
 
 
 def make_vllm(
-    config: EngineConfig,
-    vllm: VllmConfig,
+    config: VllmEngineConfig,
     model: PreTrainedModel,
     tokenizer: Any,
     max_tokens: int,
@@ -41,53 +40,55 @@ def make_vllm(
     temporary = None
     if folder is None:
         folder = temporary = Path(tempfile.gettempdir()) / f"turnwise-vllm-{uuid.uuid4().hex}"
-    if vllm.urls:
-        replicas = [_running(url, vllm, limit) for url in vllm.urls]
+    servers = config.servers
+    if isinstance(servers, RunningServers):
+        replicas = [_running(url, config, limit) for url in servers.urls]
     else:
-        replicas = _own(config, vllm, str(model.dtype).removeprefix("torch."), limit, folder)
+        dtype = str(model.dtype).removeprefix("torch.")
+        replicas = _started(config, servers, dtype, limit, folder)
     bound = config.parity_bound or ROUNDED_PARITY
-    return VllmEngine(model, tokenizer, replicas, vllm, limit, folder, temporary, bound)
+    return VllmEngine(model, tokenizer, replicas, config, limit, folder, temporary, bound)
 
 
-def _running(url: str, vllm: VllmConfig, limit: int) -> Replica:
+def _running(url: str, config: VllmEngineConfig, limit: int) -> Replica:
     settings = look_at(url.rstrip("/"))
     context, mode = settings.get("max_model_len", limit), settings.get("logprobs_mode")
     if context < limit:
         raise ConfigError(
-            f"vllm.urls: {url} has a context of {context} tokens, and trajectories may have "
-            f"{limit}: lower rollout.max_tokens, or start it with --max-model-len {limit}"
+            f"engine.servers.urls: {url} has a context of {context} tokens, and trajectories may "
+            f"have {limit}: lower rollout.max_tokens, or start it with --max-model-len {limit}"
         )
     if mode != "processed_logprobs":
         raise ConfigError(
-            f"vllm.urls: {url} reports log-probabilities before temperature and truncation: start "
-            "it with --logprobs-mode processed_logprobs"
+            f"engine.servers.urls: {url} reports log-probabilities before temperature and "
+            "truncation: start it with --logprobs-mode processed_logprobs"
         )
     return Replica(
-        None, url.rstrip("/"), settings["name"], vllm.request_seconds, vllm.start_seconds
+        None, url.rstrip("/"), settings["name"], config.request_seconds, config.start_seconds
     )
 
 
-def _own(
-    config: EngineConfig, vllm: VllmConfig, dtype: str, limit: int, folder: Path
+def _started(
+    config: VllmEngineConfig, servers: StartedServers, dtype: str, limit: int, folder: Path
 ) -> list[Replica]:
-    python = vllm.python or sys.executable
+    python = servers.python or sys.executable
     check_interpreter(python)
     arguments = [
         *("--served-model-name", NAME),
-        *("--dtype", dtype if vllm.dtype == "auto" else vllm.dtype),
+        *("--dtype", dtype if servers.compute_dtype == "auto" else servers.compute_dtype),
         *("--max-model-len", str(limit)),
-        *("--max-num-seqs", str(-(-config.max_sequences // vllm.replicas))),
+        *("--max-num-seqs", str(-(-config.max_sequences // servers.replicas))),
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),  # no sampling options but those of the request
         "--disable-uvicorn-access-log",
-        *(["--enable-sleep-mode"] if vllm.colocated else []),
-        *vllm.arguments,
+        *(["--enable-sleep-mode"] if config.colocated else []),
+        *servers.arguments,
     ]
     replicas = []
-    for number in range(vllm.replicas):
-        devices = {"CUDA_VISIBLE_DEVICES": vllm.devices[number]} if vllm.devices else {}
+    for number in range(servers.replicas):
+        devices = {"CUDA_VISIBLE_DEVICES": servers.devices[number]} if servers.devices else {}
         log = folder / f"server-{number}.log"
         process = ServerProcess(python, arguments, devices, log)
-        seconds = vllm.request_seconds, vllm.start_seconds
+        seconds = config.request_seconds, config.start_seconds
         replicas.append(Replica(process, "", NAME, *seconds))
     return replicas

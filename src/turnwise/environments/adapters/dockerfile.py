@@ -2,7 +2,7 @@
 
 What a folder can have is kept: files that are copied, commands, variables, the working directory.
 The base image is not: commands find what the sandbox has. What cannot be done so is refused by
-`NotDone`. Not here: running the steps (`harbor_tasks.py`).
+`UnsupportedDockerfile`. Not here: running the steps (`harbor_tasks.py`).
 """
 
 import json
@@ -20,13 +20,13 @@ IGNORED = frozenset(
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-class NotDone(Exception):
+class UnsupportedDockerfile(Exception):
     """Why a Dockerfile cannot be done in a folder."""
 
 
 @dataclass(frozen=True)
-class Doing:
-    """One step. Example: Doing("copy", ("data", "/app/data")), Doing("run", ("make",))."""
+class BuildStep:
+    """One step. Example: BuildStep("copy", ("data", "/app/data")), BuildStep("run", ("make",))."""
 
     kind: Literal["copy", "run"]
     words: tuple[str, ...]
@@ -36,40 +36,40 @@ class Doing:
 
 
 @dataclass
-class Recipe:
+class Dockerfile:
     """The content of a Dockerfile."""
 
-    doings: list[Doing] = field(default_factory=list)
+    steps: list[BuildStep] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     workdir: str = "/"
 
 
-def read_dockerfile(text: str) -> Recipe:
-    """The steps in order. Raises NotDone for what a folder cannot have."""
+def read_dockerfile(text: str) -> Dockerfile:
+    """The steps in order. Raises UnsupportedDockerfile for what a folder cannot have."""
     try:
-        return _recipe(text)
+        return _parsed(text)
     except ValueError as error:
-        raise NotDone(f"its Dockerfile cannot be read: {error}") from None
+        raise UnsupportedDockerfile(f"its Dockerfile cannot be read: {error}") from None
 
 
-def _recipe(text: str) -> Recipe:
-    recipe, stages = Recipe(), 0
+def _parsed(text: str) -> Dockerfile:
+    dockerfile, stages = Dockerfile(), 0
     for name, rest in _instructions(text):
         if name == "FROM":
             stages += 1
             if stages > 1:
-                raise NotDone("its Dockerfile has several stages")
+                raise UnsupportedDockerfile("its Dockerfile has several stages")
         elif name in ("ENV", "ARG"):
-            recipe.variables |= _assigned(rest, recipe.variables)
+            dockerfile.variables |= _assigned(rest, dockerfile.variables)
         elif name == "WORKDIR":
-            recipe.workdir = _absolute(_filled(rest, recipe.variables), recipe.workdir)
+            dockerfile.workdir = _absolute(_filled(rest, dockerfile.variables), dockerfile.workdir)
         elif name in ("COPY", "ADD"):
-            recipe.doings.append(_copy(rest, recipe))
+            dockerfile.steps.append(_copy(rest, dockerfile))
         elif name == "RUN":
-            recipe.doings.append(Doing("run", (_command(rest),), recipe.workdir))
+            dockerfile.steps.append(BuildStep("run", (_command(rest),), dockerfile.workdir))
         elif name not in IGNORED:
-            raise NotDone(f"its Dockerfile has {name}")
-    return recipe
+            raise UnsupportedDockerfile(f"its Dockerfile has {name}")
+    return dockerfile
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
     for line in whole.splitlines():
         name, _, rest = line.strip().partition(" ")
         if re.search(r"<<-?['\"]?\w", rest) and name.upper() in ("RUN", "COPY", "ADD"):
-            raise NotDone("its Dockerfile has a here-document")
+            raise UnsupportedDockerfile("its Dockerfile has a here-document")
         yield name.upper(), rest.strip()
 
 
@@ -93,16 +93,16 @@ def _assigned(rest: str, known: dict[str, str]) -> dict[str, str]:
     return {name: _filled(value, known) for name, _, value in pairs}
 
 
-def _copy(rest: str, recipe: Recipe) -> Doing:
+def _copy(rest: str, dockerfile: Dockerfile) -> BuildStep:
     words = _listed(rest) or shlex.split(rest)
     if any(word.startswith("--from") for word in words):
-        raise NotDone("its Dockerfile copies from another image")
-    words = [_filled(word, recipe.variables) for word in words if not word.startswith("--")]
+        raise UnsupportedDockerfile("its Dockerfile copies from another image")
+    words = [_filled(word, dockerfile.variables) for word in words if not word.startswith("--")]
     if len(words) < 2 or any("://" in word for word in words):
-        raise NotDone("its Dockerfile fetches files")
-    target = _absolute(words[-1], recipe.workdir)
+        raise UnsupportedDockerfile("its Dockerfile fetches files")
+    target = _absolute(words[-1], dockerfile.workdir)
     several = words[-1].endswith(("/", ".")) or len(words) > 2
-    return Doing("copy", (*words[:-1], target + "/" if several else target), recipe.workdir)
+    return BuildStep("copy", (*words[:-1], target + "/" if several else target), dockerfile.workdir)
 
 
 def _command(rest: str) -> str:

@@ -23,7 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from turnwise.environments.adapters.dockerfile import NotDone, Recipe, read_dockerfile
+from turnwise.environments.adapters.dockerfile import (
+    Dockerfile,
+    UnsupportedDockerfile,
+    read_dockerfile,
+)
 from turnwise.environments.adapters.links import ROOT, leads_out
 from turnwise.environments.records import read_text
 from turnwise.errors import DataError
@@ -50,7 +54,7 @@ class Source:
 
     name: str
     instruction: str
-    recipe: Recipe
+    dockerfile: Dockerfile
     context: Path
     """The folder that the Dockerfile copies from."""
     tests: Mapping[str, bytes]
@@ -83,7 +87,7 @@ def read_tasks(folder: Path, sandbox: CodeSandbox) -> Loaded:
     for place in sorted({name.parent for name in names}):
         try:
             loaded.tasks.append(_task(_source(place), sandbox))
-        except NotDone as reason:
+        except UnsupportedDockerfile as reason:
             loaded.left_out[str(reason)] = loaded.left_out.get(str(reason), 0) + 1
     if not loaded.tasks:
         told = f"none of its tasks can be done here: {loaded.left_out}" if loaded.left_out else ""
@@ -149,20 +153,20 @@ def _harbor(place: Path) -> Source:
         raise DataError(f"{place / 'task.toml'}: {error}") from None
     settings, verifier = table.get("environment", {}), table.get("verifier", {})
     if (place / "steps").is_dir():
-        raise NotDone("it has several steps")
+        raise UnsupportedDockerfile("it has several steps")
     if (place / "environment" / "docker-compose.yaml").is_file():
-        raise NotDone("it needs several containers")
+        raise UnsupportedDockerfile("it needs several containers")
     if verifier.get("environment") or verifier.get("environment_mode") == "separate":
-        raise NotDone("it is judged in an environment of its own")
+        raise UnsupportedDockerfile("it is judged in an environment of its own")
     if not (place / "environment" / "Dockerfile").is_file():
-        raise NotDone("it has no Dockerfile")
-    recipe = read_dockerfile(read_text(place / "environment" / "Dockerfile"))
-    recipe.variables |= {str(key): str(value) for key, value in settings.get("env", {}).items()}
-    recipe.workdir = settings.get("workdir") or recipe.workdir
+        raise UnsupportedDockerfile("it has no Dockerfile")
+    dockerfile = read_dockerfile(read_text(place / "environment" / "Dockerfile"))
+    dockerfile.variables |= {str(key): str(value) for key, value in settings.get("env", {}).items()}
+    dockerfile.workdir = settings.get("workdir") or dockerfile.workdir
     return Source(
         name=place.name,
         instruction=_needed(place / "instruction.md"),
-        recipe=recipe,
+        dockerfile=dockerfile,
         context=place / "environment",
         tests=_files(place / "tests", "test.sh"),
         script="test.sh",
@@ -184,14 +188,14 @@ def _terminal_bench(place: Path) -> Source:
     except (yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{place / 'task.yaml'}: {error}") from None
     if len(services) > 1:
-        raise NotDone("it needs several containers")
+        raise UnsupportedDockerfile("it needs several containers")
     if not (place / "Dockerfile").is_file():
-        raise NotDone("it has no Dockerfile")
+        raise UnsupportedDockerfile("it has no Dockerfile")
     run = {"run-tests.sh": _needed(place / "run-tests.sh").encode()}
     return Source(
         name=place.name,
         instruction=instruction,
-        recipe=read_dockerfile(read_text(place / "Dockerfile")),
+        dockerfile=read_dockerfile(read_text(place / "Dockerfile")),
         context=place,
         tests=_files(place / "tests", "") | run,
         script="run-tests.sh",
@@ -208,8 +212,8 @@ def _task(source: Source, sandbox: CodeSandbox) -> Task:
         [path, one.kind, base64.b64encode(one.content).decode(), one.mode]
         for path, one in sorted(folder.items())
     ]
-    begin = _begin(source.recipe.variables, source.recipe.workdir)
-    run = f"mkdir -p {ROOT}/{LOGS}; {_begin(source.variables, source.recipe.workdir)}"
+    begin = _begin(source.dockerfile.variables, source.dockerfile.workdir)
+    run = f"mkdir -p {ROOT}/{LOGS}; {_begin(source.variables, source.dockerfile.workdir)}"
     secret = {
         "tests": _encoded(source.tests),
         "command": f"{begin}{run}{CLEAN}bash {ROOT}/{TESTS}/{source.script}",
@@ -227,30 +231,30 @@ def _task(source: Source, sandbox: CodeSandbox) -> Task:
 def _check(
     secret: Mapping[str, Any], begin: str, folder: dict[str, Entry], sandbox: CodeSandbox
 ) -> None:
-    """Raises NotDone for a task that does not hold here."""
+    """Raises UnsupportedDockerfile for a task that does not hold here."""
     if judge(sandbox, secret, folder)[0] >= 1:
-        raise NotDone("doing nothing solves it")
+        raise UnsupportedDockerfile("doing nothing solves it")
     workspace = Workspace(sandbox)
     workspace.entries = dict(folder)
     workspace.run(begin + secret["solution"])
     if judge(sandbox, secret, workspace.entries)[0] < 1:
-        raise NotDone("its own solution does not pass here")
+        raise UnsupportedDockerfile("its own solution does not pass here")
 
 
 def _made(source: Source, sandbox: CodeSandbox) -> dict[str, Entry]:
     """The folder that the Dockerfile makes."""
     workspace = Workspace(sandbox)
-    for doing in source.recipe.doings:
-        if doing.kind == "copy":
-            for path, content, mode in _copied(source.context, doing.words):
+    for step in source.dockerfile.steps:
+        if step.kind == "copy":
+            for path, content, mode in _copied(source.context, step.words):
                 workspace.entries[path] = Entry("file", content, mode)
             if sum(len(one.content) for one in workspace.entries.values()) > MAX_BYTES:
-                raise NotDone(f"its files are more than {MAX_BYTES >> 20} MiB")
+                raise UnsupportedDockerfile(f"its files are more than {MAX_BYTES >> 20} MiB")
             continue
-        command = _begin(source.recipe.variables, doing.workdir) + moved(doing.words[0])
+        command = _begin(source.dockerfile.variables, step.workdir) + moved(step.words[0])
         result, problem = workspace.run(command)
         if problem or result.status is not Status.OK:
-            raise NotDone("a command of its Dockerfile does not run here")
+            raise UnsupportedDockerfile("a command of its Dockerfile does not run here")
     return workspace.entries
 
 
@@ -305,16 +309,17 @@ def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _files(folder: Path, needed: str) -> dict[str, bytes]:
-    """All files of a folder, by path. Raises NotDone without the one that is needed."""
+    """All files of a folder, by path. Raises UnsupportedDockerfile without the one that is
+    needed."""
     if needed and not (folder / needed).is_file():
-        raise NotDone(f"it has no {folder.name}/{needed}")
+        raise UnsupportedDockerfile(f"it has no {folder.name}/{needed}")
     found = sorted(path for path in folder.rglob("*") if _is_own(path, folder))
     return {_below(path, folder): path.read_bytes() for path in found}
 
 
 def _needed(path: Path) -> str:
     if not path.is_file():
-        raise NotDone(f"it has no {path.name}")
+        raise UnsupportedDockerfile(f"it has no {path.name}")
     return read_text(path)
 
 

@@ -24,9 +24,7 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.divergences import jensen_shannon
 from turnwise.algorithms.kl import MAX_LOG_RATIO
-from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
-from turnwise.config import LearningConfig, Recipe, SelfTeacherConfig
+from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import hidden_states
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
@@ -202,33 +200,6 @@ def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:
         np.concatenate([ids[:start], between, ids[start:]]),
         np.concatenate([wanted[:start], np.zeros(len(between), np.bool_), wanted[start:]]),
     )
-
-
-def check_self_teacher(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for settings that would do nothing, or that there is no place for."""
-    coefficient = algorithm.self_teacher_coefficient
-    if recipe.self_teacher != SelfTeacherConfig() and not coefficient:
-        raise ConfigError(
-            f"self_teacher is set, but algorithm {algorithm.name} has no "
-            "self_teacher_coefficient: give it one, or leave self_teacher out"
-        )
-    if coefficient and recipe.rollout.context != "fail":
-        raise ConfigError(
-            "self_teacher_coefficient: the teacher reads trajectories with one context each, set "
-            "rollout.context to 'fail'"
-        )
-    judged = sorted(algorithm.needs & {Requirement.CRITIC, Requirement.PROCESS_REWARDS})
-    if coefficient and judged:
-        raise ConfigError(
-            f"algorithm {algorithm.name}: self_teacher_coefficient does not go with an "
-            f"estimator that needs a {judged[0].replace('_', ' ').removesuffix('s')} model: choose "
-            "another estimator"
-        )
-    if algorithm.estimator == "none" and not recipe.learning.mask_observations:
-        raise ConfigError(
-            "learning.mask_observations=false trains on observations in the policy loss, and "
-            "estimator none has no policy loss: leave it out"
-        )
 
 
 def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:

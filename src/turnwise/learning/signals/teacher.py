@@ -11,9 +11,7 @@ import numpy as np
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
-from turnwise.config import LearningConfig, Recipe
+from turnwise.config import LearningConfig, Recipe, TeacherConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.scoring import sampled_logprobs
@@ -57,34 +55,23 @@ class Teacher:
         )
 
 
-def load_teacher(recipe: Recipe) -> Teacher:
-    """The model that `teacher.model` names, in the type and on the device of the policy's."""
-    config = recipe.model.model_copy(update={"name": recipe.teacher.model, "lora_rank": 0})
+def load_teacher(recipe: Recipe, teacher: TeacherConfig) -> Teacher:
+    """The model that the teacher's settings name, in the type and on the device of the policy's."""
+    config = recipe.model.model_copy(update={"name": teacher.model, "lora_rank": 0})
     model, _ = load_model(config, longest=recipe.rollout.max_tokens)
     return Teacher(model, recipe.learning, recipe.rollout.temperature)
-
-
-def check_teacher(algorithm: Algorithm, recipe: Recipe) -> None:
-    """Raise ConfigError for a teacher that is missing, or that nothing asks."""
-    needed = Requirement.TEACHER in algorithm.needs
-    if needed and not recipe.teacher.model:
-        raise ConfigError(f"algorithm {algorithm.name} needs a teacher: set teacher.model")
-    if recipe.teacher.model and not needed:
-        raise ConfigError(
-            f"teacher.model is set, but algorithm {algorithm.name} asks no teacher: leave it out, "
-            "or choose estimator = 'distillation'"
-        )
 
 
 def check_vocabulary(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise ConfigError for a teacher that reads other tokens than the policy does; loads its
     tokenizer alone. Without a teacher there is nothing to check."""
-    name = recipe.teacher.model
-    if not name:
+    teacher = recipe.algorithm.teacher
+    if teacher is None:
         return
-    theirs: Any = load_tokenizer(recipe.model.model_copy(update={"name": name}))
+    theirs: Any = load_tokenizer(recipe.model.model_copy(update={"name": teacher.model}))
     if theirs.get_vocab() != tokenizer.get_vocab():
         raise ConfigError(
-            f"teacher.model {name} has another vocabulary than the policy: distillation compares "
-            "probabilities token by token, so choose a model of the same family"
+            f"algorithm.teacher.model {teacher.model} has another vocabulary than the "
+            "policy: distillation compares probabilities token by token, so choose a model of the "
+            "same family"
         )

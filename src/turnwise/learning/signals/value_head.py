@@ -2,7 +2,7 @@
 
 The head is trained like the separate critic, by an optimizer of its own, on what the body says when
 the policy has been updated. Beside each policy update the gradient of the value loss reaches the
-body as well, times `critic.body_coefficient`; while the critic is trained alone it does not, since
+body as well, times `body_coefficient`; while the critic is trained alone it does not, since
 that would move the policy. Not here: a critic with a body of its own (`critic`), and what is made
 of values (`algorithms/values.py`).
 """
@@ -15,10 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from turnwise.algorithms.parts import Requirement
-from turnwise.algorithms.registry import Algorithm
-from turnwise.config import CriticConfig, LearningConfig, Recipe
-from turnwise.errors import ConfigError
+from turnwise.config import CriticConfig, LearningConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
@@ -33,6 +30,8 @@ class ValueHead(Critic):
     Args:
         policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
     """
+
+    config: ValueHeadConfig
 
     def _share(self, policy: nn.Module) -> None:
         body = decoder_of(base_model(policy))
@@ -80,22 +79,6 @@ class ValueLoss:
 
 def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:
     """The critic that a recipe asks for."""
-    kind = ValueHead if config.kind == "head" else Critic
-    return kind(policy, config, learning)
-
-
-def check_critic(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for settings of a critic that the run does not have."""
-    config = recipe.critic
-    given = [
-        key
-        for key in ("kind", "pretraining_steps", "body_coefficient")
-        if getattr(config, key) != getattr(CriticConfig(), key)
-    ]
-    if given and Requirement.CRITIC not in algorithm.needs:
-        raise ConfigError(f"critic.{given[0]} is set, but algorithm {algorithm.name} has no critic")
-    if "body_coefficient" in given and config.kind != "head":
-        raise ConfigError(
-            "critic.body_coefficient is for a critic on the policy's body, but critic.kind is "
-            f"{config.kind!r}: set it to 'head'"
-        )
+    if isinstance(config, ValueHeadConfig):
+        return ValueHead(policy, config, learning)
+    return Critic(policy, config, learning)

@@ -7,7 +7,7 @@
 Playwright and what it starts live in a thread with its own event loop, so that any loop can use
 them, one after the other. A Chromium that died is replaced when the next page is opened; it ends
 with the program, or with its last `Browser`. Not here: what is done on a page (`page.py`), and what
-a page may reach (`gate.py`).
+a page may reach (`egress_proxy.py`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
-from turnwise.tools.browser.gate import Gate
+from turnwise.tools.browser.egress_proxy import EgressProxy
 from turnwise.tools.browser.sites import Site
 from turnwise.tools.http import Fetcher
 
@@ -86,10 +86,10 @@ class Browser:
         InfrastructureError where it does not open in time."""
         from turnwise.tools.browser.page import BrowserPage
 
-        gate = Gate(sites, self._fetcher)
-        work = self._process.open(gate, self._options)
+        proxy = EgressProxy(sites, self._fetcher)
+        work = self._process.open(proxy, self._options)
         context, number = await self._process.run(work, START_SECONDS)
-        page = BrowserPage(self._process, number, context, gate, self.seconds, self.height)
+        page = BrowserPage(self._process, number, context, proxy, self.seconds, self.height)
         try:
             await page.begin()
         except BaseException:
@@ -145,14 +145,14 @@ class ChromiumProcess:
         future = asyncio.run_coroutine_threadsafe(bounded(), self._started_loop())
         return await asyncio.wrap_future(future)
 
-    async def open(self, gate: Gate, options: Mapping[str, Any]) -> tuple[Any, int]:
-        """A context behind a gate, and the number of its Chromium; in the thread. Starts Chromium
+    async def open(self, proxy: EgressProxy, options: Mapping[str, Any]) -> tuple[Any, int]:
+        """A context behind a proxy, and the number of its Chromium; in the thread. Starts Chromium
         where it is not running."""
         from playwright.async_api import Error
 
         if self._launching is None:
             self._launching = asyncio.Lock()
-        proxy = {"server": f"http://127.0.0.1:{await gate.open()}", "bypass": "<-loopback>"}
+        settings = {"server": f"http://127.0.0.1:{await proxy.open()}", "bypass": "<-loopback>"}
         try:
             for attempt in (1, 2):
                 async with self._launching:
@@ -161,7 +161,7 @@ class ChromiumProcess:
                     number, chromium = self.number, self._chromium
                 try:
                     made = await chromium.new_context(
-                        proxy=proxy, accept_downloads=False, service_workers="block", **options
+                        proxy=settings, accept_downloads=False, service_workers="block", **options
                     )
                     return made, number
                 except Error as error:
@@ -169,7 +169,7 @@ class ChromiumProcess:
                         raise InfrastructureError(f"browser: {first_line(error)}") from None
                     await self.discard(number)
         except BaseException:
-            await gate.close()
+            await proxy.close()
             raise
         raise AssertionError("a context or an error")
 

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from turnwise.errors import InfrastructureError, ToolError
 from turnwise.tools.browser.chromium import CLOSE_SECONDS, ChromiumProcess, first_line
-from turnwise.tools.browser.gate import Gate
-from turnwise.tools.browser.light import chosen_option
+from turnwise.tools.browser.egress_proxy import EgressProxy
 from turnwise.tools.browser.reading import (
     TYPED,
     View,
@@ -28,6 +27,7 @@ from turnwise.tools.browser.reading import (
     typed,
     view_of,
 )
+from turnwise.tools.browser.static_page import chosen_option
 
 Result = TypeVar("Result")
 
@@ -71,13 +71,13 @@ class BrowserPage:
         process: ChromiumProcess,
         number: int,
         context: Any,
-        gate: Gate,
+        proxy: EgressProxy,
         seconds: float,
         height: int,
     ) -> None:
         """`number` is the Chromium's that has the `context`; `height` the screen's, in pixels."""
         self._process, self._number = process, number
-        self._context, self._gate = context, gate
+        self._context, self._proxy = context, proxy
         self._seconds, self._height = seconds, height
         self._handle: Any = None
         self._view: View | None = None
@@ -157,7 +157,7 @@ class BrowserPage:
         async def work() -> None:
             from playwright.async_api import Error
 
-            await self._gate.close()
+            await self._proxy.close()
             if self._process.alive(self._number):
                 with contextlib.suppress(Error):
                     await self._context.close()
@@ -190,8 +190,8 @@ class BrowserPage:
         if self.lost:
             raise InfrastructureError("browser: it is gone, or this page crashed")
         result = await self._process.run(sorted_out(), self._seconds)
-        if self._gate.problem is not None:
-            raise self._gate.problem
+        if self._proxy.problem is not None:
+            raise self._proxy.problem
         return result
 
     def _crash(self, page: Any) -> None:
@@ -286,7 +286,7 @@ class BrowserPage:
     async def _return_if_refused(self) -> None:
         """Leave the error page for the page before it, and raise what the agent reads about the
         refusal."""
-        reason = self._gate.refused.get(urlsplit(self._failed).netloc.rpartition("@")[2])
+        reason = self._proxy.refused.get(urlsplit(self._failed).netloc.rpartition("@")[2])
         if reason is None:
             return
         while not await self._is_error_page():  # it comes a moment after the failure

@@ -7,8 +7,8 @@
     [3] button "Sign in"
 
 The same tree gives the same words, whichever reader made it: Chromium (`page.py`) or the reader of
-plain pages (`light.py`). What can be typed is quoted as JSON has it, so that no typed text looks
-like an element. Not here: frames, pictures without words, where things are on the screen.
+plain pages (`static_page.py`). What can be typed is quoted as JSON has it, so that no typed text
+looks like an element. Not here: frames, pictures without words, where things are on the screen.
 """
 
 import json

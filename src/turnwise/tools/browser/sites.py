@@ -4,8 +4,8 @@
         def handle(self, request: Request) -> Response:
             return Response(page("Hello", f"<p>Hello, {escape(request.query.get('name', ''))}"))
 
-Both Chromium (through `gate.py`) and the reader of plain pages (`light.py`) ask it. Not here:
-files, cookies, headers.
+Both Chromium (through `egress_proxy.py`) and the reader of plain pages (`static_page.py`) ask it.
+Not here: files, cookies, headers.
 """
 
 from collections.abc import Mapping

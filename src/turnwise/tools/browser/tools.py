@@ -20,7 +20,7 @@ from turnwise.tools.tool import tool
 
 
 class Page(Protocol):
-    """The interface that `LightPage` and `BrowserPage` have in common."""
+    """The interface that `StaticPage` and `BrowserPage` have in common."""
 
     @property
     def lost(self) -> bool:

@@ -1,9 +1,9 @@
 """The process that starts the code of a sandbox, watches it, kills what is left, and reports.
 
 Standard library only. It is forked inside the isolation, waits for one job, and ends with it. Where
-there are namespaces the code has one of processes of its own, in which the warden has no number:
-no signal, no limit and no priority can be set from inside on what cannot be named. It holds the
-control connection, which the code does not have, so that exit status, use and files are its own
+there are namespaces the code has one of processes of its own, in which the supervisor has no
+number: no signal, no limit and no priority can be set from inside on what cannot be named. It holds
+the control connection, which the code does not have, so that exit status, use and files are its own
 observation and not what the code says.
 
 Not here: how the code is started (start.py), which its processes are (processes.py); the deadline
@@ -21,14 +21,14 @@ import time
 import traceback
 from typing import NoReturn
 
-from turnwise.sandbox import artefacts, cgroups, processes, start, usage, wire
+from turnwise.sandbox import artefacts, cgroups, processes, protocol, start, usage
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at the memory and processor time of all processes."""
 
 
 def guard(
-    spec: wire.Message,
+    spec: protocol.Message,
     stdout: int,
     stderr: int,
     control: int,
@@ -48,31 +48,31 @@ def guard(
             os.write(members, str(waiting.pid).encode())
         for descriptor in (stdout, stderr, channel):
             os.close(descriptor)
-        connection.sendall(wire.encode({"event": "ready"}))
-        job = wire.receive(connection)
+        connection.sendall(protocol.encode({"event": "ready"}))
+        job = protocol.receive(connection)
         if job is None or job["op"] != "start":
             return
         measured = "init" in spec and usage.all_is_counted()  # before the code can end process 1
         start.hand_over(spec, job, waiting)
     except start.UnwritableError as error:
-        connection.sendall(wire.encode({"event": "unwritable", "error": str(error)}))
+        connection.sendall(protocol.encode({"event": "unwritable", "error": str(error)}))
         return
     except (OSError, ValueError) as error:
-        connection.sendall(wire.encode({"event": "failed", "error": str(error)}))
+        connection.sendall(protocol.encode({"event": "failed", "error": str(error)}))
         return
-    connection.sendall(wire.encode({"event": "started", "measured": measured}))
+    connection.sendall(protocol.encode({"event": "started", "measured": measured}))
     report = _Watch(spec, waiting.pid).run(connection)
     if report is not None:
         if events is not None and cgroups.kills(events):
             report["why"] = report["why"] or "out_of_memory"
         report |= _gathered(spec, report.pop("collect") or job["collect"])
-        connection.sendall(wire.encode(report))
+        connection.sendall(protocol.encode(report))
 
 
 class _Watch:
-    """The warden's work from the start of the code to its end."""
+    """The supervisor's work from the start of the code to its end."""
 
-    def __init__(self, spec: wire.Message, code: int) -> None:
+    def __init__(self, spec: protocol.Message, code: int) -> None:
         self.limits = spec["limits"]
         self.own_files = spec["work"] if "init" in spec else ""
         """A folder of the file system in memory that is the sandbox's own, if it has one."""
@@ -80,7 +80,7 @@ class _Watch:
         self.processes = processes.processes_of(spec)
         self.peak = 0
 
-    def run(self, connection: socket.socket) -> wire.Message | None:
+    def run(self, connection: socket.socket) -> protocol.Message | None:
         """Wait for the end of the code, a limit of all its processes, or the host's word; then kill
         what is left. None when the host is gone."""
         begun, why, collect = time.monotonic(), "", None
@@ -91,7 +91,7 @@ class _Watch:
         while self.children.status is None and not why:
             ready = {descriptor for descriptor, _ in poller.poll(LOOK_EVERY * 1000)}
             if connection.fileno() in ready:
-                message = wire.receive(connection)
+                message = protocol.receive(connection)
                 if message is None:
                     self.processes.end(self.children)
                     return None
@@ -129,15 +129,15 @@ class _Watch:
         return "cpu_limit" if seconds > self.limits["cpu_seconds"] else ""
 
 
-def _gathered(spec: wire.Message, patterns: list[str]) -> wire.Message:
+def _gathered(spec: protocol.Message, patterns: list[str]) -> protocol.Message:
     if not patterns:
         return {"files": {}, "refused": {}}
     limits = spec["limits"]
     taken, refused = artefacts.gather(spec["work"], patterns, limits["disk"], limits["files"])
-    return {"files": wire.pack_files(taken), "refused": refused}
+    return {"files": protocol.pack_files(taken), "refused": refused}
 
 
-def main(spec: wire.Message, descriptors: list[int]) -> NoReturn:
+def main(spec: protocol.Message, descriptors: list[int]) -> NoReturn:
     """Guard, then end this process without running what the launcher has left to do."""
     status = 1
     signal.set_wakeup_fd(-1)

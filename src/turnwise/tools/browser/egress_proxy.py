@@ -22,8 +22,9 @@ _CHUNK = 1 << 16
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Gate:
-    """Example: Gate({"forms.test": site}, None), which nothing but that site gets through."""
+class EgressProxy:
+    """Example: EgressProxy({"forms.test": site}, None), which nothing but that site gets
+    through."""
 
     def __init__(self, sites: Mapping[str, Site], fetcher: Fetcher | None) -> None:
         self._sites, self._fetcher = sites, fetcher
@@ -67,7 +68,7 @@ class Gate:
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass  # a connection that breaks off is the browser's to notice
         except asyncio.CancelledError:
-            pass  # the gate was closed; raised on, asyncio would report it as unhandled
+            pass  # the proxy was closed; raised on, asyncio would report it as unhandled
         finally:
             self._tasks.discard(task)
             self._writers.discard(writer)

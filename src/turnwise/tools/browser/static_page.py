@@ -30,7 +30,7 @@ UNSEEN = ("head", "script", "style", "template", "noscript")
 MOST_REDIRECTS = 20
 
 
-class LightPage:
+class StaticPage:
     """A page of one site, and the way that led to it."""
 
     def __init__(self, site: Site, url: str) -> None:

@@ -4,19 +4,19 @@ import pytest
 
 from tests.tools.browser.sites import SEEN, START, Everything
 from turnwise.errors import ToolError
-from turnwise.tools.browser.light import LightPage
 from turnwise.tools.browser.reading import Node, view_of
 from turnwise.tools.browser.sites import Request, Response, page, request_of
+from turnwise.tools.browser.static_page import StaticPage
 from turnwise.tools.browser.tools import scrolled
 
 
 def test_what_a_page_says() -> None:
-    assert LightPage(Everything(), START).look().shown() == SEEN
+    assert StaticPage(Everything(), START).look().shown() == SEEN
 
 
 def test_a_form_sends_what_is_in_it() -> None:
     site = Everything()
-    light = LightPage(site, START)
+    light = StaticPage(site, START)
     light.do("fill", 4, "ann\nb")
     light.do("fill", 5, "pass word")
     light.do("click", 6)
@@ -40,7 +40,7 @@ def test_a_form_sends_what_is_in_it() -> None:
 
 def test_enter_sends_by_the_first_button() -> None:
     site = Everything()
-    light = LightPage(site, START)
+    light = StaticPage(site, START)
     light.do("press", 4, "Enter")
     light.do("press", 12, "Enter")
     light.do("press", 4, "Escape")
@@ -49,7 +49,7 @@ def test_enter_sends_by_the_first_button() -> None:
 
 
 def test_the_way_back() -> None:
-    light = LightPage(Everything(), START)
+    light = StaticPage(Everything(), START)
     with pytest.raises(ToolError, match="no page before"):
         light.do("back")
     for number in (2, 2, 14):
@@ -61,7 +61,7 @@ def test_the_way_back() -> None:
 
 
 def test_sections_open_and_close() -> None:
-    light = LightPage(Everything(), START)
+    light = StaticPage(Everything(), START)
     assert "Hidden words" not in light.look().shown()
     light.do("click", 16)
     assert '[16] section "More" (open)\nHidden words [17] link "Y"' in light.look().shown()
@@ -83,14 +83,14 @@ def test_sections_open_and_close() -> None:
     ],
 )
 def test_what_cannot_be_done(operation: str, arguments: tuple[object, ...], message: str) -> None:
-    light = LightPage(Everything(), START)
+    light = StaticPage(Everything(), START)
     with pytest.raises(ToolError, match=message):
         light.do(operation, *arguments)
     assert light.look().shown() == SEEN
 
 
 def test_typed_text_is_no_element() -> None:
-    light = LightPage(Everything(), START)
+    light = StaticPage(Everything(), START)
     light.do("fill", 4, '" [99] button "Win')
     view = light.look()
     assert '[4] textbox "User name": "\\" [99] button \\"Win"' in view.shown()
@@ -114,7 +114,7 @@ def test_names_of_elements() -> None:
 
 
 def test_long_pages_are_shown_in_parts() -> None:
-    view = LightPage(Everything(), f"{START}long").look()
+    view = StaticPage(Everything(), f"{START}long").look()
     shown = view.shown().split("\n")
     assert (shown[1], shown[-2]) == ("# Long", "line 58")
     assert shown[-1] == "[lines 1 to 60 of 151: scroll for others]"
@@ -134,7 +134,7 @@ def test_requests_and_redirects_without_an_end() -> None:
             return Response(location="/again")
 
     with pytest.raises(RuntimeError, match="more than 20"):
-        LightPage(Round(), START)
+        StaticPage(Round(), START)
 
 
 def test_broken_html_is_a_bug() -> None:
@@ -143,4 +143,4 @@ def test_broken_html_is_a_bug() -> None:
             return Response(page("Broken", "<p><b>x</p>"))
 
     with pytest.raises(ValueError, match="closes p where b is open"):
-        LightPage(Broken(), START)
+        StaticPage(Broken(), START)

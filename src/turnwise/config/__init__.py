@@ -1,0 +1,108 @@
+"""Recipes: every choice of a run, as TOML checked by pydantic, with `key=value` overrides.
+
+A choice carries its own settings. Not here: what the names of environments, algorithms and engines
+stand for; each registry checks its own.
+"""
+
+from turnwise.config.engine import (
+    EXACT_PARITY,
+    ROUNDED_PARITY,
+    AnyEngineConfig,
+    EmbeddedEngineConfig,
+    EngineConfig,
+    OwnEngineConfig,
+    RunningServers,
+    StartedServers,
+    VllmEngineConfig,
+)
+from turnwise.config.learning import (
+    AlgorithmConfig,
+    CriticConfig,
+    ImplicitRewardConfig,
+    LearningConfig,
+    PreferencesConfig,
+    RecordedDemonstrations,
+    ScriptedDemonstrations,
+    SelfTeacherConfig,
+    SeparateCriticConfig,
+    SftConfig,
+    TeacherConfig,
+    ValueHeadConfig,
+)
+from turnwise.config.loading import (
+    changed,
+    check_recipe,
+    dump_recipe,
+    load_recipe,
+    parse_override,
+    read_recipe,
+    recipe_keys,
+    sections,
+    set_key,
+    shipped_recipes,
+)
+from turnwise.config.recipe import Recipe
+from turnwise.config.rollout import EnvironmentConfig, ModelConfig, RolloutConfig, ScaffoldConfig
+from turnwise.config.run import (
+    AllTasks,
+    BySuccess,
+    EvaluationConfig,
+    LearningRateReaction,
+    MonitorConfig,
+    MutualInformationConfig,
+    PlainReaction,
+    TrainConfig,
+    ValidationConfig,
+)
+from turnwise.config.section import Choice, Section, choice_of
+
+__all__ = [
+    "EXACT_PARITY",
+    "ROUNDED_PARITY",
+    "AlgorithmConfig",
+    "AllTasks",
+    "AnyEngineConfig",
+    "BySuccess",
+    "Choice",
+    "CriticConfig",
+    "EmbeddedEngineConfig",
+    "EngineConfig",
+    "EnvironmentConfig",
+    "EvaluationConfig",
+    "ImplicitRewardConfig",
+    "LearningConfig",
+    "LearningRateReaction",
+    "ModelConfig",
+    "MonitorConfig",
+    "MutualInformationConfig",
+    "OwnEngineConfig",
+    "PlainReaction",
+    "PreferencesConfig",
+    "Recipe",
+    "RecordedDemonstrations",
+    "RolloutConfig",
+    "RunningServers",
+    "ScaffoldConfig",
+    "ScriptedDemonstrations",
+    "Section",
+    "SelfTeacherConfig",
+    "SeparateCriticConfig",
+    "SftConfig",
+    "StartedServers",
+    "TeacherConfig",
+    "TrainConfig",
+    "ValidationConfig",
+    "ValueHeadConfig",
+    "VllmEngineConfig",
+    "changed",
+    "check_recipe",
+    "choice_of",
+    "dump_recipe",
+    "load_recipe",
+    "parse_override",
+    "read_recipe",
+    "recipe_keys",
+    "sections",
+    "set_key",
+    "shipped_recipes",
+]

@@ -1,0 +1,107 @@
+"""Settings of different sections that cannot both be honoured: one sentence for each.
+
+Not here: what stands in one section (a type or a validator there), and what depends on the
+algorithm or on the parts of a run (`training/algorithm_checks.py`, `training/checks.py`).
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from turnwise.config.engine import EmbeddedEngineConfig, VllmEngineConfig
+from turnwise.config.run import BySuccess
+
+if TYPE_CHECKING:
+    from turnwise.config.recipe import Recipe
+
+
+def contradictions(recipe: "Recipe") -> Iterator[str]:
+    """Each contradiction of a recipe, as a sentence that says what to do."""
+    yield from _of_asynchronous_sampling(recipe)
+    yield from _of_engine(recipe)
+    yield from _of_learning(recipe)
+    yield from _of_evaluation(recipe)
+
+
+def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
+    """What sampling ahead, and oversampling, cannot go with."""
+    train = recipe.train
+    for key in ("max_staleness", "oversample"):
+        if getattr(train, key) and recipe.engine.deterministic:
+            yield (
+                f"train.{key} is {getattr(train, key)}, but engine.deterministic samples in "
+                "lockstep, in which everybody waits for the slowest tool, so that runs repeat: set "
+                f"engine.deterministic=false, or train.{key}=0"
+            )
+    engine = recipe.engine
+    others = {
+        "curriculum.kind = by_success chooses a step's tasks by all steps before it": isinstance(
+            recipe.curriculum, BySuccess
+        ),
+        "monitor.echo_trap.reaction = roll_back undoes any number of updates, and what is under "
+        "way was sampled after them": recipe.monitor.echo_trap.reaction == "roll_back",
+        "evaluation.during_rl pauses sampling": recipe.evaluation.during_rl is not None,
+        "engine.colocated lets servers sleep while learning goes on": (
+            isinstance(engine, VllmEngineConfig) and engine.colocated
+        ),
+    }
+    for sentence, given in others.items():
+        if train.max_staleness and given:
+            yield (
+                f"train.max_staleness is {train.max_staleness}, but {sentence}: set "
+                "train.max_staleness=0, or leave the other out"
+            )
+
+
+def _of_engine(recipe: "Recipe") -> Iterator[str]:
+    engine, limits = recipe.engine, recipe.rollout
+    if isinstance(engine, VllmEngineConfig):
+        if limits.temperature > 0 and limits.top_p < 1 and limits.min_p > 0:
+            yield (
+                "vLLM applies min_p before top_p, so that together they leave other tokens than "
+                "they say: set rollout.top_p or rollout.min_p, not both"
+            )
+        return
+    if not isinstance(engine, EmbeddedEngineConfig):
+        return
+    if 0 < engine.kv_cache_tokens < limits.max_tokens:
+        yield (
+            f"engine.kv_cache_tokens is {engine.kv_cache_tokens}, but a single trajectory may have "
+            f"rollout.max_tokens of {limits.max_tokens}: raise the one or lower the other"
+        )
+    if engine.compute_dtype != "auto" and recipe.model.lora_rank:
+        yield (
+            "engine.compute_dtype computes with copies of a model's own weights, and "
+            "model.lora_rank puts adapters beside them: leave one of them out"
+        )
+
+
+def _of_learning(recipe: "Recipe") -> Iterator[str]:
+    if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
+        yield (
+            "learning.share_prefixes and model.gradient_checkpointing exclude each other: set one "
+            "of them to false"
+        )
+    if recipe.rollout.temperature == 0 and (recipe.train.steps or recipe.preferences.steps):
+        yield "rollout.temperature is 0: all trajectories of a group would be the same"
+
+
+def _of_evaluation(recipe: "Recipe") -> Iterator[str]:
+    during, every = recipe.evaluation.during_rl, recipe.train.checkpoint_every
+    if recipe.evaluation.sft and not (recipe.sft.steps or recipe.train.steps):
+        yield (
+            "evaluation.sft imitates for as many updates as the run makes, and this one makes "
+            "none: set it to false"
+        )
+    if during is None or not during.keep_best:
+        return
+    if during.every % every:
+        yield (
+            "evaluation.during_rl.keep_best needs a checkpoint of each step that is evaluated: "
+            f"make evaluation.during_rl.every = {during.every} a multiple of "
+            f"train.checkpoint_every = {every}"
+        )
+    if recipe.monitor.echo_trap.reaction == "roll_back":
+        yield (
+            "monitor.echo_trap.reaction = roll_back and evaluation.during_rl.keep_best each keep a "
+            "best checkpoint of their own: choose one of them"
+        )

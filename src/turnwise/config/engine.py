@@ -1,0 +1,119 @@
+"""Settings of engines: what all have, and what each kind has of its own."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from turnwise.config.section import Choice, Section
+
+EXACT_PARITY = 0.001
+"""Default of `engine.parity_bound` where everything is computed in float32: 2^13 units of its
+rounding."""
+ROUNDED_PARITY = 0.05
+"""Default of `engine.parity_bound` on servers, and with bfloat16, where gaps reached 0.03."""
+
+
+class EngineConfig(Section):
+    """The settings that every engine has."""
+
+    max_sequences: int = Field(64, ge=1)
+    """Trajectories whose KV cache is held at once, at most; over all servers together."""
+    max_concurrent_episodes: int = Field(0, ge=0)
+    """Episodes under way at once; 0 is `max_sequences`. With more, others sample while slow tools
+    keep many waiting; a waiting episode may lose its cache, which is then computed again."""
+    parity_bound: float = Field(0.0, ge=0)
+    """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
+    own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
+    `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where all is
+    computed in float32, else 0.05."""
+
+
+class EmbeddedEngineConfig(EngineConfig):
+    """The engine in this process."""
+
+    name: Literal["embedded"] = "embedded"
+    deterministic: bool = True
+    """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
+    kv_cache_tokens: int = Field(0, ge=0)
+    """Tokens of all trajectories together whose keys and values are held: it bounds the cache's
+    memory. A sequence without room waits, or is computed again. 0 is `max_sequences` times
+    `rollout.max_tokens`."""
+    compute_dtype: Literal["auto", "bfloat16"] = "auto"
+    """The type that sampling computes in: `auto` is `model.dtype`. `bfloat16` beside weights in
+    float32 is for small models of Llama's and Qwen3's shapes. Log-probabilities are those of the
+    sampled distribution, and differ from the learner's by its rounding."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the engine's `build`."""
+        return {"kv_cache_tokens": self.kv_cache_tokens, "compute_dtype": self.compute_dtype}
+
+
+class RunningServers(Section):
+    """Servers that run already. They must see the run's folder by the same name."""
+
+    urls: tuple[str, ...] = Field(min_length=1)
+    """Their addresses: `["http://127.0.0.1:8000"]`."""
+
+
+class StartedServers(Section):
+    """Servers that the run starts and ends."""
+
+    python: str = ""
+    """Interpreter of the environment that has vLLM; this one if empty."""
+    replicas: int = Field(1, ge=1)
+    """Servers to start, each with all of the model."""
+    devices: tuple[str, ...] = ()
+    """CUDA_VISIBLE_DEVICES of each server: `["0", "1"]`; the same if empty."""
+    arguments: tuple[str, ...] = ()
+    """Further command-line arguments of each server."""
+    compute_dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """The type that servers compute in; `auto` is `model.dtype`."""
+
+    @model_validator(mode="after")
+    def _a_device_for_each(self) -> "StartedServers":
+        if self.devices and len(self.devices) != self.replicas:
+            raise ValueError(
+                f"engine.servers.devices has {len(self.devices)} entries for {self.replicas} "
+                "servers: give one for each of engine.servers.replicas"
+            )
+        return self
+
+
+Servers = Annotated[RunningServers | StartedServers, Choice("urls")]
+
+
+class VllmEngineConfig(EngineConfig):
+    """Servers of vLLM: docs/how-to/vllm.md."""
+
+    name: Literal["vllm"]
+    servers: Servers = StartedServers()
+    """Servers to start, or with `urls` servers that run."""
+    colocated: bool = False
+    """Servers share their GPU with the learner: they give its memory back while it learns."""
+    max_restarts: int = Field(3, ge=0)
+    """Times that lost servers are brought up again over the whole run, at most."""
+    start_seconds: float = Field(600.0, gt=0)
+    """Deadline of a server's start, and of its reading new weights."""
+    request_seconds: float = Field(300.0, gt=0)
+    """Deadline of a turn; an episode whose turn takes longer is ungraded."""
+
+    deterministic: ClassVar[bool] = False
+    """What vLLM computes depends, by rounding, on what is sampled together."""
+    options: ClassVar[dict[str, Any]] = {}
+
+
+class OwnEngineConfig(EngineConfig):
+    """An engine of your own: `path/to/file.py:Class`, `package.module:Class` or an entry point."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of its `build`."""
+    deterministic: bool = True
+    """Whether it is to give the same run for the same seed."""
+
+
+AnyEngineConfig = Annotated[
+    EmbeddedEngineConfig | VllmEngineConfig | OwnEngineConfig, Choice("name")
+]
+"""The engine that samples tokens: a name from `turnwise list`, or your own."""

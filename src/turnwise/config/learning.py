@@ -1,0 +1,158 @@
+"""Settings of learning: optimizer, algorithm and what it measures with, imitation, preferences."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from turnwise.config.section import Choice, Section
+
+
+class LearningConfig(Section):
+    """The optimizer and the batch."""
+
+    learning_rate: float = Field(3e-4, gt=0)
+    warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_gradient_norm: float = Field(1.0, gt=0)
+    updates_per_step: int = Field(1, ge=1)
+    """Optimizer updates in one pass over a step's trajectories, each on an equal share of its
+    groups (PPO's minibatches)."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a step's trajectories, of the policy and of the critic alike."""
+    tokens_per_micro_batch: int = Field(4096, ge=64)
+    """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
+    share_prefixes: bool = False
+    """Compute the common prefixes of a group's trajectories once in the policy update, where that
+    is less work. The gradient is the same; the model must have full attention."""
+    compute_dtype: Literal["auto", "bfloat16"] = "auto"
+    """The type of matrix products: `auto` is `model.dtype`; `bfloat16` beside weights in float32 is
+    PyTorch's autocast."""
+    mask_observations: bool = True
+    """False trains on tool output as if the model had written it: only to show what that does."""
+
+    @property
+    def autocast(self) -> bool:
+        """Whether matrix products run in PyTorch's autocast to bfloat16."""
+        return self.compute_dtype == "bfloat16"
+
+
+class CriticConfig(Section):
+    """The model of values, for algorithms with a critic. Other settings are those of `learning`."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+    pretraining_steps: int = Field(0, ge=0)
+    """Steps at the beginning in which the critic alone is trained."""
+    clip: float = Field(0.5, gt=0)
+    """Largest change of a value in one step; beyond it the gradient stops."""
+
+
+class SeparateCriticConfig(CriticConfig):
+    """A separate model, begun as a copy of the policy's body."""
+
+    kind: Literal["separate"] = "separate"
+
+
+class ValueHeadConfig(CriticConfig):
+    """A head on the policy's body."""
+
+    kind: Literal["head"]
+    body_coefficient: float = Field(0.1, ge=0)
+    """Weight of the value loss in updates of the policy's body; 0 keeps it out."""
+
+
+AnyCriticConfig = Annotated[SeparateCriticConfig | ValueHeadConfig, Choice("kind")]
+
+
+class ImplicitRewardConfig(Section):
+    """The model of process rewards, for algorithms with one. Other settings are those of
+    `learning`."""
+
+    learning_rate: float = Field(6e-4, gt=0)
+    beta: float = Field(0.05, gt=0)
+    """The reward of a token is beta log(model / reference)."""
+
+
+class TeacherConfig(Section):
+    """The second model of algorithms that distil one."""
+
+    model: str
+    """A folder or a hub name, as `model.name`; it must have the policy's vocabulary."""
+
+
+class SelfTeacherConfig(Section):
+    """The policy's average as a teacher, for algorithms with a self_teacher_coefficient."""
+
+    rate: float = Field(0.05, gt=0, le=1)
+    """Share of the average that the policy replaces in each step."""
+    alpha: float = Field(0.5, gt=0, lt=1)
+    """Weight of the teacher in the Jensen-Shannon divergence."""
+    cap: float = Field(2.0, gt=0)
+    """Upper bound of a token's importance weight."""
+
+
+class AlgorithmConfig(Section):
+    """The objective of the update: a named algorithm, and beside its name its changed parts and
+    numbers, such as `aggregation = "token_mean"`.
+
+    The settings of its signals are tables of it, as in `[algorithm.critic]`: only those that the
+    algorithm has may be given, and those that are left out have their defaults.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = "grpo"
+    critic: AnyCriticConfig | None = None
+    implicit_reward: ImplicitRewardConfig | None = None
+    teacher: TeacherConfig | None = None
+    self_teacher: SelfTeacherConfig | None = None
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The parts and numbers that replace those of the named algorithm."""
+        return dict(self.model_extra or {})
+
+
+class ScriptedDemonstrations(Section):
+    """Demonstrations that scripted behaviours play."""
+
+    count: int = Field(2048, ge=1)
+    behaviours: dict[str, float] = Field(default_factory=dict)
+    """Share of each scripted behaviour, by its name; your own is a function."""
+
+
+class RecordedDemonstrations(Section):
+    """Conversations of a file."""
+
+    file: str
+    """JSON lines of chat messages with tool calls (docs/how-to/cold_start.md)."""
+
+
+Demonstrations = Annotated[RecordedDemonstrations | ScriptedDemonstrations, Choice("file")]
+
+
+class SftConfig(Section):
+    """The cold start: supervised learning on demonstrations, before RL. `steps = 0` skips it."""
+
+    steps: int = Field(0, ge=0)
+    batch_size: int = Field(64, ge=1)
+    """Demonstrations per update."""
+    learning_rate: float = Field(1e-3, gt=0)
+    warmup_steps: int = Field(10, ge=0)
+    demonstrations: Demonstrations = ScriptedDemonstrations()
+    """Played by scripted behaviours, or with `file` read from a file."""
+    checkpoint_every: int = Field(50, ge=1)
+
+
+class PreferencesConfig(Section):
+    """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
+
+    steps: int = Field(0, ge=0)
+    pairs: int = Field(256, ge=1)
+    """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
+    a pair, its best and its worst."""
+    batch_size: int = Field(16, ge=1)
+    """Pairs per update."""
+    beta: float = Field(0.1, gt=0)
+    """Strength that holds the policy to the one that the stage began with."""
+    learning_rate: float = Field(5e-6, gt=0)

@@ -1,0 +1,240 @@
+"""Reads recipes: TOML files, shipped ones, `key=value` overrides; and writes them.
+
+Not here: what a recipe may say (`recipe.py` and the sections), and what cannot go together.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from turnwise.config.recipe import Recipe
+from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted
+from turnwise.errors import ConfigError, unknown_name, wrong_value
+
+
+def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe: a path to a TOML file, or the name of one that comes with turnwise.
+
+    Overrides are `dotted.key=value`, the value in TOML syntax or a bare string. Raises ConfigError
+    for a missing or malformed file, an unknown key (naming the nearest known one) or a bad value.
+    """
+    changes = [parse_override(override) for override in overrides]
+    return check_recipe(changed(read_recipe(source), changes), source)
+
+
+def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
+    """Validate a recipe's values; `source` names them in errors."""
+    _check_keys(values, source)
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "value_error":  # a whole sentence, of one of the validators
+            raise ConfigError(f"{source}: {first['ctx']['error']}") from None
+        raise wrong_value(f"{source}: {dotted(first['loc'])}", first) from None
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The recipe as TOML with every value spelled out; `load_recipe` reads it back. Sections that
+    were left out, and have no defaults, are left out again."""
+    return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
+
+
+def sections(kind: type[Section] = Recipe, prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
+    """Every section of a recipe and the prefix of its keys, as in ("train.", TrainConfig); each
+    kind of a choice is a section of its own."""
+    yield prefix, kind
+    for name, field in kind.model_fields.items():
+        for inner in choice_of(field)[0]:
+            yield from sections(inner, f"{prefix}{name}.")
+
+
+def recipe_keys() -> Iterator[str]:
+    """Every dotted key a recipe may have, those of all kinds of each choice."""
+    leaves = (
+        f"{prefix}{name}"
+        for prefix, kind in sections()
+        for name, field in kind.model_fields.items()
+        if not choice_of(field)[0]
+    )
+    yield from dict.fromkeys(leaves)
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Recipes that come with turnwise, by name."""
+    folder = Path(str(resources.files("turnwise") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read_recipe(source: str) -> dict[str, Any]:
+    """The values of a recipe's TOML, unchecked. Raises ConfigError where there is none."""
+    shipped = shipped_recipes()
+    path = shipped.get(source, Path(source))
+    if not path.is_file():
+        if path.suffix or "/" in source:
+            raise ConfigError(f"recipe {source}: there is no such file")
+        raise unknown_name("recipe", source, shipped)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
+
+
+def parse_override(override: str) -> tuple[str, Any]:
+    """The key and the value of `dotted.key=value`, the value in TOML syntax or a bare string.
+
+    Raises ConfigError for any other text."""
+    key, separator, text = override.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"override {override!r}: write key=value, as in train.steps=10")
+    try:
+        return key, tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, text
+    except RecursionError:
+        raise ConfigError(f"override {key}: its value is nested too deeply") from None
+
+
+def set_key(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key in nested tables."""
+    *tables, leaf = key.split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"override {key}: {table!r} is a value, not a table")
+    values[leaf] = value
+
+
+def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The values of a recipe with dotted keys set to others, in their order.
+
+    What says the kind of a table comes first, and what the other kind does not have is dropped: so
+    `engine=vllm` may be said of a recipe that has settings of another engine.
+    """
+    choices = {
+        f"{prefix}{name}": (kinds, choice)
+        for prefix, kind in sections()
+        for name, field in kind.model_fields.items()
+        for kinds, choice in [choice_of(field)]
+        if choice is not None
+    }
+    for table, (_, choice) in choices.items():
+        _spell_out(values, table.split("."), choice)
+    spelled = [
+        (
+            f"{key}.{choices[key][1].key}" if key in choices and isinstance(value, str) else key,
+            value,
+        )
+        for key, value in changes
+    ]
+    deciding = {f"{table}.{choice.key}": table for table, (_, choice) in choices.items()}
+    for key, value in sorted(spelled, key=lambda change: change[0] not in deciding):
+        set_key(values, key, value)
+        if key in deciding:
+            _drop_others(values, deciding[key], *choices[deciding[key]])
+    return values
+
+
+def _spell_out(values: Any, path: Sequence[str], choice: Choice) -> None:
+    """Write a table that is given as the value of its choice's key as a table."""
+    for name in path[:-1]:
+        values = values.get(name)
+        if not isinstance(values, dict):
+            return
+    if isinstance(values.get(path[-1]), str):
+        values[path[-1]] = {choice.key: values[path[-1]]}
+
+
+def _drop_others(values: Any, table: str, kinds: Kinds, choice: Choice) -> None:
+    """Delete the keys of a table that other kinds than its own have."""
+    for name in table.split("."):
+        values = values[name]
+    kind = choice.kind(kinds, values)
+    others = {name for each in kinds for name in each.model_fields}
+    for name in others - set(kind.model_fields if kind else others):
+        values.pop(name, None)
+
+
+def _check_keys(values: Mapping[str, Any], source: str) -> None:
+    """Raise ConfigError for the first key that there is not, or that goes with another choice."""
+    for key, misplaced in _unknown(values, Recipe, ""):
+        if misplaced:
+            raise ConfigError(f"{source}: {key} {misplaced}")
+        moved = _moved(key) or _known(values, Recipe, "")
+        raise ConfigError(f"{source}: {unknown_name('key', key, moved)}")
+
+
+def _moved(key: str) -> list[str]:
+    """Keys that stand deeper than an unknown one: `algorithm.critic.kind` for `critic.kind`,
+    `evaluation.during_rl.every` for `evaluation.every`."""
+    section, _, leaf = key.rpartition(".")
+    return [
+        known
+        for known in recipe_keys()
+        if known.endswith(f".{key}")
+        or (section and known.startswith(f"{section}.") and known.endswith(f".{leaf}"))
+    ]
+
+
+def _unknown(
+    values: Mapping[str, Any], kind: type[Section], prefix: str
+) -> Iterator[tuple[str, str]]:
+    """Each key that a section does not have, as far as its first leaf."""
+    for key, value in values.items():
+        if key not in kind.model_fields:
+            if kind.model_config.get("extra") != "allow":
+                yield f"{prefix}{key}{_first_leaf(value)}", ""
+            continue
+        kinds, choice = choice_of(kind.model_fields[key])
+        inner = _kind(kinds, choice, value)
+        if inner is None or not isinstance(value, Mapping):
+            continue
+        for name in value:
+            if choice is not None and name not in inner.model_fields:
+                fitting = [each for each in kinds if name in each.model_fields]
+                if fitting:
+                    given = value.get(choice.key, inner.model_fields[choice.key].default)
+                    misplaced = _misplaced(f"{prefix}{key}.{choice.key}", choice, fitting, given)
+                    yield f"{prefix}{key}.{name}", misplaced
+        yield from _unknown(value, inner, f"{prefix}{key}.")
+
+
+def _misplaced(decided: str, choice: Choice, fitting: Kinds, given: Any) -> str:
+    """What is wrong with a key that other kinds of the same choice have, which are `fitting`;
+    `decided` is the key that says the kind, and has the value `given`."""
+    names = " or ".join(filter(None, map(choice.names, fitting)))
+    if not names:
+        return f"does not go with {decided} = {given!r}: leave one of them out"
+    return f"goes with {decided} = {names}, but that is {given!r}: leave it out, or change that"
+
+
+def _known(values: Any, kind: type[Section], prefix: str) -> Iterator[str]:
+    """Every key that a section may have, of choices those of the chosen kind."""
+    given = values if isinstance(values, Mapping) else {}
+    for key, field in kind.model_fields.items():
+        kinds, choice = choice_of(field)
+        inner = _kind(kinds, choice, given.get(key, {}))
+        if inner is None:
+            yield f"{prefix}{key}"
+        else:
+            yield from _known(given.get(key), inner, f"{prefix}{key}.")
+
+
+def _kind(kinds: Kinds, choice: Choice | None, value: Any) -> type[Section] | None:
+    """The kind of section that a value is for; None for a plain value, or where none fits."""
+    if choice is None:
+        return kinds[0] if kinds else None
+    given = {choice.key: value} if isinstance(value, str) else value
+    return choice.kind(kinds, given) if isinstance(given, Mapping) else None
+
+
+def _first_leaf(value: Any) -> str:
+    if isinstance(value, Mapping) and value:
+        key, inner = next(iter(value.items()))
+        return f".{key}{_first_leaf(inner)}"
+    return ""

@@ -1,0 +1,79 @@
+"""A recipe: every choice of a run, as sections checked by pydantic.
+
+Not here: what the names of environments, algorithms and engines stand for; each registry checks its
+own. Nor how a recipe is read (`loading.py`).
+"""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from turnwise.config.contradictions import contradictions
+from turnwise.config.engine import (
+    EXACT_PARITY,
+    ROUNDED_PARITY,
+    AnyEngineConfig,
+    EmbeddedEngineConfig,
+)
+from turnwise.config.learning import (
+    AlgorithmConfig,
+    LearningConfig,
+    PreferencesConfig,
+    SftConfig,
+)
+from turnwise.config.rollout import (
+    EnvironmentConfig,
+    ModelConfig,
+    RolloutConfig,
+    ScaffoldConfig,
+)
+from turnwise.config.run import (
+    AllTasks,
+    Curriculum,
+    EvaluationConfig,
+    MonitorConfig,
+    TrainConfig,
+)
+from turnwise.config.section import Section
+
+
+class Recipe(Section):
+    """A whole run. `turnwise train RECIPE key=value` changes any leaf: `train.steps=10`.
+
+    >>> demo = turnwise.load_recipe("demo", "train.steps=10")
+    """
+
+    name: str
+    seed: int = 0
+    threads: int = Field(2, ge=1)
+    """Threads of the numerical library; more than there are cores slows everything down."""
+    model: ModelConfig = ModelConfig()
+    environment: EnvironmentConfig
+    sandbox: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the sandbox, for environments that run code: see docs/reference/sandbox.md."""
+    scaffold: ScaffoldConfig = ScaffoldConfig()
+    engine: AnyEngineConfig = EmbeddedEngineConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learning: LearningConfig = LearningConfig()
+    sft: SftConfig = SftConfig()
+    train: TrainConfig = TrainConfig()
+    curriculum: Curriculum = AllTasks()
+    preferences: PreferencesConfig = PreferencesConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    monitor: MonitorConfig = MonitorConfig()
+
+    @property
+    def parity_bound(self) -> float:
+        """The bound `engine.parity_bound`, or its default."""
+        engine, types = self.engine, {self.model.dtype, self.learning.compute_dtype}
+        exact = isinstance(engine, EmbeddedEngineConfig) and (
+            "bfloat16" not in types | {engine.compute_dtype}
+        )
+        return engine.parity_bound or (EXACT_PARITY if exact else ROUNDED_PARITY)
+
+    @model_validator(mode="after")
+    def _sections_go_together(self) -> "Recipe":
+        for sentence in contradictions(self):
+            raise ValueError(sentence)
+        return self

@@ -1,0 +1,90 @@
+"""Settings of model, environment, scaffold and episodes."""
+
+from typing import Any, Literal
+
+from pydantic import Field, StrictInt, model_validator
+
+from turnwise.config.section import Section
+
+
+class ModelConfig(Section):
+    """The weights that are trained."""
+
+    name: str = "tiny"
+    """`tiny` (embedded), a folder, or a hub name: anything AutoModelForCausalLM loads."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """The type that the model computes and samples in. Where weights in bfloat16 are trained, the
+    optimizer keeps masters in float32: training then takes 18 bytes for each of them, and 16 in
+    float32."""
+    device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1`, …; `auto` is the first GPU if there is one."""
+    lora_rank: int = Field(0, ge=0)
+    """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
+    gradient_checkpointing: bool = False
+    kernels: Literal["auto", "off"] = "auto"
+    """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
+    machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
+
+
+class EnvironmentConfig(Section):
+    """The agent's environment: a name from `turnwise list`, or `path/to/file.py:Class`."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment's constructor."""
+    consequential: dict[str, Literal["allow", "confirm", "dry_run", "refuse"] | StrictInt] = Field(
+        default_factory=dict
+    )
+    """Rules for tools that write, send or delete, by a tool's name or one of these words: refuse,
+    dry_run, confirm (by making the call again), or how many may succeed in an episode."""
+
+
+class ScaffoldConfig(Section):
+    """The scaffold, between messages and tokens: a name from `turnwise list`, or
+    `path/to/file.py:Class`."""
+
+    name: str = "tags"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class RolloutConfig(Section):
+    """Budgets of one episode. An episode that reaches one is truncated, graded and flagged."""
+
+    temperature: float = Field(1.0, ge=0)
+    top_k: int = Field(0, ge=0)
+    """Sample only among this many most likely tokens; 0 is all."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Then sample only among the fewest tokens that have this share of the probability."""
+    min_p: float = Field(0.0, ge=0, le=1)
+    """Then sample only among tokens at least this many times as likely as the most likely one."""
+    max_turns: int = Field(6, ge=1)
+    max_turn_tokens: int = Field(64, ge=1)
+    """Tokens sampled in one turn."""
+    max_tokens: int = Field(768, ge=16)
+    """Tokens of the whole trajectory, observations included; of each context where they follow one
+    another."""
+    context: Literal["fail", "drop", "truncate", "summarise"] = "fail"
+    """Reaction when the next turn might not fit into `max_tokens` any more. `fail`: truncate the
+    episode. Else a new context follows, with only the latest turns (`drop`), with earlier
+    observations cut short (`truncate`), or with a summary that the model writes (`summarise`)."""
+    max_tool_calls: int = Field(8, ge=0)
+    max_seconds: float = Field(120.0, gt=0)
+    """Time limit of one episode's environment in all, and of each reset, step, verify and close.
+    Waiting for the model is not counted."""
+    max_ungraded_share: float = Field(0.05, ge=0, le=1)
+    """The run stops when more of a step's episodes end without a grade."""
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens are left out of the distribution that is sampled."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @model_validator(mode="after")
+    def _new_contexts_have_room(self) -> "RolloutConfig":
+        if self.context != "fail" and self.max_tokens < 4 * self.max_turn_tokens:
+            raise ValueError(
+                f"rollout.context is {self.context}, but rollout.max_tokens = {self.max_tokens} is "
+                f"less than four turns of rollout.max_turn_tokens = {self.max_turn_tokens}: a new "
+                "context would be full at once; raise one or lower the other"
+            )
+        return self

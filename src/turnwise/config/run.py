@@ -1,0 +1,139 @@
+"""Settings of the RL loop, of what it plays, and of what is measured of a run."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from turnwise.config.section import Choice, Section
+
+
+class TrainConfig(Section):
+    """The RL loop."""
+
+    steps: int = Field(40, ge=0)
+    tasks_per_step: int = Field(16, ge=1)
+    group_size: int = Field(8, ge=1)
+    """Trajectories per task."""
+    dynamic_sampling_rounds: int = Field(0, ge=0)
+    """Times that a step may sample as many groups again because the algorithm's filter left fewer
+    than `tasks_per_step` (DAPO's dynamic sampling). All kept groups are trained on."""
+    max_staleness: int = Field(0, ge=0)
+    """Updates between the weights that sampled a token and the update that trains on it, at most.
+    0: sampling and learning take turns. More: so many steps are sampled ahead while learning goes
+    on, with a copy of the weights; which step ahead gets which weights depends on the clock."""
+    oversample: int = Field(0, ge=0)
+    """Episodes of each task begun beyond `group_size`; when that many have a grade, the others are
+    cancelled. No step waits for the slowest then, but short episodes are favoured."""
+    checkpoint_every: int = Field(5, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+
+
+class AllTasks(Section):
+    """Shuffled passes over all tasks."""
+
+    kind: Literal["all"] = "all"
+
+
+class BySuccess(Section):
+    """Tasks that are solved neither always nor never."""
+
+    kind: Literal["by_success"]
+    target: float = Field(0.5, ge=0, le=1)
+    margin: float = Field(0.3, ge=0, le=1)
+    """Tasks whose success rate is at most so far from `target` are preferred."""
+    window: int = Field(16, ge=1)
+    """Episodes of a task, its last graded ones, that its success rate is measured over."""
+    random_share: float = Field(0.25, gt=0, lt=1)
+    """Share of each step's tasks that is drawn from all, so that no task is lost for ever."""
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The lowest and the highest of the preferred success rates."""
+        return self.target - self.margin, self.target + self.margin
+
+
+Curriculum = Annotated[AllTasks | BySuccess, Choice("kind")]
+"""The choice of the tasks that RL plays."""
+
+
+class EchoTrapConfig(Section):
+    """What is done when the agent begins to repeat itself."""
+
+    highest_reward: float = Field(1.0, gt=0)
+    """Highest reward of the task: near it, a small spread of rewards is success, not a trap."""
+
+
+class PlainReaction(EchoTrapConfig):
+    """A reaction without a number of its own."""
+
+    reaction: Literal["off", "warn", "stop", "filter"] = "warn"
+    """Nothing (`off`); say so (`warn`); and save and stop (`stop`); train on the groups that differ
+    most (`filter`)."""
+    learning_rate_factor: ClassVar[float] = 1.0
+
+
+class LearningRateReaction(EchoTrapConfig):
+    """A reaction that may lower the learning rate."""
+
+    reaction: str
+    """Lower the learning rate (`lower_learning_rate`); and go back to the best checkpoint
+    (`roll_back`); or your own function."""
+    learning_rate_factor: float = Field(0.5, gt=0, lt=1)
+
+
+EchoTrapReaction = Annotated[PlainReaction | LearningRateReaction, Choice("reaction")]
+
+
+class MutualInformationConfig(Section):
+    """Estimates of how much the reasoning depends on the task."""
+
+    every: int = Field(ge=1)
+    """Steps between two estimates."""
+    tasks: int = Field(16, ge=2)
+    """Number N of tasks in an estimate: it costs N² forward passes of a prompt with a first turn,
+    and is at most log N."""
+
+
+class MonitorConfig(Section):
+    """Monitoring of a run: signs of collapse, costly estimates, trackers."""
+
+    echo_trap: EchoTrapReaction = PlainReaction()
+    mutual_information: MutualInformationConfig | None = None
+    """None is made where this is left out."""
+    gradient_variance_every: int = Field(0, ge=0)
+    """Steps between two measurements of how much of the gradient is noise; 0 makes none. One costs
+    a backward pass for each group, and memory for one more gradient."""
+    trackers: tuple[str, ...] = ()
+    """Trackers that get the metrics besides the run folder: `tensorboard`, `wandb`, `mlflow`,
+    `trackio`, or your own class."""
+
+
+class ValidationConfig(Section):
+    """Evaluations during RL, on held-out tasks that the others do not play."""
+
+    every: int = Field(ge=1)
+    """RL steps between two evaluations."""
+    tasks: int = Field(100, ge=1)
+    """Tasks of each evaluation."""
+    keep_best: bool = False
+    """RL ends with the weights that did best in these evaluations, not the last ones. `every` is
+    then a multiple of `train.checkpoint_every`."""
+    patience: int = Field(0, ge=0)
+    """RL stops after so many evaluations without a better one; 0 for never."""
+
+
+class EvaluationConfig(Section):
+    """The held-out evaluation after the cold start and after RL, and its comparisons."""
+
+    tasks: int = Field(1000, ge=0)
+    """Distinct held-out tasks; 0 skips the evaluation."""
+    temperature: float = Field(0.0, ge=0)
+    base: bool = False
+    """Evaluate the weights that the run begins with, too, before the cold start."""
+    sft: bool = False
+    """Evaluate imitation alone: the weights that the run begins with, after as many updates on the
+    cold start's demonstrations as the cold start and RL have together."""
+    during_rl: ValidationConfig | None = None
+    """None is made where this is left out."""
+    seed: int = 0
+    """Chooses the tasks, so that runs with different seeds are compared on the same ones."""

@@ -1,0 +1,114 @@
+"""Sections of a recipe, and choices: tables that are one of several kinds of section.
+
+The settings of a choice stand in the kind that they belong to, so that what cannot go together
+cannot be written. Not here: the sections themselves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError, core_schema
+
+
+class Section(BaseModel):
+    """A part of a recipe: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+Kinds = Sequence[type[Section]]
+"""The kinds of section that a table may be, in the order in which they are tried."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Says, in a field's annotation, by which key the kind of a table is known.
+
+    A kind fits a table if its field of that name is a Literal that has the key's value, or takes
+    any value and the table has the key; or if it has no such field and the table does not have the
+    key either. A table may be written as the key's value alone. Example:
+    `Annotated[SeparateCritic | ValueHead, Choice("kind")]`.
+    """
+
+    key: str
+
+    def kind(self, kinds: Kinds, values: Mapping[str, Any]) -> type[Section] | None:
+        """The first kind that fits a table; None if there is none."""
+        return next((kind for kind in kinds if self._fits(kind, values)), None)
+
+    def names(self, kind: type[Section]) -> str:
+        """The values of the key that a kind is for, as in "'off' or 'warn'"; empty where it takes
+        any."""
+        field = kind.model_fields.get(self.key)
+        literal = field is not None and get_origin(field.annotation) is Literal
+        return " or ".join(map(repr, get_args(field.annotation))) if field and literal else ""
+
+    def _fits(self, kind: type[Section], values: Mapping[str, Any]) -> bool:
+        field = kind.model_fields.get(self.key)
+        if field is None:
+            return self.key not in values
+        if get_origin(field.annotation) is Literal:
+            return values.get(self.key, field.default) in get_args(field.annotation)
+        return self.key in values
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        kinds: Kinds = get_args(source)
+        union = core_schema.tagged_union_schema(
+            {_tag(kind): handler.generate_schema(kind) for kind in kinds},
+            discriminator=lambda value: self._tag_of(kinds, value),
+        )
+        return core_schema.no_info_before_validator_function(partial(self._table, kinds), union)
+
+    def _table(self, kinds: Kinds, value: Any) -> Any:
+        """A table that some kind fits, or a section. Raises what pydantic reports otherwise."""
+        if isinstance(value, kinds if isinstance(kinds, tuple) else tuple(kinds)):
+            return value
+        if isinstance(value, str):
+            value = {self.key: value}
+        if not isinstance(value, Mapping):
+            raise PydanticCustomError("dict_type", "no table")
+        if self.kind(kinds, value) is None:
+            names = " or ".join(filter(None, map(self.names, kinds)))
+            given = {"key": self.key, "given": value[self.key], "expected": names}
+            raise PydanticCustomError("choice", "no such kind", given)
+        return value
+
+    def _tag_of(self, kinds: Kinds, value: Any) -> str:
+        kind = self.kind(kinds, value) if isinstance(value, Mapping) else type(value)
+        assert kind is not None  # `_table` has seen to it
+        return _tag(kind)
+
+
+def _tag(kind: type[Section]) -> str:
+    """The name of a kind in a union, which pydantic reports among the keys."""
+    return f"({kind.__name__})"
+
+
+def dotted(location: Sequence[str | int]) -> str:
+    """The key that pydantic reports, without the names of kinds. Example: "engine.name"."""
+    return ".".join(str(part) for part in location if not str(part).startswith("("))
+
+
+def choice_of(field: FieldInfo) -> tuple[tuple[type[Section], ...], Choice | None]:
+    """The kinds of section that a field may be, none for a plain value; and how they are told apart
+    where there are several."""
+    return _choice(field.annotation, field.metadata)
+
+
+def _choice(
+    annotation: Any, metadata: Sequence[Any]
+) -> tuple[tuple[type[Section], ...], Choice | None]:
+    choice = next((entry for entry in metadata if isinstance(entry, Choice)), None)
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return ((annotation,) if issubclass(annotation, Section) else ()), choice
+    kinds: tuple[type[Section], ...] = ()
+    for inner in get_args(annotation):
+        found, by = _choice(inner, getattr(inner, "__metadata__", ()))
+        kinds, choice = kinds + found, choice or by
+    return kinds, choice

@@ -1,0 +1,134 @@
+"""What does not go together: most of it cannot be written, the rest is one sentence at loading."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from turnwise.config import contradictions, engine, load_recipe, rollout
+from turnwise.errors import ConfigError
+
+RECIPE = """
+name = "x"
+[environment]
+name = "search"
+[train]
+steps = 1
+checkpoint_every = 1
+[rollout]
+max_tokens = 200
+"""
+AHEAD = "train.max_staleness=1 engine.deterministic=false"
+
+UNWRITABLE = [
+    ("engine.servers.replicas=2", "engine.servers goes with engine.name = 'vllm', but that is 'em"),
+    ("engine=vllm engine.deterministic=true", "engine.name = 'embedded', but that is 'vllm'"),
+    ("engine=vllm engine.compute_dtype=bfloat16", "engine.compute_dtype goes with engine.name"),
+    ("engine=vllm engine.options.n=1", "does not go with engine.name = 'vllm'"),
+    ("engine=mine.py:Own engine.kv_cache_tokens=9", "engine.name = 'embedded', but that is 'mine"),
+    (
+        'engine=vllm engine.servers.urls=["http://localhost:1"] engine.servers.replicas=2',
+        "engine.servers.replicas does not go with engine.servers.urls",
+    ),
+    ("engine=vllm engine.servers.urls=[]", "engine.servers.urls"),
+    (
+        "algorithm.critic.body_coefficient=1",
+        "goes with algorithm.critic.kind = 'head', but that is 'separate': leave it out",
+    ),
+    ("curriculum.window=8", "goes with curriculum.kind = 'by_success', but that is 'all'"),
+    ("curriculum=by_success curriculum.margin=-0.1", "curriculum.margin is -0.1: give a value of"),
+    (
+        "sft.demonstrations.file=x.jsonl sft.demonstrations.behaviours.faithful=1",
+        "sft.demonstrations.behaviours does not go with sft.demonstrations.file = 'x.jsonl'",
+    ),
+    ("evaluation.during_rl.patience=1", "evaluation.during_rl.every is missing: give it a value"),
+    ("evaluation.during_rl.keep_best=true", "evaluation.during_rl.every is missing"),
+    ("monitor.mutual_information.tasks=8", "monitor.mutual_information.every is missing"),
+    (
+        "monitor.echo_trap=stop monitor.echo_trap.learning_rate_factor=0.5",
+        "does not go with monitor.echo_trap.reaction = 'stop': leave one of them out",
+    ),
+    ("algorithm.teacher={}", "algorithm.teacher.model is missing: give it a value"),
+]
+"""Overrides that could say what contradicts itself, if there were a way; and why there is none."""
+
+CONTRADICTIONS = [
+    ("train.max_staleness=1", "lockstep.* set engine.deterministic=false, or train.max_stale"),
+    ("train.oversample=1", "lockstep.* set engine.deterministic=false, or train.oversample=0"),
+    (f"{AHEAD} curriculum=by_success", "by all steps before it: set train.max_staleness=0, or le"),
+    (f"{AHEAD} monitor.echo_trap=roll_back", "was sampled after them: set train.max_staleness=0"),
+    (f"{AHEAD} evaluation.during_rl.every=1", "evaluation.during_rl pauses sampling: set train.m"),
+    (
+        "engine=vllm engine.colocated=true train.max_staleness=1",
+        "engine.colocated lets servers sleep while learning goes on: set train.max_staleness=0",
+    ),
+    (
+        "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
+        "set rollout.top_p or rollout.min_p, not both",
+    ),
+    (
+        'engine=vllm engine.servers.replicas=2 engine.servers.devices=["0"]',
+        "give one for each of engine.servers.replicas",
+    ),
+    ("engine.kv_cache_tokens=199", "a single trajectory may have rollout.max_tokens of 200"),
+    ("engine.compute_dtype=bfloat16 model.lora_rank=4", "leave one of them out"),
+    (
+        "learning.share_prefixes=true model.gradient_checkpointing=true",
+        "exclude each other: set one of them to false",
+    ),
+    ("rollout.temperature=0", "all trajectories of a group would be the same"),
+    ("rollout.temperature=0 train.steps=0 preferences.steps=1", "of a group would be the same"),
+    ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),
+    ("evaluation.sft=true sft.steps=0 train.steps=0", "and this one makes none"),
+    (
+        "evaluation.during_rl={every=3,keep_best=true} train.checkpoint_every=2",
+        "a multiple of train.checkpoint_every = 2",
+    ),
+    (
+        "evaluation.during_rl={every=1,keep_best=true} monitor.echo_trap=roll_back",
+        "a best checkpoint of their own: choose one of them",
+    ),
+]
+"""Overrides of a recipe, and what its one line has at its heart."""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+@pytest.mark.parametrize(("overrides", "message"), [*UNWRITABLE, *CONTRADICTIONS])
+def test_what_does_not_go_together_is_refused_in_one_line(
+    recipe: str, overrides: str, message: str
+) -> None:
+    load_recipe(recipe)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_recipe(recipe, overrides.split())
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{recipe}: ")
+
+
+def test_no_contradiction_is_without_a_case(recipe: str) -> None:
+    """Every sentence of the validators, those of single sections and those between them."""
+    messages = []
+    for overrides, _ in CONTRADICTIONS:
+        with pytest.raises(ConfigError) as caught:
+            load_recipe(recipe, overrides.split())
+        messages.append(str(caught.value))
+    expected = [words for module in (contradictions, engine, rollout) for words in texts(module)]
+    assert len(expected) > 10
+    missing = [words for words in expected if not any(words in message for message in messages)]
+    assert missing == []
+
+
+def texts(module: ModuleType) -> Iterator[str]:
+    """The longest unchanging text of every sentence that a module yields or raises."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Raise | ast.Yield):
+            inside = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            yield max((text for text in inside if isinstance(text, str)), key=len)
