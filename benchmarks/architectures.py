@@ -75,7 +75,7 @@ class Dice:
     ) -> Any:
         """Tokens without meaning."""
         from turnwise.engines.base import Completion, StopReason
-        from turnwise.forward.probing import ordinary_tokens
+        from turnwise.forward.equality import ordinary_tokens
 
         tokens = ordinary_tokens(self._model, sampling.max_tokens, sampling.seed)
         return Completion(tokens, [0.0] * len(tokens), StopReason.MAX_TOKENS, 0)
@@ -102,7 +102,7 @@ def examine(kind: str) -> Row:
     from huggingface_hub.errors import StrictDataclassError
 
     from benchmarks.tiny_models import OUTSIDE, class_name, tiny_model
-    from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens
+    from turnwise.forward.equality import FOREIGN_ERRORS, ordinary_tokens
     from turnwise.forward.rotations import fix_rotations
 
     name = class_name(kind)
@@ -124,8 +124,8 @@ def examine(kind: str) -> Row:
 def _engine(model: Any) -> tuple[str, str]:
     from turnwise.engines.embedded import EmbeddedEngine
     from turnwise.errors import UserError
+    from turnwise.forward.equality import FOREIGN_ERRORS
     from turnwise.forward.own_caches import OwnRunner
-    from turnwise.forward.probing import FOREIGN_ERRORS
     from turnwise.learning.parity import engine_parity
 
     async def measured() -> tuple[str, str]:
@@ -147,8 +147,8 @@ def _engine(model: Any) -> tuple[str, str]:
 
 def _learner(model: Any) -> tuple[str, str]:
     from turnwise.errors import UserError
+    from turnwise.forward.equality import FOREIGN_ERRORS
     from turnwise.forward.logprobs import check_supported
-    from turnwise.forward.probing import FOREIGN_ERRORS
     from turnwise.learning.parity import check_parity, measure_parity
 
     try:
@@ -166,8 +166,8 @@ def _learner(model: Any) -> tuple[str, str]:
 
 def _shared(model: Any) -> str:
     from turnwise.errors import UserError
+    from turnwise.forward.equality import FOREIGN_ERRORS
     from turnwise.forward.prefix_trees import check_sharing
-    from turnwise.forward.probing import FOREIGN_ERRORS
 
     try:
         check_sharing(model, LONGEST)

@@ -14,7 +14,7 @@ from contenders import Stopwatch, Worker
 from turnwise.config import ModelConfig
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.forward.small_llama.weights import is_plain
+from turnwise.forward.small_llama.weights import is_small_llama
 from turnwise.models.load import load_tokenizer
 from turnwise.threads import configure_threads
 
@@ -46,7 +46,7 @@ def with_turnwise(model: Any, prompts: list[list[int]], new: int) -> tuple[Round
             engine.open(f"{index:04d}")
         return await asyncio.gather(*(one(index) for index in range(len(prompts))))
 
-    return play, {"fused": is_plain(model)}
+    return play, {"fused": is_small_llama(model)}
 
 
 def with_generate(model: Any, prompts: list[list[int]], new: int) -> tuple[Round, dict[str, Any]]:

@@ -206,10 +206,12 @@ def api_page() -> str:
     """Every public name: its signature, its docstring, its members."""
     text = (
         "# Public API\n\n`import turnwise` offers these names, and they are all of the public API; "
-        "what is imported from anywhere else may change. Importing loads no torch. Functions may "
-        "be called in a notebook's cell, where an event loop runs already, without `await`. "
-        "Ctrl-C ends what they do, and `train` saves first.\n\nIn the examples `recipe` is a "
-        "recipe's file and `path` a folder; one example goes on with what another one made.\n"
+        f"parts of one's own build on {', '.join(f'`{name}`' for name in turnwise.SEAMS)} besides "
+        "(`turnwise.SEAMS`). What is imported from anywhere else may change. Importing loads no "
+        "torch. Functions may be called in a notebook's cell, where an event loop runs already, "
+        "without `await`. Ctrl-C ends what they do, and `train` saves first.\n\nIn the examples "
+        "`recipe` is a recipe's file and `path` a folder; one example goes on with what another "
+        "one made.\n"
     )
     for group, names in GROUPS.items():
         text += f"\n## {group}\n"

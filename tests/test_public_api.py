@@ -154,6 +154,14 @@ def test_recipes_from_tables(recipe: Path) -> None:
     assert turnwise.load_recipe(tables).environment.name == "bandit"
     assert tables == {"name": "mine", "environment": {"name": "bandit"}}
     assert turnwise.load_recipe(from_file, "train.steps=6").train.steps == 6
+    tables["algorithm"] = {"name": "ppo", "critic": "head"}
+    tables["engine"] = {"max_sequences": 3}
+    given = turnwise.load_recipe(tables, "algorithm.critic.clip=0.25", "engine=vllm")
+    assert (given.engine.name, given.engine.max_sequences) == ("vllm", 3)
+    assert given.algorithm.critic.model_dump(include={"kind", "clip"}) == {
+        "kind": "head",
+        "clip": 0.25,
+    }
     with pytest.raises(ConfigError, match=r"train\.step"):
         turnwise.load_recipe(recipe, {"train.step": 5})
     with pytest.raises(ConfigError, match="is a value, not a table"):

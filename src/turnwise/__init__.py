@@ -1,7 +1,9 @@
 """turnwise: reinforcement learning for language-model agents, over whole trajectories.
 
-What is listed here is the public API (docs/reference/api.md). Importing this package does nothing:
-each name is imported when it is first asked for, and no model library before a function needs one.
+What is listed here is the public API (docs/reference/api.md); parts of one's own may import from
+the modules in SEAMS too. Every other module is private, and may change at any time. Importing this
+package does nothing: each name is imported when it is first asked for, and no model library before
+a function needs one.
 """
 
 from importlib import import_module
@@ -92,6 +94,22 @@ __all__ = [
     "tool",
     "train",
 ]
+
+SEAMS = (
+    "turnwise.algorithms.estimators",
+    "turnwise.algorithms.parts",
+    "turnwise.engines.embedded",
+    "turnwise.environments.base",
+    "turnwise.errors",
+    "turnwise.ranges",
+    "turnwise.rewards.answer",
+    "turnwise.sandbox.choice",
+    "turnwise.sandbox.sandbox",
+    "turnwise.sandbox.settings",
+    "turnwise.scaffolds.tags",
+    "turnwise.types",
+)
+"""Modules that parts of one's own build on: what they have is kept, as the public names are."""
 
 
 def __getattr__(name: str) -> Any:

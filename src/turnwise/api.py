@@ -43,14 +43,13 @@ def load_recipe(
     5
     """
     source = str(recipe) if isinstance(recipe, str | Path) else "recipe"
-    values: dict[str, Any] = {}
-    changes: list[tuple[str, Any]] = []
     if isinstance(recipe, Recipe):
         values = recipe.model_dump(exclude_none=True)
     elif isinstance(recipe, Mapping):
-        changes += deepcopy(dict(recipe)).items()
+        values = config.changed({}, deepcopy(dict(recipe)).items())
     else:
         values = config.read_recipe(source)
+    changes: list[tuple[str, Any]] = []
     for override in overrides:
         if isinstance(override, str):
             changes.append(config.parse_override(override))

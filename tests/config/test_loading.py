@@ -1,10 +1,12 @@
 """Promise 9: unknown keys and contradictions are errors that say what to do."""
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from turnwise.config import (
+    RecordedDemonstrations,
     ScriptedDemonstrations,
     VllmEngineConfig,
     check_recipe,
@@ -127,8 +129,23 @@ def test_another_choice_drops_what_it_does_not_have(recipe: Path) -> None:
     loaded = load_recipe(str(recipe), ["engine=mine.py:Own", "engine.options.n=1"])
     recipe.write_text(dump_recipe(loaded))
     assert load_recipe(str(recipe), ["engine=embedded"]).engine.max_sequences == 7
-    with pytest.raises(ConfigError, match=r"engine\.kv_cache_tokens goes with"):
-        load_recipe(str(recipe), ["engine.kv_cache_tokens=5", "engine=vllm"])
+    for overrides in permutations(["engine.kv_cache_tokens=5", "engine=vllm"]):
+        with pytest.raises(ConfigError, match=r"engine\.kv_cache_tokens goes with"):
+            load_recipe(str(recipe), overrides)
+    file = ["sft.demonstrations.file=x.jsonl"]
+    recipe.write_text(MINIMAL + "[sft.demonstrations.behaviours]\nfaithful = 1\n")
+    chosen = load_recipe(str(recipe), file).sft.demonstrations
+    assert chosen == RecordedDemonstrations(file="x.jsonl")
+    played = [*file, "sft.demonstrations={behaviours={hasty=1}}"]
+    assert isinstance(load_recipe(str(recipe), played).sft.demonstrations, ScriptedDemonstrations)
+
+
+def test_a_table_that_need_not_be_there_is_left_out_by_false(recipe: Path) -> None:
+    recipe.write_text(MINIMAL + "[evaluation.during_rl]\nevery = 5\n")
+    assert load_recipe(str(recipe)).evaluation.during_rl is not None
+    assert load_recipe(str(recipe), ["evaluation.during_rl=false"]).evaluation.during_rl is None
+    with pytest.raises(ConfigError, match="engine is False: give a table"):
+        load_recipe(str(recipe), ["engine=false"])
 
 
 def test_the_keys_of_every_choice_are_listed() -> None:

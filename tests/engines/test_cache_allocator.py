@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from turnwise.engines.base import Sampling
-from turnwise.engines.cache_allocator import ROOM, SHORTEST, Budget
+from turnwise.engines.cache_allocator import ROOM, SHORTEST, CacheAllocator
 from turnwise.engines.sampling import StopMatcher
 from turnwise.engines.sessions import Request, Session
 
@@ -54,7 +54,7 @@ def request(name: str, known: int, may_sample: int = 200) -> Request:
 
 def sized(known: int, may_sample: int = 200, whole_turns: bool = False) -> int:
     """Places of the run that a history of so many tokens gets."""
-    budget = Budget(LONGEST, 2, LONGEST, lambda moves: None, whole_turns)
+    budget = CacheAllocator(LONGEST, 2, LONGEST, lambda moves: None, whole_turns)
     (seated,) = budget.seat([request("a", known, may_sample)], 1)
     return seated.run.size
 
@@ -73,7 +73,7 @@ def test_a_run_has_little_more_room_than_its_history_needs() -> None:
 
 def test_nothing_moves_where_all_have_room_at_their_longest() -> None:
     places = Places(4 * LONGEST)
-    budget = Budget(4 * LONGEST, 4, LONGEST, places.move)
+    budget = CacheAllocator(4 * LONGEST, 4, LONGEST, places.move)
     waiting = [request(name, 20, may_sample=400) for name in "abcd"]
     assert budget.seat(waiting, 4) == waiting
     assert [one.run.size for one in waiting] == [LONGEST] * 4
@@ -87,7 +87,7 @@ def test_nothing_moves_where_all_have_room_at_their_longest() -> None:
 def test_whole_turns_find_room_when_they_are_admitted() -> None:
     """Though the run of the turn before would do for its first tokens."""
     places = Places(1000)
-    budget = Budget(1000, 4, LONGEST, places.move, whole_turns=True)
+    budget = CacheAllocator(1000, 4, LONGEST, places.move, whole_turns=True)
     first, beside = request("a", 20, may_sample=40), request("b", 20, may_sample=40)
     budget.seat([first, beside], 4)
     places.fill(first)
@@ -102,7 +102,7 @@ def test_whole_turns_find_room_when_they_are_admitted() -> None:
 
 
 def test_admission_ends_where_the_budget_does() -> None:
-    budget = Budget(500, 8, LONGEST, lambda moves: None)
+    budget = CacheAllocator(500, 8, LONGEST, lambda moves: None)
     waiting = [request(name, 150) for name in "abcd"]
     assert budget.seat(waiting, 8) == waiting[:2]
     assert budget.used == 2 * 192
@@ -111,7 +111,7 @@ def test_admission_ends_where_the_budget_does() -> None:
 
 
 def test_the_longest_idle_session_gives_way_then_the_last_in_the_queue() -> None:
-    budget = Budget(600, 8, LONGEST, lambda moves: None)
+    budget = CacheAllocator(600, 8, LONGEST, lambda moves: None)
     first, second, third = (request(name, 150) for name in "abc")
     assert budget.seat([first, second, third], 8) == [first, second, third]
     for ended in (second, first):
@@ -129,7 +129,7 @@ def test_the_longest_idle_session_gives_way_then_the_last_in_the_queue() -> None
 
 def test_who_came_first_goes_on_at_the_expense_of_the_last() -> None:
     places = Places(600)
-    budget = Budget(600, 8, LONGEST, places.move)
+    budget = CacheAllocator(600, 8, LONGEST, places.move)
     running = [request(name, 150) for name in "abc"]
     assert budget.seat(running, 8) == running
     for one in running:
@@ -144,7 +144,7 @@ def test_who_came_first_goes_on_at_the_expense_of_the_last() -> None:
 def test_one_trajectory_always_fits() -> None:
     """However the others lie, the first grows to the longest history there is."""
     places = Places(LONGEST)
-    budget = Budget(LONGEST, 8, LONGEST, places.move)
+    budget = CacheAllocator(LONGEST, 8, LONGEST, places.move)
     running = [request(name, 40, may_sample=460) for name in "abcdefg"]
     running = budget.seat(running, 8)
     for one in running:
@@ -166,7 +166,7 @@ def test_no_two_sessions_share_a_place_and_nothing_is_lost(seed: int) -> None:
     """Sessions come, sample, pause and go at random."""
     dice = random.Random(seed)
     places = Places(1500)
-    budget = Budget(1500, 10, LONGEST, places.move)
+    budget = CacheAllocator(1500, 10, LONGEST, places.move)
     waiting: list[Request] = []
     running: list[Request] = []
     paused: list[Request] = []
@@ -211,7 +211,7 @@ def test_no_two_sessions_share_a_place_and_nothing_is_lost(seed: int) -> None:
 
 def test_scattered_sessions_of_one_size_are_brought_together() -> None:
     places = Places(4000)
-    budget = Budget(4000, 20, LONGEST, places.move)
+    budget = CacheAllocator(4000, 20, LONGEST, places.move)
     sizes = [100, 20] * 8
     running = [request(str(index), size, 8) for index, size in enumerate(sizes)]
     budget.seat(running, 20)

@@ -17,7 +17,6 @@ import torch
 from tests.small_runs import start, train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
@@ -26,7 +25,6 @@ from turnwise.rollout.order import tasks_of_step
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import NO_VERSION
-from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.components import build_components
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
@@ -212,25 +210,3 @@ def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) ->
     assert [line["oversampled/episodes"] for line in lines] == [4.0, 4.0]
     assert [line["policy/updates"] for line in lines] == [1.0, 1.0]
     check_played(context.folder, 2, [task.id for task in context.tasks])
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["train.max_staleness=1"], "set engine.deterministic=false, or max_staleness=0"),
-        ([*AHEAD, "curriculum=by_success"], "or curriculum=all"),
-        ([*AHEAD, "monitor.echo_trap=roll_back"], "choose another reaction"),
-        (["train.oversample=1"], "set engine.deterministic=false, or oversample=0"),
-        (
-            ["engine.deterministic=false", "train.oversample=1", "algorithm.name=remax"],
-            "rollout greedy of algorithm remax needs each",
-        ),
-    ],
-)
-def test_what_contradicts_sampling_ahead_is_refused(
-    recipe: Path, overrides: list[str], message: str
-) -> None:
-    loaded = load_recipe(str(recipe), overrides)
-    algorithm = make_algorithm(loaded.algorithm.name, loaded.algorithm.overrides)
-    with pytest.raises(ConfigError, match=message):
-        check_recipe_and_algorithm(loaded, algorithm)

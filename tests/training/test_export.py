@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests import small_runs
 from tests.small_runs import write_recipe
 from turnwise.commands.cli import main
+from turnwise.config import RecordedDemonstrations
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.export import export_policy, export_preferences, export_successes
@@ -101,7 +102,8 @@ def test_successes_are_demonstrations_of_the_next_run(
     context = small_runs.train(recipe, RunFolder.new(tmp_path / "next"), *options)
     lines = context.folder.lines("cold_start.jsonl")
     assert [line["sft/trained_tokens"] > 0 for line in lines] == [True, True]
-    assert context.folder.recipe().sft.demonstrations.file == str(file.resolve())
+    kept = context.folder.recipe().sft.demonstrations
+    assert kept == RecordedDemonstrations(file=str(file.resolve()))
     display = small_runs.Listening()
     with pytest.raises(DataError, match="no conversation of at most 20 tokens"):
         small_runs.train(
@@ -137,8 +139,3 @@ def test_the_command_says_what_it_has_written(
         main(["export", str(run.path)])
     assert ended.value.code == 2
     assert "say what to export" in capsys.readouterr().err
-
-
-def test_a_file_and_behaviours_exclude_each_other(recipe: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"sft\.file and sft\.behaviours"):
-        small_runs.train(recipe, RunFolder.new(tmp_path / "run"), "sft.demonstrations.file=x.jsonl")

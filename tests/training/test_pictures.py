@@ -238,7 +238,7 @@ def test_what_else_pictures_pass_through(
             ["model.name=tiny"],
             r"model tiny \(qwen3\) takes none: name one of the families",
         ),
-        (["engine=vllm", "engine.deterministic=false"], "set engine.name=embedded"),
+        (["engine=vllm"], "set engine.name=embedded"),
         (
             ["rollout.context=truncate", "rollout.max_turn_tokens=9"],
             'set it to "drop", "summarise" or "fail"',

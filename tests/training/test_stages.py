@@ -13,13 +13,10 @@ from rich.console import Console
 from tests import small_runs
 from tests.fakes import save_small_model
 from tests.small_runs import interrupted, write_recipe
-from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import load_recipe
-from turnwise.errors import ConfigError
 from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
-from turnwise.training.checks import check_recipe_and_algorithm
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
 
@@ -173,12 +170,6 @@ def test_imitation_goes_on_from_before_a_damaged_checkpoint(recipe: Path, tmp_pa
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert lines[:2] == before[:2]
     assert folder.evaluation("sft") is not None
-
-
-def test_imitation_needs_updates_to_match(recipe: Path) -> None:
-    loaded = load_recipe(str(recipe), ["evaluation.sft=true", "train.steps=0"])
-    with pytest.raises(ConfigError, match=r"evaluation\.sft"):
-        check_recipe_and_algorithm(loaded, make_algorithm("grpo", {}))
 
 
 def test_groups_that_are_all_equal_give_no_preferences(

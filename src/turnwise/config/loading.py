@@ -54,6 +54,23 @@ def sections(kind: type[Section] = Recipe, prefix: str = "") -> Iterator[tuple[s
             yield from sections(inner, f"{prefix}{name}.")
 
 
+CHOICES: dict[str, tuple[Kinds, Choice]] = {
+    f"{prefix}{name}": (kinds, choice)
+    for prefix, kind in sections()
+    for name, field in kind.model_fields.items()
+    for kinds, choice in [choice_of(field)]
+    if choice is not None
+}
+"""Tables of a recipe that are one of several kinds of section."""
+OPTIONAL = {
+    f"{prefix}{name}"
+    for prefix, kind in sections()
+    for name, field in kind.model_fields.items()
+    if choice_of(field)[0] and field.default is None
+}
+"""Tables of a recipe that are there or not."""
+
+
 def recipe_keys() -> Iterator[str]:
     """Every dotted key a recipe may have, those of all kinds of each choice."""
     leaves = (
@@ -113,51 +130,46 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
 def changed(values: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The values of a recipe with dotted keys set to others, in their order.
 
-    What says the kind of a table comes first, and what the other kind does not have is dropped: so
-    `engine=vllm` may be said of a recipe that has settings of another engine.
+    A change of a table's kind drops what the new kind does not have, but for other changes: so
+    `engine=vllm` may be said of a recipe that has settings of another engine. A table that need not
+    be there is left out by the value false: `evaluation.during_rl=false`.
     """
-    choices = {
-        f"{prefix}{name}": (kinds, choice)
-        for prefix, kind in sections()
-        for name, field in kind.model_fields.items()
-        for kinds, choice in [choice_of(field)]
-        if choice is not None
-    }
-    for table, (_, choice) in choices.items():
-        _spell_out(values, table.split("."), choice)
-    spelled = [
-        (
-            f"{key}.{choices[key][1].key}" if key in choices and isinstance(value, str) else key,
-            value,
-        )
-        for key, value in changes
-    ]
-    deciding = {f"{table}.{choice.key}": table for table, (_, choice) in choices.items()}
-    for key, value in sorted(spelled, key=lambda change: change[0] not in deciding):
-        set_key(values, key, value)
-        if key in deciding:
-            _drop_others(values, deciding[key], *choices[deciding[key]])
+    made: list[str] = []
+    _spell_out(values)
+    for key, value in changes:
+        if key in CHOICES and isinstance(value, str):
+            key = f"{key}.{CHOICES[key][1].key}"
+        set_key(values, key, None if value is False and key in OPTIONAL else value)
+        _spell_out(values)
+        table, _, name = key.rpartition(".")
+        if table in CHOICES and name == CHOICES[table][1].key:
+            _drop_others(values, table, made)
+        made.append(f"{key}.")
     return values
 
 
-def _spell_out(values: Any, path: Sequence[str], choice: Choice) -> None:
-    """Write a table that is given as the value of its choice's key as a table."""
-    for name in path[:-1]:
-        values = values.get(name)
-        if not isinstance(values, dict):
-            return
-    if isinstance(values.get(path[-1]), str):
-        values[path[-1]] = {choice.key: values[path[-1]]}
+def _spell_out(values: dict[str, Any]) -> None:
+    """Write every choice that is given as the value of its key as a table."""
+    for table, (_, choice) in CHOICES.items():
+        *tables, last = table.split(".")
+        inner: Any = values
+        for name in tables:
+            inner = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get(last), str):
+            inner[last] = {choice.key: inner[last]}
 
 
-def _drop_others(values: Any, table: str, kinds: Kinds, choice: Choice) -> None:
-    """Delete the keys of a table that other kinds than its own have."""
+def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:
+    """Delete the keys of a table that only other kinds than its own have, but for those that begin
+    one of `kept`."""
     for name in table.split("."):
         values = values[name]
+    kinds, choice = CHOICES[table]
     kind = choice.kind(kinds, values)
-    others = {name for each in kinds for name in each.model_fields}
-    for name in others - set(kind.model_fields if kind else others):
-        values.pop(name, None)
+    others = {name for each in kinds if kind for name in each.model_fields}
+    for name in others.difference(kind.model_fields if kind else ()):
+        if not any(change.startswith(f"{table}.{name}.") for change in kept):
+            values.pop(name, None)
 
 
 def _check_keys(values: Mapping[str, Any], source: str) -> None:

@@ -25,9 +25,9 @@ Moves = Sequence[tuple[int, int, int]]
 """(source, target, length) of places."""
 
 
-class Budget:
-    """Example: `budget.seat(waiting, most=8)`, then `budget.grow(running, waiting)` before each
-    pass, and `budget.free(session)` at its end.
+class CacheAllocator:
+    """Example: `allocator.seat(waiting, most=8)`, then `allocator.grow(running, waiting)` before
+    each pass, and `allocator.free(session)` at its end.
 
     `tokens` places for at most `slots` sessions, each of at most `longest` tokens; `move` takes
     places of the cache elsewhere. With `whole_turns` a session gets room for all that it may sample

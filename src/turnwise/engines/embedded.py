@@ -16,21 +16,25 @@ from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
 from turnwise.engines.batches import Batch, next_batch, shown_in
-from turnwise.engines.cache_allocator import Budget
+from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import Sight
-from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling, sample, uniforms
+from turnwise.engines.sampling import (
+    StopMatcher,
+    TokenTexts,
+    check_prompt,
+    check_sampling,
+    end_tokens,
+    sample,
+    uniforms,
+)
+from turnwise.engines.schedule import Schedule
 from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, keep, run_of
 from turnwise.engines.sharing import find_donor
+from turnwise.engines.weights import WeightUpdate, match_weights
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.forward.image_runner import PicturedRunner
 from turnwise.forward.make_runner import make_runner
-from turnwise.forward.runner import end_tokens, match_weights
 from turnwise.tokens import Picture
-
-ADMIT_SHARE = 8
-"""Requests are prefilled together once there is one for every so many running ones."""
-PATIENCE = 16
-"""Forward passes after which to prefill anyway: few rows cost as much as many."""
 
 
 @dataclass
@@ -45,16 +49,6 @@ class Counters:
     sampled: int = 0
     seconds: float = 0.0
     """Spent on forward passes: their inputs, the model, sampling, and handing tokens out."""
-
-
-@dataclass(frozen=True)
-class Swap:
-    """New weights that wait for the end of a forward pass."""
-
-    changes: list[tuple[torch.Tensor, torch.Tensor]]
-    """Pairs of the model's own tensor and its new values."""
-    version: int
-    done: Promise[None]
 
 
 class EmbeddedEngine:
@@ -127,16 +121,12 @@ class EmbeddedEngine:
         self.runner = make_runner(model, tokens, self._limit, autocast)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
-        self._slots = slots
         move = self.runner.cache.move
-        self._budget = Budget(tokens, slots, self._limit, move, whole_turns=deterministic)
+        self._allocator = CacheAllocator(tokens, slots, self._limit, move, deterministic)
+        self._schedule = Schedule(self._allocator, slots, deterministic)
         self._deterministic = deterministic
         self._sessions: dict[str, Session] = {}
-        self._waiting: list[Request] = []
-        self._running: list[Request] = []
-        self._ended = 0
-        self._passes_since_admission = 0
-        self._swaps: list[Swap] = []
+        self._updates: list[WeightUpdate] = []
         self._stopped = False
         self._pump: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -146,7 +136,7 @@ class EmbeddedEngine:
     @property
     def evictions(self) -> int:
         """Times that a session lost its part of the cache to another."""
-        return self._budget.evictions
+        return self._allocator.evictions
 
     def open(self, session: str) -> None:
         """Announce a trajectory. Raises RuntimeError when it is open already."""
@@ -162,7 +152,7 @@ class EmbeddedEngine:
         if closed.request is not None:
             closed.request.future.cancel()
             closed.request = None
-        self._budget.free(closed)
+        self._allocator.free(closed)
         self._wake.set()
 
     async def generate(
@@ -195,7 +185,7 @@ class EmbeddedEngine:
         """The argument of `ask`. Changes nothing, so that any thread may do it. Raises ConfigError
         for a prompt or sampling that makes no sense."""
         check_sampling(sampling)
-        history = self._check_prompt(prompt)
+        history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         return Wanted(history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts))
@@ -215,7 +205,7 @@ class EmbeddedEngine:
         holder.sight = sight
         sampling, draws, matcher = wanted.sampling, wanted.draws, wanted.matcher
         holder.request = Request(holder, len(prompt), sampling, draws, matcher, future)
-        self._waiting.append(holder.request)
+        self._schedule.waiting.append(holder.request)
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights in place, between two forward passes.
@@ -230,12 +220,12 @@ class EmbeddedEngine:
         self.replace(weights, version, done)
         self._wake.set()
         if self._pump is None or self._pump.done():
-            self._swap_weights()
+            self._load_weights()
         await done
 
     def replace(self, weights: Mapping[str, Any], version: int, done: Promise[None]) -> None:
         """Load weights, as `load` does, before the next pass."""
-        self._swaps.append(Swap(match_weights(self._model, weights), version, done))
+        self._updates.append(WeightUpdate(match_weights(self._model, weights), version, done))
 
     async def rest(self) -> None:
         """Keeps everything: the weights are the trainer's own."""
@@ -251,39 +241,27 @@ class EmbeddedEngine:
     def end(self) -> None:
         """End everything, as `stop` does, between two passes."""
         self._stopped = True
-        self._swap_weights()
+        self._load_weights()
         self.fail(InfrastructureError("the engine was stopped"))
 
     def advance(self) -> bool:
         """Do what is due between two passes, then a pass. Returns whether there is more to do:
         False without requests, or where lockstep has to wait for a session."""
-        self._swap_weights()
-        self._drop_ended()
-        if self._admission_due():
+        self._load_weights()
+        self._schedule.drop_ended()
+        if self._schedule.admission_due():
             if self._deterministic and not self._all_present():
                 return False
-            self._admit()
-            if self._waiting and not self._running:
-                raise RuntimeError("no request finds room in an idle engine's cache")
-        if self._running:
+            # Compiled kernels read runs wherever they are.
+            self._schedule.admit(tidy=not self.runner.compiled)
+        if self._schedule.running:
             self._step()
         return self._has_work()
 
     def fail(self, error: BaseException) -> None:
         """Give an error to all waiting requests; what is cached is not relied on any more."""
         self._forget()
-        for request in self._running + self._waiting:
-            request.fail(error)
-        self._running.clear()
-        self._waiting.clear()
-
-    def _check_prompt(self, prompt: Sequence[int]) -> np.ndarray:
-        history = np.array(prompt, np.int64)
-        if len(history) == 0:
-            raise ConfigError("the prompt is empty: there is nothing to continue")
-        if history.min() < 0 or history.max() >= self._vocabulary:
-            raise ConfigError(f"the prompt has a token outside the {self._vocabulary} of the model")
-        return history
+        self._schedule.fail(error)
 
     def _sight(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> Sight | None:
         if not pictures:
@@ -306,24 +284,22 @@ class EmbeddedEngine:
         for session in self._sessions.values():
             session.length = 0
 
-    def _swap_weights(self) -> None:
+    def _load_weights(self) -> None:
         """Load the weights given since the last pass. An error reaches the caller of `load`."""
-        swaps, self._swaps = self._swaps, []
-        for swap in swaps:
+        updates, self._updates = self._updates, []
+        for update in updates:
             self._forget()
             try:
-                with torch.no_grad():
-                    for target, source in swap.changes:
-                        target.copy_(source)
+                update.load()
                 self.runner.refresh()
             except RuntimeError as error:  # PyTorch's, out of memory among them
-                fail(swap.done, error)
+                fail(update.done, error)
                 continue
-            self.version = swap.version
-            keep(swap.done, None)
+            self.version = update.version
+            keep(update.done, None)
 
     def _has_work(self) -> bool:
-        return not self._stopped and bool(self._running or self._waiting)
+        return not self._stopped and self._schedule.has_requests
 
     def _keep_pumping(self) -> None:
         self._wake.set()
@@ -333,7 +309,7 @@ class EmbeddedEngine:
             self._pump.add_done_callback(self._work_ended)
 
     def _work_ended(self, task: "asyncio.Task[None]") -> None:
-        self._swap_weights()
+        self._load_weights()
         if task.cancelled():
             self.fail(InfrastructureError("the engine's background task was cancelled"))
         elif (error := task.exception()) is not None:
@@ -348,58 +324,24 @@ class EmbeddedEngine:
             elif self._has_work():
                 await self._wake.wait()
 
-    def _drop_ended(self) -> None:
-        ended = {request for request in self._running + self._waiting if request.future.done()}
-        if not ended:
-            return
-        for request in ended:
-            if request.session.request is request:
-                request.session.request = None  # cancelled, and who asked has not run since
-        running = [request for request in self._running if request not in ended]
-        self._ended += len(self._running) - len(running)
-        self._running = running
-        self._waiting = [request for request in self._waiting if request not in ended]
-
-    def _admission_due(self) -> bool:
-        """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
-        running = len(self._running)
-        free = self._slots - running
-        ready = self._ended if self._deterministic else min(len(self._waiting), free)
-        if running == 0 or ready * ADMIT_SHARE >= running:
-            return True
-        return ready > 0 and self._passes_since_admission >= PATIENCE
-
     def _all_present(self) -> bool:
         return all(session.request is not None for session in self._sessions.values())
-
-    def _admit(self) -> None:
-        self._ended = 0
-        self._passes_since_admission = 0
-        if self._deterministic:
-            self._waiting.sort(key=lambda request: request.session.name)
-        seated = self._budget.seat(self._waiting, self._slots - len(self._running))
-        self._waiting = self._waiting[len(seated) :]
-        self._running += seated
-        if not self.runner.compiled:  # whose kernels read runs wherever they are
-            self._budget.tidy(self._running)
 
     def _step(self) -> None:
         """One forward pass, for all that find room in the cache; the others wait again."""
         start = time.monotonic()
-        back = self._budget.grow(self._running, self._waiting)
-        self._waiting = back + self._waiting
-        self._running = [request for request in self._running if request not in back]
+        self._schedule.begin_pass()
         self._copy_beginnings()
-        batch = next_batch(self._running)
+        batch = next_batch(self._schedule.running)
         self._apply(batch, *self._compute(batch))
         self.counters.seconds += time.monotonic() - start
 
     def _copy_beginnings(self) -> None:
         """Copy what a request lacks and another session has. In lockstep only from running ones:
         when others close depends on the clock."""
-        running = [request.session for request in self._running]
-        donors = running if self._deterministic else self._budget.seated
-        for request in self._running:
+        running = [request.session for request in self._schedule.running]
+        donors = running if self._deterministic else self._allocator.seated
+        for request in self._schedule.running:
             if request.missing > 1 and (found := find_donor(request, donors)):
                 donor, length = found
                 if self.runner.cache.shares(run_of(donor), length):
@@ -439,7 +381,6 @@ class EmbeddedEngine:
         self.counters.passes += 1
         self.counters.sampled += len(batch.sampled)
         self.counters.computed += batch.computed
-        self._passes_since_admission += 1
         for request, count in zip(batch.requests, batch.counts, strict=True):
             request.session.length += count
         for request, token, logprob in zip(batch.sampled, tokens, logprobs, strict=True):

@@ -37,6 +37,24 @@ def check_sampling(sampling: Sampling) -> None:
         raise ConfigError("sampling stop has an empty string, which would stop everything")
 
 
+def check_prompt(prompt: Sequence[int], vocabulary: int) -> np.ndarray:
+    """The prompt as int64[tokens]. Raises ConfigError for one without tokens, or with one outside
+    the vocabulary."""
+    ids = np.array(prompt, np.int64)
+    if len(ids) == 0:
+        raise ConfigError("the prompt is empty: there is nothing to continue")
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise ConfigError(f"the prompt has a token outside the {vocabulary} of the model")
+    return ids
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end a text: those of the model's generation config and of the tokenizer."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    several = configured if isinstance(configured, list) else [configured]
+    return frozenset(end for end in (*several, tokenizer.eos_token_id) if end is not None)
+
+
 class Key(ISeedSequence):
     """The key of a stream as it is: NumPy asks the system for entropy besides where it gets a key
     by that name, which takes longer than the numbers."""

@@ -5,7 +5,7 @@ There its backward pass takes about twice as long in bfloat16 as in float32. Not
 over spans of the cache (`span_attention.py`), and over trees of sequences (`prefix_trees.py`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,3 +63,16 @@ def attention_in_float32(base: Any) -> Iterator[None]:
         return
     with attending(base, IN_FLOAT32, attend):
         yield
+
+
+@contextmanager
+def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Evaluation mode inside, each module's own mode back outside."""
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

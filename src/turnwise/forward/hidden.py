@@ -16,18 +16,17 @@ from torch import Tensor, nn
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import attention_in_float32
+from turnwise.forward.equality import is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.images import reader_of
-from turnwise.forward.kernels.shape import Shape
 from turnwise.forward.kernels.training import TrainingKernels, training_kernels
-from turnwise.forward.rounding import sensitivities
 from turnwise.forward.small_llama.training import Rows, asked_hidden
-from turnwise.forward.small_llama.weights import is_plain, may_compile
-from turnwise.forward.twin import is_rounding, longest_sum, twin_of
+from turnwise.forward.small_llama.weights import may_train, shape_of
+from turnwise.forward.twin import twin_of
 from turnwise.tokens import Picture
 
 Pictures = Sequence[Sequence[Picture]]
 """The pictures of each row of a batch, in order; without any row where there are no pictures."""
-PROBE = (2, 70)
+TEXTS = (2, 70)
 """Texts and tokens of each on which layers are compared: more than kernels take at once."""
 
 logger = logging.getLogger(__name__)
@@ -96,12 +95,10 @@ def decoder_of(base: Any) -> Any:
 def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
     """The kernels of a model whose layers are written out; None for one that runs as it is."""
     base = base_model(model)
-    if not _may_fit(base):
+    if not may_train(base):
         return None
-    attention = base.model.layers[0].self_attn
-    heads = base.config.num_attention_heads, base.config.num_key_value_heads
     dtype = torch.bfloat16 if autocast else torch.float32
-    kernels = training_kernels(Shape(*heads, attention.head_dim, dtype))
+    kernels = training_kernels(shape_of(base, dtype))
     if kernels is None:
         return None
     known = _fitting.setdefault(base, {})
@@ -112,27 +109,13 @@ def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:
     return kernels if known[dtype] else None
 
 
-def _may_fit(base: Any) -> bool:
-    """Whether it has the parts that are written out, as it is now: adapters may have come."""
-    if not is_plain(base) or base.device.type != "cpu" or not may_compile(base):
-        return False
-    if getattr(base, "is_activation_checkpointing", False):
-        return False
-    if any(weights.dtype != torch.float32 for weights in base.parameters()):
-        return False
-    attention = [layer.self_attn for layer in base.model.layers]
-    windowed = any(getattr(one, "sliding_window", None) is not None for one in attention)
-    return not windowed and not base.config.attention_dropout
-
-
 @torch.inference_mode(False)
 def _agrees(base: Any, kernels: TrainingKernels) -> bool:
     """Whether hidden states and gradients are, up to rounding, those that the model's own layers
     give in float64; with weights of a fixed seed, whatever the model's are now."""
     twin = twin_of(base)
-    vocabulary, _ = twin.get_input_embeddings().weight.shape
-    texts, tokens = PROBE
-    inputs = (torch.arange(texts * tokens) * 7 % vocabulary).view(texts, tokens)
+    texts, tokens = TEXTS
+    inputs = torch.tensor(ordinary_tokens(base, texts * tokens)).view(texts, tokens)
     selected = torch.arange(tokens).expand(texts, tokens) % 3 > 0
     rows = Rows.of(inputs, selected)
     found = _probed(twin, lambda: asked_hidden(twin, kernels, rows))
@@ -141,8 +124,7 @@ def _agrees(base: Any, kernels: TrainingKernels) -> bool:
     def own() -> list[Tensor]:
         return _probed(exact, lambda: last_hidden(exact, inputs, False)[selected])
 
-    moved = sensitivities(own, exact.parameters())
-    return is_rounding(found, own(), moved, kernels.dtype, longest_sum(exact))
+    return is_rounding(found, own, exact.parameters(), kernels.dtype, longest_product(exact))
 
 
 def _probed(model: Any, hidden: Callable[[], Tensor]) -> list[Tensor]:

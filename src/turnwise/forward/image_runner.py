@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import PoolCache, Run
 from turnwise.forward.images import ImageReader, Shown
-from turnwise.forward.runner import Runner, evaluating
+from turnwise.forward.runner import Runner
 
 
 class PicturedRunner(Runner):
@@ -28,12 +29,12 @@ class PicturedRunner(Runner):
         reader: ImageReader,
         autocast: bool = False,
         spans: bool = False,
-        written: bool = True,
+        specialised: bool = True,
     ) -> None:
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
         self._shown: Shown | None = None
-        super().__init__(model, tokens, longest, autocast, spans, written)
+        super().__init__(model, tokens, longest, autocast, spans, specialised)
 
     def forward_shown(
         self,
@@ -64,7 +65,7 @@ class PicturedRunner(Runner):
             inputs |= self.reader.arguments(self._decoder, ids, self._shown)
         with evaluating(self._modules):
             output = self._decoder(
-                attention_mask=masks if len(masks) > 1 else masks[self._kinds[0]],
+                attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
                 past_key_values=cache,
                 use_cache=True,
                 **inputs,

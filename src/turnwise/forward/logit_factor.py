@@ -11,11 +11,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from turnwise.forward.equality import PROBE, ordinary_tokens
 from turnwise.forward.hidden import last_hidden
-from turnwise.forward.probing import ordinary_tokens
-
-TOKENS = 8
-"""Tokens of which the logits are compared."""
 
 _found: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 """The factor of each model. It is chosen among a few numbers, so it does not depend on the
@@ -67,7 +64,7 @@ def _is_positive(value: Any) -> bool:
 @torch.inference_mode(False)
 @torch.no_grad()
 def _nearest(base: Any, named: list[float]) -> float:
-    inputs = torch.tensor([ordinary_tokens(base, TOKENS)], device=base.device)
+    inputs = torch.tensor([ordinary_tokens(base, PROBE)], device=base.device)
     head = base.get_output_embeddings()
     states = last_hidden(base, inputs, autocast=False)[0]
     plain = head(states.to(head.weight.dtype)).float()

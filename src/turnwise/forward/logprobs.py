@@ -16,20 +16,14 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
+from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
 from turnwise.forward.hidden import Pictures, base_model, hidden_states
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
-from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens
 from turnwise.forward.token_scores import token_scores
 
 LOGITS_PER_CHUNK = 1 << 24
 """float32 logits held at once: 64 MiB, twice that with their exponentials, and about four times
 where an output layer is differentiated automatically."""
-TOKENS = 8
-"""Tokens on which a model's own logits are compared."""
-EXACT = 2**10 * torch.finfo(torch.float32).eps
-"""How far log-probabilities in float32 may be from the model's own, as a part of these: 1.2e-4."""
-ROUNDED = 2**3 * torch.finfo(torch.bfloat16).eps
-"""The bound of `EXACT` for bfloat16, in which the model rounds its logits themselves: 0.06."""
 
 
 def token_logprobs(
@@ -180,9 +174,8 @@ def check_supported(model: nn.Module) -> None:
     silently learn from wrong numbers.
     """
     base = base_model(model)
-    name = type(base).__name__
-    device = next(model.parameters()).device
-    inputs = torch.tensor([ordinary_tokens(base, TOKENS)], device=device)
+    name, tokens = type(base).__name__, ordinary_tokens(base, PROBE)
+    inputs = torch.tensor([tokens], device=next(model.parameters()).device)
     selected = torch.ones_like(inputs, dtype=torch.bool)
     try:
         with torch.no_grad():
@@ -195,8 +188,7 @@ def check_supported(model: nn.Module) -> None:
             f"({type(error).__name__}: {reason})"
         ) from error
     theirs = -functional.cross_entropy(logits, inputs[0], reduction="none")
-    bound = EXACT if base.dtype == torch.float32 else ROUNDED
-    if not torch.allclose(ours, theirs, rtol=bound, atol=bound):
+    if not is_near(ours, theirs, base.dtype):
         far = float((ours - theirs).abs().max())
         raise NotSupportedError(
             f"{name} changes its logits in a way that turnwise.forward.logprobs does not know; "

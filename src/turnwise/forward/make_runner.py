@@ -2,36 +2,53 @@
 numbers.
 
 Keys and values in one pool where that is right, for it batches all rows; else the model's own
-caches; else none. Not here: the passes (`runner.py`, `image_runner.py`, `own_caches.py`), and the
-comparison (`agreement.py`).
+caches; else none. To see it, a few histories go through in one ragged batch, past every boundary
+that the model's configuration names: a prompt, what an observation would add, and a few tokens one
+by one. Then those of one length go through alone, since the cache gives neighbours of one size as a
+view and not as a copy, which some models cannot read. After each pass the distribution of the next
+token is compared with the model's own. Not here: the passes (`runner.py`, `image_runner.py`,
+`own_caches.py`); the engine as a whole, with its sessions (`learning/parity.py`).
 """
 
 import copy
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from turnwise.errors import NotSupportedError
-from turnwise.forward.agreement import (
-    Pass,
-    differs_by_rounding,
-    disagreement,
-    places,
+from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.equality import (
+    FOREIGN_ERRORS,
+    SHORT,
+    expected_distance,
+    is_rounding,
+    longest_product,
+    ordinary_tokens,
+    own_logprobs,
+    past_boundaries,
     tolerance,
 )
 from turnwise.forward.image_runner import PicturedRunner
 from turnwise.forward.images import reader_of
 from turnwise.forward.own_caches import OwnCaches, OwnRunner
-from turnwise.forward.probing import past_boundaries
 from turnwise.forward.runner import Runner
-from turnwise.forward.small_llama.weights import is_plain
+from turnwise.forward.small_llama.weights import is_small_llama
 from turnwise.forward.twin import shallow_twin_of
 
+SINGLE = 4
+"""Tokens at the end that are computed one by one."""
+ADDED = 16
+"""Tokens before those that are computed at once, by the last boundary: some on either side of
+it."""
+Pass = Callable[[Sequence[Run], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
+"""(runs, ids, positions) -> logits after the last input of each row."""
 Way = Callable[..., Runner | OwnRunner]
 """(model, tokens of the cache) -> the pass."""
 
@@ -51,11 +68,11 @@ def make_runner(
     reasons = []
     for make, what in _ways(model, tried, longest, autocast):
         try:
-            runner = make(tried, places(model, longest))
+            runner = make(tried, _places(model, longest))
         except NotSupportedError as error:
             reasons.append(str(error))
             continue
-        found = disagreement(tried, _on_new_cache(runner, tried, longest), longest)
+        found = _disagreement(tried, _on_new_cache(runner, tried, longest), longest)
         if found <= bound:
             if isinstance(runner, OwnRunner):
                 logger.info("%s is sampled from over its own caches: %s", name, "; ".join(reasons))
@@ -73,10 +90,10 @@ def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple
     """The ways to compute a model, from the fastest to the slowest, each with what is said of it
     when it does not agree."""
     pool, own = "a pool of keys is", "its own caches are"
-    reader, written = reader_of(model), is_plain(model)
+    reader, specialised = reader_of(model), is_small_llama(model)
     kind = Runner if reader is None else partial(PicturedRunner, reader=reader)
-    make = partial(kind, longest=longest, autocast=autocast, written=written)
-    if not written and not autocast and _attends_by_spans(make, twin, longest):
+    make = partial(kind, longest=longest, autocast=autocast, specialised=specialised)
+    if not specialised and not autocast and _attends_by_spans(make, twin, longest):
         yield partial(make, spans=True), pool
     yield make, pool
     if autocast or reader is not None:
@@ -86,16 +103,27 @@ def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple
 
 
 def _attends_by_spans(make: Way, twin: Any, longest: int) -> bool:
-    """Whether a model's attention gives over spans of the pool what it gives over copies of them.
-    That is the same in every type, and seen best in float32."""
+    """Whether a model's attention gives over spans of the pool what it gives over copies of them,
+    as far as rounding goes, which each may be off by. That is the same in every type, and seen best
+    in float32, for short histories. False where the model's own code fails."""
     twin = copy.deepcopy(twin).float()
-    size = places(twin, longest)
+    size, histories = _places(twin, longest), _histories(twin, min(SHORT, longest))
     try:
         ways = make(twin, size, spans=True), make(twin, size)
     except NotSupportedError:
         return False
-    spans, copies = (_on_new_cache(way, twin, longest) for way in ways)
-    return differs_by_rounding(twin, spans, copies, longest)
+
+    def computed(way: Runner | OwnRunner) -> list[torch.Tensor]:
+        return [torch.cat(_computed(_on_new_cache(way, twin, longest), histories))]
+
+    words: int = twin.get_input_embeddings().num_embeddings
+    weights = [weight for weight in twin.parameters() if words not in weight.shape]
+    terms = longest_product(twin)
+    try:
+        found = computed(ways[0])
+        return is_rounding(found, lambda: computed(ways[1]), weights, torch.float32, terms, 2)
+    except FOREIGN_ERRORS:
+        return False
 
 
 def _own(model: Any, tokens: int, together: bool, at_once: bool) -> OwnRunner:
@@ -108,9 +136,71 @@ def _on_new_cache(runner: Runner | OwnRunner, model: Any, longest: int) -> Pass:
     if isinstance(runner, OwnRunner):
         cache = OwnCaches()
     else:
-        cache = runner.empty_cache(places(model, longest))
+        cache = runner.empty_cache(_places(model, longest))
     return partial(runner.forward_on, cache)
 
 
 def _in_nats(distance: float) -> str:
     return f"{distance:.2g} nats" if math.isfinite(distance) else "more than can be computed"
+
+
+def _disagreement(model: Any, run: Pass, longest: int) -> float:
+    """Distance of next-token log-probabilities from the model's own, for histories of at most
+    `longest` tokens.
+
+    Mean |difference| over the model's own distribution, so of tokens as it would sample them, over
+    a history's passes; of the worse history. The passes have `_places(model, longest)` places of
+    runs. Infinite where the model's own code fails, or a number is NaN.
+    """
+    histories = _histories(model, past_boundaries(model, longest))
+    try:
+        own = [_own_passes(model, history) for history in histories]
+        found = _computed(run, histories) + _computed(run, histories[1:])
+    except FOREIGN_ERRORS:
+        return float("inf")
+    return max(expected_distance(*pair) for pair in zip(found, own + own[1:], strict=True))
+
+
+def _places(model: Any, longest: int) -> int:
+    """Places that all runs of a comparison have together."""
+    return sum(map(len, _histories(model, past_boundaries(model, longest))))
+
+
+def _histories(model: Any, long: int) -> list[list[int]]:
+    short = max(long // 3, ADDED + SINGLE + 1)
+    lengths = [long, short, short] if short < long else [long, long]
+    return [ordinary_tokens(model, length, seed) for seed, length in enumerate(lengths)]
+
+
+def _parts(length: int) -> list[slice]:
+    """List what each pass computes of a history."""
+    added = ADDED if length > ADDED + SINGLE else 0
+    single = min(SINGLE, length - added - 1)
+    ends = [length - single - added, length - single, *range(length - single + 1, length + 1)]
+    starts = [0, *ends]
+    return [slice(*pair) for pair in zip(starts, ends, strict=False) if pair[0] < pair[1]]
+
+
+def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """Give each history's log-probabilities after each pass, float32[passes, vocabulary]."""
+    runs, start = [], 0
+    for history in histories:
+        runs.append(Run(start, len(history)))
+        start += len(history)
+    logits = []
+    for parts in zip(*(_parts(len(history)) for history in histories), strict=True):
+        width = max(part.stop - part.start for part in parts)
+        ids = np.zeros((len(parts), width), np.int64)
+        positions = np.full((len(parts), width), PADDING, np.int64)
+        for row, part in enumerate(parts):
+            count = part.stop - part.start
+            ids[row, width - count :] = histories[row][part]
+            positions[row, width - count :] = np.arange(part.start, part.stop)
+        logits.append(run(runs, ids, positions).float().log_softmax(-1))
+    return list(torch.stack(logits, 1))
+
+
+def _own_passes(model: Any, history: Sequence[int]) -> torch.Tensor:
+    """Give the model's own log-probabilities of one history, in the shape of `_computed`."""
+    ends = [part.stop for part in _parts(len(history))]
+    return own_logprobs(model, history, len(history) - ends[0] + 1)[[n - ends[0] for n in ends]]

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from turnwise.errors import NotSupportedError
+from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import PADDING, Run
-from turnwise.forward.runner import evaluating
 
 NAMES = ("past_key_values", "cache_params", "state")
 """The names that models have for their caches."""
@@ -81,7 +81,7 @@ class OwnRunner:
     for a model without any cache.
     """
 
-    fused = compiled = tiled = False
+    specialised = compiled = tiled = False
 
     def __init__(self, model: Any, together: bool = True, at_once: bool = True) -> None:
         self.model, self.together, self.at_once = model, together, at_once

@@ -20,10 +20,16 @@ from torch.nn import functional
 
 from turnwise.errors import ConfigError
 from turnwise.forward.attention import attend, attending
+from turnwise.forward.equality import (
+    FOREIGN_ERRORS,
+    SHORT,
+    is_near,
+    ordinary_tokens,
+    past_boundaries,
+)
 from turnwise.forward.hidden import base_model, fitting_kernels, last_hidden
 from turnwise.forward.kernels.training import Layout
-from turnwise.forward.logprobs import EXACT, ROUNDED, score_tokens, token_logprobs
-from turnwise.forward.probing import FOREIGN_ERRORS, SHORT, ordinary_tokens, past_boundaries
+from turnwise.forward.logprobs import score_tokens, token_logprobs
 from turnwise.forward.small_llama.training import Rows, asked_hidden
 
 IN_BLOCKS = "turnwise_in_blocks"
@@ -342,5 +348,4 @@ def _agrees(model: nn.Module, longest: int) -> bool:
         )
     except FOREIGN_ERRORS:
         return False
-    bound = EXACT if base.dtype == torch.float32 else ROUNDED
-    return torch.allclose(shared, alone, rtol=bound, atol=bound)
+    return is_near(shared, alone, base.dtype)

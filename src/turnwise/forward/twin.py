@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
-from turnwise.forward.rounding import allowed
+from torch import nn
 
 FEWEST = 2
 """Layers that a shallow twin keeps at least, so that each still reads what another one wrote."""
@@ -117,30 +115,3 @@ def _is_setting(name: str, value: Any) -> bool:
     """Whether an attribute makes a kind. Numbers with fractions do not, which some models derive
     from a layer's place."""
     return isinstance(value, bool | int | str) and not any(part in name for part in PLACE)
-
-
-def longest_sum(model: Any) -> int:
-    """Terms that the longest product of a plain model's layers adds up."""
-    settings = model.config
-    heads = settings.num_attention_heads * model.model.layers[0].self_attn.head_dim
-    sums = heads, settings.hidden_size, settings.intermediate_size
-    return max(int(terms) for terms in sums)
-
-
-def longest_product(model: Any) -> int:
-    """Terms that the longest product of any model's layers adds up, at most."""
-    words: int = model.get_input_embeddings().num_embeddings
-    sizes = [weight.shape[-2:] for weight in model.parameters() if weight.ndim > 1]
-    return max(int(max(size)) for size in sizes if words not in size)
-
-
-def is_rounding(
-    found: list[Tensor], exact: list[Tensor], moved: list[float], dtype: torch.dtype, terms: int
-) -> bool:
-    """Whether tensors that were computed in `dtype`, in float32 with sums of so many terms, are the
-    exact ones up to rounding; `moved` are the sensitivities of these."""
-    count = terms if dtype == torch.float32 else 1
-    return all(
-        float((one - other).abs().max()) <= allowed(dtype, count, by)
-        for one, other, by in zip(found, exact, moved, strict=True)
-    )

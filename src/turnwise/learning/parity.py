@@ -21,11 +21,16 @@ from torch import Tensor, nn
 
 from turnwise.engines.base import Engine, Sampling
 from turnwise.errors import NotSupportedError, RunStoppedError
-from turnwise.forward.agreement import own_logprobs
+from turnwise.forward.attention import evaluating
+from turnwise.forward.equality import (
+    FOREIGN_ERRORS,
+    distance,
+    ordinary_tokens,
+    own_logprobs,
+    past_boundaries,
+)
 from turnwise.forward.hidden import base_model
 from turnwise.forward.logprobs import token_logprobs
-from turnwise.forward.probing import FOREIGN_ERRORS, ordinary_tokens, past_boundaries
-from turnwise.forward.runner import evaluating
 
 TURNS = 3
 """Turns of each history; before the last one the session is closed and opened again."""
@@ -191,12 +196,7 @@ def _compare(model: nn.Module, histories: Sequence[Played], autocast: bool) -> P
 
 
 def _furthest(found: Sequence[Tensor], own: Sequence[Tensor]) -> float:
-    """A number that is none counts as infinitely far."""
-    distances = [
-        float((one - other).abs().nan_to_num(float("inf")).mean())
-        for one, other in zip(found, own, strict=True)
-    ]
-    return max(distances)
+    return max(distance(one, other) for one, other in zip(found, own, strict=True))
 
 
 def _own(model: nn.Module, history: Played) -> Tensor:

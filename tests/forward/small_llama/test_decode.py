@@ -125,7 +125,7 @@ def test_kernels_that_compute_something_else_are_not_used(
     with_compiler(tmp_path, monkeypatch, 'exec {gcc} -Dsqrtf=fabsf "$@"')
     model = shaped(LlamaConfig, LlamaForCausalLM, head_dim=32)
     runner = Runner(model, tokens=160, longest=40)
-    assert runner.fused
+    assert runner.specialised
     assert not runner.compiled
     assert "do not give what the model gives: not used" in caplog.text
     assert off(follow(runner, 4), model) <= 1
@@ -145,7 +145,7 @@ def test_a_recipe_can_switch_kernels_off() -> None:
     model = shaped(Qwen3Config, Qwen3ForCausalLM, head_dim=32)
     model.kernels = "off"
     runner = Runner(model, tokens=160, longest=40)
-    assert runner.fused
+    assert runner.specialised
     assert not runner.compiled
 
 
@@ -194,7 +194,7 @@ def test_without_a_compiler_there_are_no_kernels(
     monkeypatch.setenv("PATH", str(tmp_path))
     decode_kernels.cache_clear()
     runner = Runner(shaped(LlamaConfig, LlamaForCausalLM, head_dim=32), 10, 10)
-    assert runner.fused
+    assert runner.specialised
     assert not runner.compiled
     assert not caplog.text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 
 ALIVE_SECONDS = 10.0
 """A server that takes longer to say that it is well counts as not well."""
@@ -158,3 +158,10 @@ def _message(answer: httpx2.Response) -> str:
     except (ValueError, LookupError, TypeError):
         text = answer.text
     return f"{answer.status_code} {' '.join(text.split())[:300]}"
+
+
+def not_taken(error: BaseException) -> RunStoppedError:
+    """The error for weights that a server refuses."""
+    return RunStoppedError(
+        f"the weights were not taken; is the server's model of the recipe's shape? {error}"
+    )

@@ -17,11 +17,16 @@ class AbortedError(InfrastructureError):
 
 
 def check_supported(sampling: Sampling) -> None:
-    """Raise ConfigError for options that vLLM would read in another way than `Sampling` says."""
+    """Raise ConfigError for options that vLLM lacks, or reads in another way."""
     if sampling.temperature > 0 and sampling.top_p < 1 and sampling.min_p > 0:
         raise ConfigError(
             "vLLM applies min_p before top_p, so that together they leave other tokens than they "
             "say: set rollout.top_p or rollout.min_p, not both"
+        )
+    if sampling.processors:
+        raise ConfigError(
+            "logit processors are functions of this process, and vLLM samples in its own: use the "
+            "embedded engine for them"
         )
 
 

@@ -13,8 +13,8 @@ import asyncio
 import logging
 import shutil
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +23,40 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
-from turnwise.engines.sampling import StopMatcher, TokenTexts, check_sampling
+from turnwise.engines.sampling import (
+    StopMatcher,
+    TokenTexts,
+    check_prompt,
+    check_sampling,
+    end_tokens,
+)
+from turnwise.engines.vllm.background import Background
 from turnwise.engines.vllm.client import (
     Json,
     ServerLostError,
     ServerRefusedError,
     ServerSlowError,
+    not_taken,
 )
 from turnwise.engines.vllm.completions import (
     AbortedError,
     check_supported,
     completion,
-    read_answer,
     request_body,
 )
-from turnwise.engines.vllm.parity import Probe, disagreement, make_probes, score
+from turnwise.engines.vllm.parity import (
+    Probe,
+    check_parity,
+    disagreement,
+    make_probes,
+    sample_probes,
+    score,
+)
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
+from turnwise.engines.weights import match_weights
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
-from turnwise.forward.runner import end_tokens, match_weights
 from turnwise.tokens import Picture
 
 WATCH_SECONDS = 2.0
@@ -53,14 +67,6 @@ ATTEMPTS = 5
 """Attempts at one request, for reasons other than a lost server."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class Session:
-    """One trajectory, from open to close."""
-
-    name: str
-    request: "asyncio.Task[Completion] | None" = None
 
 
 class VllmEngine:
@@ -108,15 +114,13 @@ class VllmEngine:
         self._probes = make_probes(tokenizer, limit)
         self._expected: list[Probe] = []
         """Log-probabilities under the newest weights; empty while they are being changed."""
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, asyncio.Task[Completion] | None] = {}
+        """The request of each open session, while it has one."""
         self._open = False
         """Whether requests may be sent; not while weights change, nor while servers sleep."""
         self._broken = ""
         """Why no request will be sent any more."""
-        self._changed = asyncio.Event()
-        self._bug: BaseException | None = None
-        """The error that ended a background task, none of which should end."""
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._repairs: dict[int, asyncio.Task[None]] = {}
         self._stopped = False
         self.version = 0
@@ -129,13 +133,13 @@ class VllmEngine:
         """Announce a trajectory. Raises RuntimeError when it is open already."""
         if session in self._sessions:
             raise RuntimeError(f"session {session!r} is open already")
-        self._sessions[session] = Session(session)
+        self._sessions[session] = None
 
     def close(self, session: str) -> None:
         """Forget the session; cancels a request under way, at the server too. Idempotent."""
-        closed = self._sessions.pop(session, None)
-        if closed is not None and closed.request is not None:
-            closed.request.cancel()
+        request = self._sessions.pop(session, None)
+        if request is not None:
+            request.cancel()
         self._router.forget(session)
 
     async def generate(
@@ -157,24 +161,20 @@ class VllmEngine:
             raise ConfigError("engine vllm is not given pictures: use the embedded engine")
         check_sampling(sampling)
         check_supported(sampling)
-        if sampling.processors:
-            raise ConfigError(
-                "logit processors are functions of this process, and vLLM samples in its own: use "
-                "the embedded engine for them"
-            )
-        self._check_prompt(prompt)
-        holder = self._check_session(session)
+        check_prompt(prompt, self._vocabulary)
+        self._check_session(session)
         room = self._limit - len(prompt)
         if room <= 0:
             return Completion([], [], StopReason.CONTEXT, self.version)
         request = asyncio.ensure_future(
             self._sample(prompt, sampling, min(room, sampling.max_tokens), session)
         )
-        holder.request = request
+        self._sessions[session] = request
         try:
             return await request
         finally:
-            holder.request = None
+            if self._sessions.get(session) is request:
+                self._sessions[session] = None
 
     async def load(self, weights: Mapping[str, Any], version: int) -> None:
         """Give every server the model's weights, after the turns that are being sampled.
@@ -201,7 +201,7 @@ class VllmEngine:
         self._folders.keep_only(folder)
         self.version = version
         self._open = True
-        self._tell()
+        self._background.tell()
 
     async def rest(self) -> None:
         """Let servers that share a GPU with the learner give its memory back until `load`."""
@@ -218,31 +218,22 @@ class VllmEngine:
     async def stop(self) -> None:
         """End own servers; requests that wait get InfrastructureError. Idempotent."""
         self._stopped = True
-        self._tell()
-        for task in [*self._background, *self._repairs.values()]:
-            task.cancel()
-        await asyncio.gather(*self._background, *self._repairs.values(), return_exceptions=True)
+        self._background.tell()
+        await self._background.stop()
         await asyncio.gather(*(replica.stop() for replica in self._replicas))
         self._folders.clear()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _check_prompt(self, prompt: Sequence[int]) -> None:
-        if len(prompt) == 0:
-            raise ConfigError("the prompt is empty: there is nothing to continue")
-        if min(prompt) < 0 or max(prompt) >= self._vocabulary:
-            raise ConfigError(f"the prompt has a token outside the {self._vocabulary} of the model")
-
-    def _check_session(self, name: str) -> Session:
+    def _check_session(self, name: str) -> None:
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
         if self._newest is None:
             raise RuntimeError("no weights are loaded yet: await load() first")
         if name not in self._sessions:
             raise RuntimeError(f"session {name!r} is not open")
-        if self._sessions[name].request is not None:
+        if self._sessions[name] is not None:
             raise RuntimeError(f"session {name!r} has a request under way")
-        return self._sessions[name]
 
     async def _sample(
         self, prompt: Sequence[int], sampling: Sampling, most: int, session: str
@@ -258,7 +249,7 @@ class VllmEngine:
                 matcher = StopMatcher(sampling.stop, self._texts)
                 return completion(answer, sampling, matcher, self._ends, version)
             except (ServerLostError, AbortedError) as error:
-                if not await self._survived(replica):
+                if not (replica.up and await replica.well()):
                     self._lose(replica, str(error))
                     continue
                 attempts += 1
@@ -266,63 +257,31 @@ class VllmEngine:
                     raise InfrastructureError(f"{error}; {attempts} times") from error
 
     async def _ask(self, replica: Replica, body: Json) -> Json:
-        replica.in_flight += 1
         try:
-            async with asyncio.timeout(self._config.request_seconds):
-                return await replica.client.complete(body)
-        except TimeoutError:
-            raise ServerSlowError(
-                f"vLLM at {replica.url} did not finish a turn within engine.request_seconds = "
-                f"{self._config.request_seconds:g}"
-            ) from None
+            return await replica.complete(body)
         finally:
-            replica.in_flight -= 1
-            self._tell()
-
-    async def _survived(self, replica: Replica) -> bool:
-        return replica.up and await replica.well()
+            self._background.tell()
 
     async def _ready(self) -> None:
         """Wait until a request may be sent. Raises InfrastructureError if there will be no more."""
         while True:
-            if self._stopped:
-                raise InfrastructureError("the engine was stopped")
-            self._raise_bug()
+            self._check_alive()
             if self._broken:
                 raise InfrastructureError(self._broken)
             if self._open and any(replica.up for replica in self._replicas):
                 return
-            await self._change()
+            await self._background.change()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run it in the background; its exception reaches every waiting caller."""
-        task = asyncio.create_task(work)
-
-        def noticed(ended: "asyncio.Task[None]") -> None:
-            if not ended.cancelled() and ended.exception() is not None:
-                self._bug = ended.exception()
-                self._tell()
-
-        task.add_done_callback(noticed)
-        return task
-
-    def _raise_bug(self) -> None:
-        if self._bug is not None:
-            raise self._bug
+    def _check_alive(self) -> None:
+        if self._stopped:
+            raise InfrastructureError("the engine was stopped")
+        self._background.check()
 
     async def _close_gate(self) -> None:
         """Send nothing more, and wait for what is under way; each request has its deadline."""
         self._open = False
         while any(replica.in_flight for replica in self._replicas):
-            await self._change()
-
-    async def _change(self) -> None:
-        await self._changed.wait()
-
-    def _tell(self) -> None:
-        """Wake everything that waits for a change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+            await self._background.change()
 
     async def _begin(self) -> None:
         """Bring all servers up for the first time; one that does not start is not tried again."""
@@ -330,10 +289,10 @@ class VllmEngine:
         try:
             await asyncio.gather(*(replica.bring_up(*self._newest) for replica in self._replicas))
         except ServerRefusedError as error:
-            raise _not_taken(error) from error
+            raise not_taken(error) from error
         for replica in self._replicas:
             replica.up = True
-            self._background.add(self._start(self._watch(replica)))
+            self._background.start(self._watch(replica))
 
     async def _renew(self, number: int) -> None:
         """Give a replica the newest weights, however often it has to be started for that."""
@@ -342,9 +301,7 @@ class VllmEngine:
         while True:
             if number in self._repairs:
                 await asyncio.wait({self._repairs[number]})
-            if self._stopped:
-                raise InfrastructureError("the engine was stopped")
-            self._raise_bug()
+            self._check_alive()
             if self._broken:
                 raise RunStoppedError(self._broken)
             if not replica.up:
@@ -355,7 +312,7 @@ class VllmEngine:
             except ServerLostError as error:
                 self._lose(replica, str(error))
             except (ServerRefusedError, ServerSlowError) as error:
-                raise _not_taken(error) from error
+                raise not_taken(error) from error
             else:
                 return
 
@@ -365,7 +322,7 @@ class VllmEngine:
         if self._stopped or number in self._repairs:
             return
         replica.up = False
-        self._repairs[number] = self._start(self._repair(number, reason))
+        self._repairs[number] = self._background.start(self._repair(number, reason))
 
     async def _repair(self, number: int, reason: str) -> None:
         """Bring a lost server up with the newest weights, as often as the recipe allows."""
@@ -387,7 +344,7 @@ class VllmEngine:
                     reason = str(error)
         finally:
             del self._repairs[number]
-            self._tell()
+            self._background.tell()
 
     async def _bring_back(self, replica: Replica) -> None:
         assert self._newest is not None
@@ -395,9 +352,9 @@ class VllmEngine:
         try:
             await replica.bring_up(*self._newest)
         except ServerRefusedError as error:
-            raise _not_taken(error) from error
+            raise not_taken(error) from error
         if expected and expected is self._expected:  # else load() is about to check
-            self._judge(replica, await self._sampled(replica), expected)
+            self._compare(replica, await self._sampled(replica), expected)
         replica.up = True
 
     async def _watch(self, replica: Replica) -> None:
@@ -423,34 +380,14 @@ class VllmEngine:
                 await self._renew(number)
                 sampled = await self._sampled(replica)
             expected = await asyncio.to_thread(score, self._model, sampled)
-            self._judge(replica, sampled, expected, f" of version {version}")
+            self._compare(replica, sampled, expected, f" of version {version}")
         self._expected = expected
 
     async def _sampled(self, replica: Replica) -> list[Probe]:
-        async def sample(probe: Probe) -> Probe:
-            most = probe.sampling.max_tokens
-            body = request_body(replica.model, probe.prompt, probe.sampling, most, ())
-            answer = await self._ask(replica, body | {"ignore_eos": True})
-            tokens, logprobs, _ = read_answer(answer)
-            return replace(probe, tokens=tokens, logprobs=logprobs)
+        return await sample_probes(partial(self._ask, replica), replica.model, self._probes)
 
-        return list(await asyncio.gather(*map(sample, self._probes)))
-
-    def _judge(
+    def _compare(
         self, replica: Replica, sampled: list[Probe], expected: list[Probe], which: str = ""
     ) -> None:
         self.parity = disagreement(sampled, expected)
-        if self.parity <= self._parity_bound:
-            return
-        raise RunStoppedError(
-            f"with the weights{which}, log-probabilities of vLLM at {replica.url} differ from the "
-            f"model's by {self.parity:.2g} on average, and engine.parity_bound is "
-            f"{self._parity_bound:g}: it does not sample from the weights that are trained, "
-            "or in a coarser dtype than the bound allows"
-        )
-
-
-def _not_taken(error: BaseException) -> RunStoppedError:
-    return RunStoppedError(
-        f"the weights were not taken; is the server's model of the recipe's shape? {error}"
-    )
+        check_parity(self.parity, self._parity_bound, replica.url, which)

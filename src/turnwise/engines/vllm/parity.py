@@ -6,8 +6,9 @@ log-probabilities is compared with the model's own forward pass. Not here: what 
 disagreement (`engine.py`).
 """
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,10 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
-from turnwise.forward.runner import evaluating
+from turnwise.engines.vllm.client import Json
+from turnwise.engines.vllm.completions import read_answer, request_body
+from turnwise.errors import RunStoppedError
+from turnwise.forward.equality import own_logprobs
 
 LENGTHS = (8, 32, 128, 512)
 """Lengths of the prompts, where the context has room."""
@@ -52,19 +56,29 @@ def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
     ]
 
 
-@torch.no_grad()
 def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
     """The probes with the model's own log-probabilities, in float32."""
     scored = []
-    with evaluating(list(model.modules())):
-        for probe in probes:
-            ids = torch.tensor([[*probe.prompt, *probe.tokens]], device=model.device)
-            logits = model(input_ids=ids).logits[0, len(probe.prompt) - 1 : -1].float()
-            logprobs = (logits / probe.sampling.temperature).log_softmax(-1)
-            tokens = torch.tensor(probe.tokens, device=model.device)
-            found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
-            scored.append(replace(probe, logprobs=found))
+    for probe in probes:
+        count, tokens = len(probe.tokens), torch.tensor(probe.tokens, dtype=torch.int64)
+        history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
+        logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
+        found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
+        scored.append(replace(probe, logprobs=found))
     return scored
+
+
+async def sample_probes(
+    ask: Callable[[Json], Awaitable[Json]], model: str, probes: Sequence[Probe]
+) -> list[Probe]:
+    """The probes with what a server samples after them, which knows its weights as `model`."""
+
+    async def sample(probe: Probe) -> Probe:
+        body = request_body(model, probe.prompt, probe.sampling, probe.sampling.max_tokens, ())
+        tokens, logprobs, _ = read_answer(await ask(body | {"ignore_eos": True}))
+        return replace(probe, tokens=tokens, logprobs=logprobs)
+
+    return list(await asyncio.gather(*map(sample, probes)))
 
 
 def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
@@ -79,6 +93,18 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
         for mine, theirs in _common(probe, other)
     ]
     return sum(differences) / len(differences) if differences else float("inf")
+
+
+def check_parity(parity: float, bound: float, url: str, which: str = "") -> None:
+    """Raise RunStoppedError where the disagreement of the server at `url` is beyond the bound;
+    `which` weights it has is for the message."""
+    if parity <= bound:
+        return
+    raise RunStoppedError(
+        f"with the weights{which}, log-probabilities of vLLM at {url} differ from the model's by "
+        f"{parity:.2g} on average, and engine.parity_bound is {bound:g}: it does not sample from "
+        "the weights that are trained, or in a coarser dtype than the bound allows"
+    )
 
 
 def _common(probe: Probe, other: Probe) -> list[tuple[float, float]]:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from turnwise.engines.vllm.client import Client
+from turnwise.engines.vllm.client import Client, Json, ServerSlowError
 from turnwise.engines.vllm.process import ServerProcess
 from turnwise.errors import InfrastructureError
 
@@ -50,6 +50,20 @@ class Replica:
     def url(self) -> str:
         """Address of the server as it was brought up last."""
         return self._process.url if self._process is not None else self._url
+
+    async def complete(self, body: Json) -> Json:
+        """Ask for a completion. Raises ServerSlowError when it is not there in time."""
+        self.in_flight += 1
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                return await self.client.complete(body)
+        except TimeoutError:
+            raise ServerSlowError(
+                f"vLLM at {self.url} did not finish a turn within engine.request_seconds = "
+                f"{self._request_seconds:g}"
+            ) from None
+        finally:
+            self.in_flight -= 1
 
     async def bring_up(self, weights: Path, label: str) -> None:
         """Start the server, or wait until it is reachable again, with the weights in a folder.

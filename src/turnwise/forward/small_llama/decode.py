@@ -14,13 +14,14 @@ from torch.nn import functional
 
 from turnwise.forward.cache import PADDING, PoolCache, PoolLayer, Run
 from turnwise.forward.kernels.decode import DecodeKernels, Rows
-from turnwise.forward.small_llama.prefill import SLIDING, FusedForward
+from turnwise.forward.masks import SLIDING
+from turnwise.forward.small_llama.prefill import Prefill
 
 
 class Decode:
     """Logits after one more token of each row. `window` is how far a sliding layer sees."""
 
-    def __init__(self, weights: FusedForward, kernels: DecodeKernels, window: int) -> None:
+    def __init__(self, weights: Prefill, kernels: DecodeKernels, window: int) -> None:
         self._weights, self._kernels, self._window = weights, kernels, window
         self._slides = any(layer.kind == SLIDING for layer in weights.layers)
 

@@ -17,10 +17,13 @@ from torch.nn import functional
 
 from turnwise.forward.cache import PoolCache, PoolLayer
 from turnwise.forward.kernels.shape import Shape
-from turnwise.forward.small_llama.weights import rotation
-
-FULL = "full_attention"
-SLIDING = "sliding_attention"
+from turnwise.forward.small_llama.weights import (
+    LayerWeights,
+    layer_kinds,
+    layer_weights,
+    rotation,
+    shape_of,
+)
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,17 @@ class Layer:
     """[inner, width]"""
 
 
-class FusedForward:
+class Prefill:
     """Next-token logits of a model, through a PoolCache. `refresh` it when the weights changed.
 
-    `tokens` is the longest history. The model must be one that `is_plain` says yes to. With another
+    `tokens` is the longest history. The model must be one of `is_small_llama`. With another
     `dtype` than the model's the layers are computed in that; the last norm and the output layer,
     to which log-probabilities owe most of their precision, keep the model's.
     """
 
     def __init__(self, model: Any, tokens: int, dtype: torch.dtype | None = None) -> None:
         self._model, self._given = model, model.dtype
-        self.shape = Shape(
-            model.config.num_attention_heads,
-            model.config.num_key_value_heads,
-            model.model.layers[0].self_attn.head_dim,
-            dtype or model.dtype,
-        )
+        self.shape = shape_of(model, dtype or model.dtype)
         self.epsilon: float = model.config.rms_norm_eps
         self.rotation = rotation(model, tokens)
         self.refresh()
@@ -73,10 +71,11 @@ class FusedForward:
         if self._model.dtype != self._given:
             raise RuntimeError(f"the model was {self._given}, and is {self._model.dtype} now")
         body, dtype = self._model.model, self.shape.dtype
-        self.layers = [_packed(layer, dtype) for layer in body.layers]
-        self.embedding = _copied(body.embed_tokens, dtype)
-        self.last_norm = _copied(body.norm, self._given)
-        self.head = _transposed(self._given, self._model.lm_head)
+        described = zip(layer_weights(self._model), layer_kinds(self._model), strict=True)
+        self.layers = [_packed(weights, kind, self.shape) for weights, kind in described]
+        self.embedding = _copied(body.embed_tokens.weight, dtype)
+        self.last_norm = _copied(body.norm.weight, self._given)
+        self.head = self._model.lm_head.weight.detach().t().contiguous()
 
     def forward(
         self, ids: Tensor, seen: Tensor, masks: Mapping[str, Tensor], cache: PoolCache
@@ -150,37 +149,22 @@ class FusedForward:
         return functional.rms_norm(states, states.shape[-1:], weights, self.epsilon)
 
 
-def _packed(layer: Any, dtype: torch.dtype) -> Layer:
-    attention, feed_forward = layer.self_attn, layer.mlp
-    queries, keys, values = attention.q_proj, attention.k_proj, attention.v_proj
+def _packed(weights: LayerWeights, kind: str, shape: Shape) -> Layer:
     norms = None
-    if hasattr(attention, "q_norm"):
-        size = attention.head_dim
-        query_norm = attention.q_norm.weight.expand(queries.out_features // size, size)
-        key_norm = attention.k_norm.weight.expand(keys.out_features // size, size)
-        norms = torch.cat([query_norm, key_norm]).float()
-    sliding = getattr(attention, "sliding_window", None) is not None
-    return Layer(
-        kind=SLIDING if sliding else FULL,
-        first_norm=_copied(layer.input_layernorm, dtype),
-        qkv=_transposed(dtype, queries, keys, values),
-        head_norm=norms,
-        output=_transposed(dtype, attention.o_proj),
-        second_norm=_copied(layer.post_attention_layernorm, dtype),
-        gate_up=_transposed(dtype, feed_forward.gate_proj, feed_forward.up_proj),
-        down=_transposed(dtype, feed_forward.down_proj),
+    if weights.query_norm is not None and weights.key_norm is not None:
+        queries = weights.query_norm.expand(shape.heads, shape.size)
+        keys = weights.key_norm.expand(shape.key_heads, shape.size)
+        norms = torch.cat([queries, keys]).float()
+    products = weights.products(shape.dtype)
+    qkv, output, gate_up, down = (product.t().contiguous() for product in products)
+    first, second = (
+        _copied(norm, shape.dtype) for norm in (weights.first_norm, weights.second_norm)
     )
+    return Layer(kind, first, qkv, norms, output, second, gate_up, down)
 
 
-def _copied(module: Any, dtype: torch.dtype) -> Tensor:
-    """The module's weights."""
-    weight: Tensor = module.weight
+def _copied(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight.detach().to(dtype, copy=True)
-
-
-def _transposed(dtype: torch.dtype, *products: Any) -> Tensor:
-    """The products' weights side by side, [inputs, outputs]."""
-    return torch.cat([product.weight for product in products]).to(dtype).t().contiguous()
 
 
 def _by_head(states: Tensor, rows: int) -> Tensor:

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from turnwise.forward.cache import PADDING, PoolCache, Run
 from turnwise.forward.kernels.tiles import Places, TileKernels, tiled
-from turnwise.forward.small_llama.prefill import SLIDING, FusedForward
+from turnwise.forward.masks import SLIDING
+from turnwise.forward.small_llama.prefill import Layer, Prefill
+from turnwise.forward.small_llama.weights import LayerWeights, layer_weights
 
 BLOCK = 96
 """Tokens that a thread takes through all layers together, at most."""
@@ -22,13 +24,11 @@ LEAST = 16
 """Fewest tokens of a block, if there are so many: as many rows as a tile has."""
 
 
-class TiledForward:
+class Tiles:
     """Logits after the last input of each row. `refresh` it when `weights` has been. `window` is
     how far a sliding layer sees."""
 
-    def __init__(
-        self, model: Any, weights: FusedForward, kernels: TileKernels, window: int
-    ) -> None:
+    def __init__(self, model: Any, weights: Prefill, kernels: TileKernels, window: int) -> None:
         self._model, self._weights, self._kernels, self._window = model, weights, kernels, window
         self.refresh()
 
@@ -40,7 +40,7 @@ class TiledForward:
         self._last_norm = body.norm.weight.detach().to(torch.float32, copy=True)
         self._packed = [
             _packed(own, layer)
-            for own, layer in zip(body.layers, self._weights.layers, strict=True)
+            for own, layer in zip(layer_weights(self._model), self._weights.layers, strict=True)
         ]
         self._pointers: np.ndarray | None = None
         self._known: PoolCache | None = None
@@ -110,10 +110,10 @@ class TiledForward:
         return self._pointers
 
 
-def _packed(own: Any, layer: Any) -> list[Tensor | None]:
+def _packed(own: LayerWeights, layer: Layer) -> list[Tensor | None]:
     """A layer's weights as tiles.c reads them: norms in float32, matrices in tiles."""
-    norms = own.input_layernorm, own.post_attention_layernorm
-    first, second = (norm.weight.detach().to(torch.float32, copy=True) for norm in norms)
+    norms = own.first_norm, own.second_norm
+    first, second = (norm.detach().to(torch.float32, copy=True) for norm in norms)
     matrices = (layer.qkv, layer.output, layer.gate_up, layer.down)
     qkv, output, gate_up, down = map(tiled, matrices)
     return [first, qkv, layer.head_norm, output, second, gate_up, down]

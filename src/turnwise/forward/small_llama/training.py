@@ -10,7 +10,7 @@ model's own; which models are (`hidden.py`).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from turnwise.forward.kernels.training import Heads, Layout, TrainingKernels
-from turnwise.forward.small_llama.weights import rotation
+from turnwise.forward.small_llama.weights import LayerWeights, Products, layer_weights, rotation
 
 PARTS = 4
 """Parts of the tokens, for gradients of weights in bfloat16."""
@@ -62,42 +62,6 @@ class Rows:
         return Rows(ids, self.layout, torch.cat([self.asked, new]))
 
 
-class Weights(NamedTuple):
-    """The weights of a layer: [width] of norms, [outputs, inputs] of products."""
-
-    first_norm: Tensor
-    queries: Tensor
-    keys: Tensor
-    values: Tensor
-    query_norm: Tensor | None
-    """[size]; None without such norms."""
-    key_norm: Tensor | None
-    output: Tensor
-    second_norm: Tensor
-    gate: Tensor
-    up: Tensor
-    down: Tensor
-
-    @classmethod
-    def of(cls, layer: Any) -> "Weights":
-        """The weights of a plain model's layer."""
-        attention, feed_forward = layer.self_attn, layer.mlp
-        normed = hasattr(attention, "q_norm")
-        return cls(
-            layer.input_layernorm.weight,
-            attention.q_proj.weight,
-            attention.k_proj.weight,
-            attention.v_proj.weight,
-            attention.q_norm.weight if normed else None,
-            attention.k_norm.weight if normed else None,
-            attention.o_proj.weight,
-            layer.post_attention_layernorm.weight,
-            feed_forward.gate_proj.weight,
-            feed_forward.up_proj.weight,
-            feed_forward.down_proj.weight,
-        )
-
-
 def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     """A plain model's hidden states of the asked tokens, float32[m, width], after its last norm."""
     with torch.autocast("cpu", enabled=False):
@@ -109,7 +73,7 @@ def _asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
     if kernels.dtype == torch.bfloat16:
         rows = rows.padded()
     turned = rotation(model, int(rows.layout.positions.max()) + 1)
-    weights = [weight for layer in base.layers for weight in Weights.of(layer)]
+    weights = [weight for layer in layer_weights(model) for weight in layer]
     hidden = base.embed_tokens(rows.ids)
     moving = any(part is not None and part.requires_grad for part in (hidden, *weights))
     gradient, epsilon = moving and torch.is_grad_enabled(), model.config.rms_norm_eps
@@ -126,30 +90,11 @@ def _rounded(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Products:
-    """Weights of a layer as they are multiplied, in the type of the kernels' numbers."""
-
-    packed: Tensor
-    """[(heads + 2 key heads) * size, width]: queries, keys, values."""
-    output: Tensor
-    both: Tensor
-    """[2 * inner, width]: gates, ups."""
-    down: Tensor
-
-    @classmethod
-    def of(cls, weights: Weights, dtype: torch.dtype) -> "_Products":
-        packed = torch.cat([weights.queries, weights.keys, weights.values])
-        both = torch.cat([weights.gate, weights.up])
-        parts = packed, weights.output, both, weights.down
-        return cls(*(part.to(dtype) for part in parts))
-
-
-@dataclass(frozen=True)
 class _Kept:
     """The tensors kept for a layer's gradient; n tokens, of which m go on after attention."""
 
-    weights: Weights
-    products: _Products
+    weights: LayerWeights
+    products: Products
     first: tuple[Tensor, Tensor]
     """The layer's input, float32[n, width], and the same after the first norm."""
     packed: Tensor
@@ -173,13 +118,13 @@ class _Passage:
     gradient: bool
     """Whether there will be one."""
 
-    def forward(self, hidden: Tensor, layers: Sequence[Weights]) -> tuple[Tensor, list[_Kept]]:
+    def forward(self, hidden: Tensor, layers: Sequence[LayerWeights]) -> tuple[Tensor, list[_Kept]]:
         """Hidden states after all layers, float32[m, width], of those before, [n, width]."""
         kernels = self.kernels
         deltas: Tensor | None = None
         kept: list[_Kept] = []
         for weights in layers:
-            products = _Products.of(weights, kernels.dtype)
+            products = weights.products(kernels.dtype)
             asked = self.asked if weights is layers[-1] else None
             first = kernels.add_and_normalize(hidden, deltas, weights.first_norm, self.epsilon)
             packed = torch.mm(first[1], products.packed.t())
@@ -187,7 +132,7 @@ class _Passage:
             deltas = torch.mm(attended[0], products.output.t())
             hidden = first[0] if asked is None else first[0][asked]
             second = kernels.add_and_normalize(hidden, deltas, weights.second_norm, self.epsilon)
-            both = torch.mm(second[1], products.both.t())
+            both = torch.mm(second[1], products.gate_up.t())
             deltas = torch.mm(kernels.gate(both), products.down.t())
             hidden = second[0]
             if self.gradient:
@@ -195,13 +140,13 @@ class _Passage:
         assert deltas is not None, "a model has layers"
         return hidden + deltas, kept
 
-    def backward(self, of_hidden: Tensor, kept: list[_Kept]) -> tuple[Tensor, list[Weights]]:
+    def backward(self, of_hidden: Tensor, kept: list[_Kept]) -> tuple[Tensor, list[LayerWeights]]:
         """Gradients of the first hidden states and of all layers' weights; takes up `kept`."""
         kernels = self.kernels
         asked: Tensor | None = self.asked  # of the last layer, which is the first one here
         of_hidden = of_hidden.clone(memory_format=torch.contiguous_format)
         of_deltas = of_hidden.to(kernels.dtype)
-        found: list[Weights] = []
+        found: list[LayerWeights] = []
         while kept:
             layer = kept.pop()
             weights, products = layer.weights, layer.products
@@ -209,7 +154,7 @@ class _Passage:
             of_both, gated = kernels.gate_gradient(layer.both, of_gated)
             of_down = _of_weights(of_deltas, gated)
             of_gate_up = _of_weights(of_both, layer.second[1])
-            of_second = torch.mm(of_both, products.both)
+            of_second = torch.mm(of_both, products.gate_up)
             of_deltas, of_second_norm = kernels.normalize_gradient(
                 of_second, layer.second[0], weights.second_norm, of_hidden, self.epsilon
             )
@@ -230,7 +175,7 @@ class _Passage:
             of_gate, of_up = of_gate_up.chunk(2)
             normed = weights.query_norm is not None
             found.append(
-                Weights(
+                LayerWeights(
                     first_norm=of_first_norm,
                     queries=of_queries,
                     keys=of_keys,
@@ -247,7 +192,7 @@ class _Passage:
             asked = None
         return of_hidden, found[::-1]
 
-    def _heads(self, weights: Weights) -> Heads:
+    def _heads(self, weights: LayerWeights) -> Heads:
         return Heads(weights.query_norm, weights.key_norm, *self.rotation, self.epsilon)
 
 
@@ -282,6 +227,6 @@ def _of_weights(of_outputs: Tensor, inputs: Tensor) -> Tensor:
     return torch.bmm(left.transpose(1, 2), right).sum(0, dtype=torch.float32)
 
 
-def _by_layer(weights: Sequence[Any]) -> Iterator[Weights]:
-    count = len(Weights._fields)
-    return (Weights(*weights[at : at + count]) for at in range(0, len(weights), count))
+def _by_layer(weights: Sequence[Any]) -> Iterator[LayerWeights]:
+    count = len(LayerWeights._fields)
+    return (LayerWeights(*weights[at : at + count]) for at in range(0, len(weights), count))

@@ -1,0 +1,81 @@
+"""The requests of the embedded engine: which wait, which run, and when more are admitted.
+
+Not here: what part of the cache each has (`cache_allocator.py`), and what a pass computes.
+"""
+
+from turnwise.engines.cache_allocator import CacheAllocator
+from turnwise.engines.sessions import Request
+
+ADMIT_SHARE = 8
+"""Requests are prefilled together once there is one for every so many running ones."""
+PATIENCE = 16
+"""Forward passes after which to prefill anyway: few rows cost as much as many."""
+
+
+class Schedule:
+    """At most `slots` requests run. In lockstep (`deterministic`) requests are admitted in the
+    order of their sessions' names, else in order of arrival."""
+
+    def __init__(self, allocator: CacheAllocator, slots: int, deterministic: bool) -> None:
+        self._allocator, self._slots, self._deterministic = allocator, slots, deterministic
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self._ended = 0
+        """Running requests that have ended since the last admission."""
+        self._passes = 0
+        """Forward passes since the last admission."""
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether any request waits or runs."""
+        return bool(self.running or self.waiting)
+
+    def drop_ended(self) -> None:
+        """Forget requests that have their result, or were cancelled."""
+        ended = {request for request in self.running + self.waiting if request.future.done()}
+        if not ended:
+            return
+        for request in ended:
+            if request.session.request is request:
+                request.session.request = None  # cancelled, and who asked has not run since
+        running = [request for request in self.running if request not in ended]
+        self._ended += len(self.running) - len(running)
+        self.running = running
+        self.waiting = [request for request in self.waiting if request not in ended]
+
+    def admission_due(self) -> bool:
+        """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
+        running = len(self.running)
+        free = self._slots - running
+        ready = self._ended if self._deterministic else min(len(self.waiting), free)
+        if running == 0 or ready * ADMIT_SHARE >= running:
+            return True
+        return ready > 0 and self._passes >= PATIENCE
+
+    def admit(self, tidy: bool) -> None:
+        """Let requests run that find room in the cache; with `tidy` runs of one size are brought
+        together. Raises RuntimeError where an idle engine's cache has no room for the first."""
+        self._ended = self._passes = 0
+        if self._deterministic:
+            self.waiting.sort(key=lambda request: request.session.name)
+        seated = self._allocator.seat(self.waiting, self._slots - len(self.running))
+        self.waiting = self.waiting[len(seated) :]
+        self.running += seated
+        if tidy:
+            self._allocator.tidy(self.running)
+        if self.waiting and not self.running:
+            raise RuntimeError("no request finds room in an idle engine's cache")
+
+    def begin_pass(self) -> None:
+        """Count a pass; the running requests that find no more room in the cache wait again."""
+        self._passes += 1
+        back = self._allocator.grow(self.running, self.waiting)
+        self.waiting = back + self.waiting
+        self.running = [request for request in self.running if request not in back]
+
+    def fail(self, error: BaseException) -> None:
+        """Give an error to all requests, and forget them."""
+        for request in self.running + self.waiting:
+            request.fail(error)
+        self.running.clear()
+        self.waiting.clear()
