@@ -323,7 +323,7 @@ def parts_page() -> str:
     text = (
         "# Algorithms and parts\n\nAn algorithm is a row of parts; a recipe names one in "
         "`algorithm.name` and may replace any part or number beside it. What the choices are is "
-        "in [algorithms.md](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
+        "in [Algorithms](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
         "## Algorithms\n\nWhat is not said is as in `grpo`.\n\n"
     )
     grpo = describe("grpo")
