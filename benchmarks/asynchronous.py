@@ -47,6 +47,7 @@ from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Engine, Sampling
 from turnwise.engines.embedded import Counters, EmbeddedEngine
 from turnwise.engines.threaded import ThreadedEngine
+from turnwise.environments.registry import make_environment
 from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.evaluation.intervals import wilson
 from turnwise.monitor.display import SilentDisplay
@@ -155,7 +156,7 @@ async def played(context: RunContext, watched: Watched) -> dict[str, float]:
             "forward_passes": float(watched.counters.passes),
             "tokens_computed": float(watched.counters.computed),
         }
-        quick = SearchEnvironment(**context.recipe.environment.options)
+        quick = make_environment("search", context.recipe.environment.options)
         await Evaluation("trained", quick).run(context, step)
     finally:
         await watched.stop()

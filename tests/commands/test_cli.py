@@ -271,8 +271,8 @@ def test_bad_documents_and_questions_are_named(shell: Shell, recipe: Path, tmp_p
     documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
     options = [
         "environment.name=search",
-        f"environment.options.documents={documents}",
-        f"environment.options.questions={questions}",
+        f"environment.options.tasks.documents={documents}",
+        f"environment.options.tasks.file={questions}",
         "sft.steps=0",
     ]
     questions.write_text('{"question": "q", "answer": "a"}\n{"question": \n')

@@ -25,10 +25,10 @@ STATEMENTS = {
     "columns without end": ["ADD COLUMN b AS (replace(hex(zeroblob(4900)), '00', 'ab'))"],
 }
 OPTIONS: dict[str, dict[str, Any]] = {
-    "code": {"count": 2},
+    "code": {"tasks": {"count": 2}},
     "multi_tool": {"interpreter": "python", "count": 2},
-    "shell": {"count": 2},
-    "repair": {"count": 2},
+    "shell": {"tasks": {"count": 2}},
+    "repair": {"tasks": {"count": 2}},
 }
 
 
@@ -57,7 +57,7 @@ def test_what_code_does_to_its_sandbox_is_graded(environment: Environment, progr
 
 
 def test_files_with_names_that_no_system_takes_are_graded() -> None:
-    made: Any = make_environment("repair", {"count": 2})
+    made: Any = make_environment("repair", {"tasks": {"count": 2}})
     try:
         made.sandbox.tier  # noqa: B018
     except ConfigError as error:
@@ -75,7 +75,7 @@ def test_files_with_names_that_no_system_takes_are_graded() -> None:
 
 @pytest.mark.parametrize("changes", STATEMENTS.values(), ids=STATEMENTS)
 def test_tables_that_cannot_be_read_are_graded(changes: list[str]) -> None:
-    made = make_environment("sql", {"count": 2, "grammar": "small"})
+    made = make_environment("sql", {"tasks": {"count": 2, "grammar": "small"}})
     task = made.tasks("heldout")[0]
     table = task.data["tables"][0]["name"]
     calls = [

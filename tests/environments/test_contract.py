@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 CASES = {  # by name, and a word for its options where it is there twice
     "bandit": Case(),
-    "code": Case(few={"count": SANDBOXED}, most=24, compared=4, hidden=("solution",)),
+    "code": Case(few={"tasks": {"count": SANDBOXED}}, most=24, compared=4, hidden=("solution",)),
     "deep_research": Case(compared=8, counted=True, hidden=("answers", "open")),
     "desk": Case(few={"count": 16}, counted=True),
     "desk short": Case({"short": True, "count": 16}),
@@ -49,7 +49,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),
     "gymnasium": Case({"id": "FrozenLake-v1", "success": 1}, package="gymnasium"),
     "long_walk": Case({"length": 20, "herald_every": 6, "count": 40}),
-    "mathematics": Case(few={"count": 100}, hidden=("answer", "solution")),
+    "mathematics": Case(few={"tasks": {"count": 100}}, hidden=("answer", "solution")),
     "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),
     "own_desk": Case(),
     "reasoning_gym": Case(
@@ -58,29 +58,37 @@ CASES = {  # by name, and a word for its options where it is there twice
         hidden=("answer", "settings"),
     ),
     "repair": Case(
-        {"count": 40, "seconds": 120.0},
-        few={"count": SANDBOXED},
+        {"tasks": {"count": 40}, "seconds": 120.0},
+        few={"tasks": {"count": SANDBOXED}},
         most=24,
         compared=4,
         hidden=("solution",),
     ),
     "search": Case(hidden=("answers", "wanted")),
     "shell": Case(
-        few={"count": SANDBOXED}, most=24, compared=4, hidden=("state", "answer", "commands")
+        few={"tasks": {"count": SANDBOXED}},
+        most=24,
+        compared=4,
+        hidden=("state", "answer", "commands"),
     ),
     "shop": Case(few={"count": 20}, counted=True, hidden=("product",)),
     "shop_web": Case(few={"count": 20}, most=100, hidden=("product",)),
-    "sokoban": Case({"boards": 20}),
+    "sokoban": Case({"tasks": {"boards": 20}}),
     "sql": Case(
-        {"grammar": "full"}, few={"count": 40}, counted=True, hidden=("statement", "answer")
-    ),
-    "sql small": Case(
-        {"grammar": "small"},
-        few={"grammar": "small", "count": 40},
+        {"tasks": {"grammar": "full"}},
+        few={"tasks": {"count": 40}},
         counted=True,
         hidden=("statement", "answer"),
     ),
-    "textworld": Case({"count": 3, "max_steps": 6}, package="textworld", hidden=("walkthrough",)),
+    "sql small": Case(
+        {"tasks": {"grammar": "small"}},
+        few={"tasks": {"grammar": "small", "count": 40}},
+        counted=True,
+        hidden=("statement", "answer"),
+    ),
+    "textworld": Case(
+        {"tasks": {"count": 3}, "max_steps": 6}, package="textworld", hidden=("walkthrough",)
+    ),
     "web_forms": Case(few={"count": 26}, counted=True),
 }
 ELSEWHERE = {

@@ -145,7 +145,7 @@ def test_a_recipe_says_the_rules(tmp_path: Path) -> None:
     recipe.write_text('name = "r"\n[environment]\nname = "sql"\nconsequential = { sql = 1 }\n')
     loaded = load_recipe(str(recipe)).environment
     assert loaded.consequential == {"sql": 1}
-    made = make_environment(loaded.name, {"count": 2}, loaded.consequential)
+    made = make_environment(loaded.name, {"tasks": {"count": 2}}, loaded.consequential)
     assert isinstance(made, Guarded)
     for wrong in ("maybe", "true"):
         with pytest.raises(ConfigError, match="consequential"):

@@ -36,7 +36,7 @@ def inject(
     with Sandbox(SandboxSettings(limits=limits, packages=tuple(packages or ()))) as sandbox:
         records = list(injected(repository, sandbox, runner, count))
     output.write_text("".join(json.dumps(record) + "\n" for record in records))
-    message = f"{len(records)} bugs in {output}: environment.options.instances"
+    message = f"{len(records)} bugs in {output}: environment.options.tasks.file"
     print_line(message)
 
 

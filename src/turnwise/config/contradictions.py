@@ -23,7 +23,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
 
 
 def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
-    """What sampling ahead, and oversampling, cannot go with."""
+    """Settings that neither sampling ahead nor oversampling can go with."""
     train = recipe.train
     for key in ("max_staleness", "oversample"):
         if getattr(train, key) and recipe.engine.deterministic:

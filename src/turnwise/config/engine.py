@@ -99,7 +99,7 @@ class VllmEngineConfig(EngineConfig):
     """Deadline of a turn; an episode whose turn takes longer is ungraded."""
 
     deterministic: ClassVar[bool] = False
-    """What vLLM computes depends, by rounding, on what is sampled together."""
+    """A vLLM server computes other numbers, by rounding, in another batch."""
     options: ClassVar[dict[str, Any]] = {}
 
 

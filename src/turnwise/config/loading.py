@@ -217,7 +217,7 @@ def _unknown(
 
 
 def _misplaced(decided: str, choice: Choice, fitting: Kinds, given: Any) -> str:
-    """What is wrong with a key that other kinds of the same choice have, which are `fitting`;
+    """Describe the mistake of a key that other kinds of the same choice have, which are `fitting`;
     `decided` is the key that says the kind, and has the value `given`."""
     names = " or ".join(filter(None, map(choice.names, fitting)))
     if not names:

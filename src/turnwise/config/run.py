@@ -57,7 +57,7 @@ Curriculum = Annotated[AllTasks | BySuccess, Choice("kind")]
 
 
 class EchoTrapConfig(Section):
-    """What is done when the agent begins to repeat itself."""
+    """The reaction to an agent that begins to repeat itself."""
 
     highest_reward: float = Field(1.0, gt=0)
     """Highest reward of the task: near it, a small spread of rewards is success, not a trap."""

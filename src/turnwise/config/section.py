@@ -96,7 +96,7 @@ def dotted(location: Sequence[str | int]) -> str:
 
 
 def choice_of(field: FieldInfo) -> tuple[tuple[type[Section], ...], Choice | None]:
-    """The kinds of section that a field may be, none for a plain value; and how they are told apart
+    """The kinds of section that a field may be, none for a plain value; and the choice among them
     where there are several."""
     return _choice(field.annotation, field.metadata)
 

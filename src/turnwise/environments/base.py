@@ -98,7 +98,7 @@ class Environment:
     """Whether an episode has no state but its conversation: then a snapshot is empty."""
 
     warnings: Sequence[str] = ()
-    """Oddities of the data, in sentences; logged when a run begins."""
+    """Oddities besides those of the task set, in sentences; logged when a run begins."""
 
     @property
     def spec(self) -> EnvironmentSpec:

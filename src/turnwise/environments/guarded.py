@@ -49,6 +49,7 @@ class Guarded(Environment):
             if isinstance(rule, int) and rule < 0:
                 raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
         self.inner, self.pictures, self.same_splits = inner, inner.pictures, inner.same_splits
+        self.task_set = inner.task_set
         self.warnings, self.weaknesses = inner.warnings, inner.weaknesses
         self.sandbox, self.verdict_programs = (
             getattr(inner, "sandbox", None),

@@ -68,8 +68,10 @@ def converted(option: str, annotation: Any, value: Any) -> Any:
     tables = _tables(annotation)
     if tables and isinstance(value, Mapping):
         return _table(option, tables, value)
-    if tables and not isinstance(value, tuple(tables)):
-        raise ConfigError(f"option {option!r} is {value!r}: give a table")
+    if tables:
+        if not isinstance(value, annotation):
+            raise ConfigError(f"option {option!r} is {value!r}: give a table")
+        return value
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
@@ -89,7 +91,7 @@ def _table(option: str, tables: Sequence[type[Options]], given: Mapping[str, Any
     """The table of which all needed options are given; of several, the one that needs most."""
     fitting = [table for table in tables if _needed(table) <= given.keys()]
     if not fitting:
-        ways = " or ".join(" and ".join(sorted(_needed(table))) for table in tables)
+        ways = " or ".join(" and ".join(sorted(_needed(table) - given.keys())) for table in tables)
         raise ConfigError(f"environment.options.{option} lacks {ways}: set it")
     table = max(fitting, key=lambda one: len(_needed(one)))
     for name in given:

@@ -53,14 +53,20 @@ class TaskFile(Options):
         return Path(self.file).expanduser()
 
 
-def whole_content(split: Split, task: Task) -> str:
-    """All that a task shows, holds and expects, as text."""
-    return json.dumps([split, task.prompt, dict(task.data), dict(task.secret)], sort_keys=True)
+def every(tasks: Tasks) -> Iterator[tuple[Split, Task]]:
+    """All tasks with their splits, the training tasks first."""
+    return ((split, task) for split in SPLITS for task in tasks[split])
 
 
-def identity(split: Split, task: Task) -> str:
-    """The task's id, which is a hash of its content."""
-    return task.id
+def whole_content(tasks: Tasks) -> str:
+    """All that tasks show, hold and expect."""
+    rows = ([split, one.prompt, dict(one.data), dict(one.secret)] for split, one in every(tasks))
+    return "".join(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def identities(tasks: Tasks) -> str:
+    """The ids of the tasks, which are hashes of their content."""
+    return " ".join(task.id for _, task in every(tasks))
 
 
 @dataclass(frozen=True)
@@ -86,15 +92,10 @@ class TaskSet:
         tasks: Tasks,
         reference_scores: Mapping[str, float] = {},
         warnings: Sequence[str] = (),
-        *,
-        content: Callable[[Split, Task], str] = whole_content,
-        between: str = "",
-        before: str = "",
+        content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
-        """Tasks that are split already. The digest is of what `content` gives of each, one after
-        the other with `between` between them, and of `before`, which stands before the first."""
-        texts = (content(split, task) for split in SPLITS for task in tasks[split])
-        digest = hashlib.sha256((before + between.join(texts)).encode()).hexdigest()
+        """Tasks that are split already. The digest is of what `content` makes of them."""
+        digest = hashlib.sha256(content(tasks).encode()).hexdigest()
         return cls(tasks, digest, reference_scores, warnings)
 
     @classmethod
@@ -104,12 +105,12 @@ class TaskSet:
         heldout_share: float,
         reference_scores: Mapping[str, float] = {},
         warnings: Sequence[str] = (),
-        **digest: Any,
+        content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
         """Tasks split by their ids, which are hashes of their content; see `shuffled_split`. Of
-        those with the same id the last is kept. `digest` is as in `of`."""
+        those with the same id the last is kept. `content` is as in `of`."""
         split = shuffled_split({task.id: task for task in tasks}.values(), heldout_share)
-        return cls.of(split, reference_scores, warnings, **digest)
+        return cls.of(split, reference_scores, warnings, content)
 
     @classmethod
     def made(
@@ -118,10 +119,10 @@ class TaskSet:
         drafts: Iterable[Draft],
         count: int,
         reference_scores: Mapping[str, float] = SOLVED,
-        **digest: Any,
+        content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
         """The first `count` sound drafts for each split, which a hash of their content decides;
-        `name` is the environment's, for messages; `digest` is as in `of`.
+        `name` is the environment's, for messages; `content` is as in `of`.
 
         Raises ConfigError where there are not so many drafts.
         """
@@ -137,7 +138,7 @@ class TaskSet:
             seen.add(draft.key)
             tasks[split].append(task)
             if all(len(found) == count for found in tasks.values()):
-                return cls.of(tasks, reference_scores, **digest)
+                return cls.of(tasks, reference_scores, content=content)
         found = min(map(len, tasks.values()))
         raise ConfigError(f"{name}: there are only about {found} such tasks: lower count")
 
@@ -148,18 +149,18 @@ class TaskSet:
         reader: Callable[[Mapping[str, Any], str], Task | str],
         what: str = "records",
         reference_scores: Mapping[str, float] = SOLVED,
-        **digest: Any,
+        content: Callable[[Tasks], str] = whole_content,
     ) -> Self:
         """The tasks of a .jsonl or .json file, each once. `reader` makes one of a record and its
         place, or gives the reason to leave it out, of which the set warns; `what` names the
-        records in messages; `digest` is as in `of`.
+        records in messages; `content` is as in `of`.
 
         Raises DataError for a file that is broken, or of which nothing is left, and what the reader
         raises.
         """
         read = [reader(record, where) for where, record in read_records(source.path)]
         tasks, left_out = kept(read, source.path, what)
-        return cls.shuffled(tasks, source.heldout_share, reference_scores, left_out, **digest)
+        return cls.shuffled(tasks, source.heldout_share, reference_scores, left_out, content)
 
 
 def kept(

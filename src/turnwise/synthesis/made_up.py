@@ -47,7 +47,7 @@ def made_up_environment(
         for record in build_tasks(made_up, index_documents(made_up))
         if record["id"] not in real
     ]
-    return SearchEnvironment.over(made_up, {"train": made, "heldout": []}, RESULT_TOKENS)
+    return SearchEnvironment.over(made_up, made, RESULT_TOKENS)
 
 
 def made_up_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:

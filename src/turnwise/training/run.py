@@ -76,7 +76,9 @@ def _position(stages: list[Stage], saved: StageName) -> int:
 def _warn(context: RunContext) -> None:
     """Say what a user should know before the run begins."""
     of_algorithm = warnings_of(context.recipe, context.algorithm)
-    for warning in (*context.components.environment.warnings, *of_algorithm):
+    environment = context.components.environment
+    of_data = (*environment.task_set.warnings, *environment.warnings)
+    for warning in (*of_data, *of_algorithm):
         context.display.say(f"warning: {warning}")
     if len(context.heldout) < context.recipe.evaluation.tasks:
         context.display.say(f"warning: there are only {len(context.heldout)} held-out tasks")

@@ -76,7 +76,7 @@ def test_a_frozen_lake_is_crossed() -> None:
     assert isinstance(environment, Gymnasium)
     (task,) = environment.tasks("train")
     assert environment.tasks("heldout") == [task]
-    assert "begin alike" in environment.warnings[0]
+    assert "begin alike" in environment.task_set.warnings[0]
     play = played(environment, task, *way)
     assert play.trajectory.reward == 1.0
     assert play.seen[0] == "Play FrozenLake-v1.\n[red S]FFF\nFHFH\nFFFH\nHFFG"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.environments.contract import keeps_its_word
-from turnwise.environments.adapters.openenv import OpenEnv, Session, shown
+from turnwise.environments.adapters.openenv import OpenEnv, ResetFile, Seeds, Session, shown
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
@@ -118,7 +118,9 @@ def search(low: int, high: int, number: int) -> list[Action]:
 
 
 def test_episodes(url: str) -> None:
-    environment = make_environment("openenv", {"url": url, "count": 10, "prompt": "Guess."})
+    environment = make_environment(
+        "openenv", {"url": url, "tasks": {"count": 10}, "prompt": "Guess."}
+    )
     tasks = all_tasks(environment)
     assert len(tasks) == 20
     numbers = [task.data["reset"]["seed"] % 10 for task in tasks]
@@ -135,7 +137,7 @@ def test_episodes(url: str) -> None:
 
 
 def test_what_does_not_fit_is_the_agents_to_read(url: str) -> None:
-    environment = make_environment("openenv", {"url": url, "count": 1})
+    environment = make_environment("openenv", {"url": url, "tasks": {"count": 1}})
     (task, *_) = all_tasks(environment)
     number = task.data["reset"]["seed"] % 10
     wrong = [guess("many"), guess(1, colour="red"), Action("", calls=(ToolCall("look", {}),))]
@@ -152,7 +154,11 @@ def test_what_does_not_fit_is_the_agents_to_read(url: str) -> None:
 def test_an_answer_as_an_action_and_resets_of_ones_own(url: str, tmp_path: Path) -> None:
     resets = tmp_path / "resets.jsonl"
     resets.write_text('{"seed": 3, "low": 50}\n{"seed": 4, "low": -1}\n')
-    options = {"url": url, "resets": str(resets), "answer_field": "number", "heldout_share": 0}
+    options = {
+        "url": url,
+        "tasks": {"file": str(resets), "heldout_share": 0},
+        "answer_field": "number",
+    }
     environment = make_environment("openenv", options)
     (task,) = [one for one in environment.tasks("train") if one.data["reset"]["low"] == 50]
     (play,) = played_all(environment, [task], [[Action("", answer="53")]])
@@ -166,7 +172,7 @@ def test_an_answer_as_an_action_and_resets_of_ones_own(url: str, tmp_path: Path)
 
 def test_an_environment_that_raises_sleeps_or_dies(tmp_path: Path, url: str) -> None:
     environment, hasty = (
-        make_environment("openenv", {"url": url, "count": 1, "seconds": seconds})
+        make_environment("openenv", {"url": url, "tasks": {"count": 1}, "seconds": seconds})
         for seconds in (60.0, 2.0)
     )
     (task, *_) = all_tasks(environment)
@@ -178,7 +184,7 @@ def test_an_environment_that_raises_sleeps_or_dies(tmp_path: Path, url: str) -> 
     assert time.monotonic() - start < 45
     process, address = started(tmp_path)
     try:
-        other = make_environment("openenv", {"url": address, "count": 1})
+        other = make_environment("openenv", {"url": address, "tasks": {"count": 1}})
         with pytest.raises(InfrastructureError, match=address):
             played_all(other, [task], [[guess(0, word="die")]])
     finally:
@@ -213,9 +219,9 @@ def schema_only() -> Iterator[str]:
 def test_options_that_make_no_sense(schema_only: str, tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").write_text("")
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"count": 0}, "count is 1 or more"),
-        ({"heldout_share": 0.1}, "heldout_share is for your own resets"),
-        ({"resets": "x.jsonl", "count": 5}, "count is for seeds"),
+        ({"tasks": {"count": 0}}, "'tasks.count' is 0: give a value of at least 1"),
+        ({"tasks": {"heldout_share": 0.1}}, "'tasks.heldout_share' goes with tasks.file"),
+        ({"tasks": {"file": "x.jsonl", "count": 5}}, "'tasks.count' does not go with tasks.file"),
         ({"url": "127.0.0.1:1"}, "write http://host:port"),
         ({"url": "http://127.0.0.1:9"}, "no server answers at http://127.0.0.1:9"),
         ({"url": f"{schema_only}/other"}, "does not answer as an OpenEnv server"),
@@ -225,11 +231,11 @@ def test_options_that_make_no_sense(schema_only: str, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=message):
             make_environment("openenv", {"url": schema_only, **change})
     with pytest.raises(DataError, match="no resets in it"):
-        OpenEnv(schema_only, resets=str(tmp_path / "none.jsonl"))
+        OpenEnv(schema_only, ResetFile(str(tmp_path / "none.jsonl")))
 
 
 def test_a_server_without_sessions(schema_only: str) -> None:
-    environment: Environment = OpenEnv(schema_only, count=1)
+    environment: Environment = OpenEnv(schema_only, Seeds(1))
     with pytest.raises(InfrastructureError, match="openenv: "):
         played_all(environment, all_tasks(environment)[:1], [[]])
 

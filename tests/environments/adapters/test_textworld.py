@@ -11,7 +11,7 @@ pytest.importorskip(
 )
 
 from tests.environments.playing import played
-from turnwise.environments.adapters.textworld import TextWorld, _is_won
+from turnwise.environments.adapters.textworld import GameFolder, MadeGames, TextWorld, _is_won
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.measurement import all_tasks, is_concurrent, is_restorable
@@ -33,7 +33,7 @@ def act(command: str) -> Action:
 
 
 def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
-    environment = TextWorld(count=3, admissible=True)
+    environment = TextWorld(MadeGames(count=3), admissible=True)
     tasks = all_tasks(environment)
     assert len(tasks) == 3
     assert not any(
@@ -55,7 +55,7 @@ def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
 
 
 def test_sixteen_at_once_and_a_step_limit() -> None:
-    environment = TextWorld(count=3, max_steps=2)
+    environment = TextWorld(MadeGames(count=3), max_steps=2)
     tasks = all_tasks(environment)
     assert asyncio.run(is_concurrent(environment, tasks * 5))
     assert asyncio.run(is_restorable(environment, tasks[:1]))
@@ -67,7 +67,7 @@ def test_sixteen_at_once_and_a_step_limit() -> None:
 
 
 def test_what_is_no_command() -> None:
-    environment = TextWorld(count=3)
+    environment = TextWorld(MadeGames(count=3))
     play = played(environment, all_tasks(environment)[0], act("fly"), act(" "), act("x" * 999))
     said = [turn.step.observation.content for turn in play.trajectory.turns]  # type: ignore[union-attr]
     assert "fly" in said[0] or "verb" in said[0]
@@ -92,7 +92,7 @@ def test_no_command_reaches_the_interpreter(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A zero byte hung it for ever; `script` and `save` wrote where the program was started."""
-    environment = TextWorld(count=3)
+    environment = TextWorld(MadeGames(count=3))
     task = all_tasks(environment)[0]
     monkeypatch.chdir(tmp_path)
     play = played(environment, task, act(command), *environment.oracle(task))
@@ -103,36 +103,36 @@ def test_no_command_reaches_the_interpreter(
 
 
 def test_a_game_that_its_walkthrough_does_not_win_is_passed_over() -> None:
-    file = Path(all_tasks(TextWorld(count=3))[0].data["file"])
-    walkthrough = all_tasks(TextWorld(count=3))[0].secret["walkthrough"]
+    file = Path(all_tasks(TextWorld(MadeGames(count=3)))[0].data["file"])
+    walkthrough = all_tasks(TextWorld(MadeGames(count=3)))[0].secret["walkthrough"]
     assert _is_won(file, walkthrough)
     assert not _is_won(file, walkthrough[:-1])
 
 
 def test_games_of_ones_own(cache: Path, tmp_path: Path) -> None:
-    made = TextWorld(count=3)
+    made = TextWorld(MadeGames(count=3))
     for task in all_tasks(made):
         file = Path(task.data["file"])
         for suffix in (".z8", ".json"):
             shutil.copy(file.with_suffix(suffix), tmp_path)
-    own = TextWorld(games=str(tmp_path))
+    own = TextWorld(GameFolder(str(tmp_path)))
     assert {task.id for task in all_tasks(own)} == {task.id for task in all_tasks(made)}
     next(tmp_path.glob("*.json")).unlink()
-    with pytest.raises(DataError, match="is not beside it"):
-        TextWorld(games=str(tmp_path))
+    with pytest.raises(DataError, match="json is not beside it"):
+        TextWorld(GameFolder(str(tmp_path)))
     with pytest.raises(DataError, match="no file that ends with"):
-        TextWorld(games=str(tmp_path / "none"))
+        TextWorld(GameFolder(str(tmp_path / "none")))
     assert str(cache) in str(all_tasks(made)[0].data["file"])
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("tasks", "message"),
     [
-        ({"rooms": 0}, "numbers are 1 or more"),
-        ({"games": "here", "rooms": 5}, "are for made games"),
-        ({"room": 2}, "did you mean 'rooms'"),
+        ({"rooms": 0}, "'tasks.rooms' is 0: give a value of at least 1"),
+        ({"folder": "here", "rooms": 5}, "'tasks.rooms' does not go with tasks.folder"),
+        ({"room": 2}, "did you mean 'tasks.rooms'"),
     ],
 )
-def test_bad_options(options: dict[str, object], message: str) -> None:
+def test_bad_options(tasks: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_environment("textworld", options)
+        make_environment("textworld", {"tasks": tasks})

@@ -9,6 +9,8 @@ import pytest
 from tests.environments.playing import answered, judged, prototype
 from turnwise.environments.code.environment import Code, program_of
 from turnwise.environments.code.pipelines import inputs
+from turnwise.environments.code.programs import ProgramFile
+from turnwise.environments.code.tasks import MadeFunctions
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.evaluation.measurement import (
@@ -106,7 +108,7 @@ def write(path: Path, *records: Any) -> str:
 
 
 def test_results_of_records_are_compared_as_json(made: Code, tmp_path: Path) -> None:
-    environment = Code(programs=write(tmp_path / "p.json", RECORD), heldout_share=0.0)
+    environment = Code(ProgramFile(write(tmp_path / "p.json", RECORD), heldout_share=0.0))
     environment.sandbox = made.sandbox
     (task,) = environment.tasks("train")
     assert judged(environment, task, *environment.oracle(task)).reward == 1.0
@@ -128,23 +130,23 @@ BROKEN = {
 @pytest.mark.parametrize("message", BROKEN)
 def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
-        Code(programs=write(tmp_path / "broken.json", BROKEN[message]))
+        Code(ProgramFile(write(tmp_path / "broken.json", BROKEN[message])))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"count": 0}, {"max_steps": 4}, {"heldout_share": 0.1}, {"programs": "a", "count": 3}],
+    "tasks",
+    [{"count": 0}, {"max_steps": 4}, {"heldout_share": 0.1}, {"file": "a", "count": 3}],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="code"):
-        make_environment("code", options)
+def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="environment code: option 'tasks"):
+        make_environment("code", {"tasks": tasks})
 
 
 def test_without_its_sandbox_there_is_no_verdict() -> None:
     """A service where nobody listens: the episode is ungraded, and not a failure of the agent."""
     service = {"kind": "sandbox_fusion", "url": "http://127.0.0.1:9"}
-    environment = make_environment("code", {"count": 4}, {}, service)
+    environment = make_environment("code", {"tasks": {"count": 4}}, {}, service)
     task = environment.tasks("train")[0]
     with pytest.raises(InfrastructureError, match="sandbox_fusion"):
         judged(environment, task, *environment.oracle(task))  # type: ignore[arg-type]
@@ -153,13 +155,13 @@ def test_without_its_sandbox_there_is_no_verdict() -> None:
 @pytest.mark.long
 def test_more_functions_than_there_are() -> None:
     with pytest.raises(ConfigError, match="lower count"):
-        Code(count=400, max_steps=1)
+        Code(MadeFunctions(400, max_steps=1))
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Code) -> None:
-    environment = Code(programs=str(QUIXBUGS))
+    environment = Code(ProgramFile(str(QUIXBUGS)))
     environment.sandbox = made.sandbox
     tasks = all_tasks(environment)
     programs = [json.loads(line) for line in QUIXBUGS.read_text().splitlines()]

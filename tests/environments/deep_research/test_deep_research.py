@@ -110,5 +110,5 @@ def test_conditions_of_the_documents(made: DeepResearch) -> None:
 
 
 def test_options_that_make_no_sense() -> None:
-    with pytest.raises(ConfigError, match="1 or more"):
+    with pytest.raises(ConfigError, match="'page_tokens' is 0: give a value of at least 1"):
         make_environment("deep_research", {"page_tokens": 0})

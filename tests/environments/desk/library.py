@@ -109,7 +109,7 @@ def written(
     for name, text in files.items():
         (folder / name).write_text(text)
     return {
-        "tasks": str(folder / "tasks.json"),
+        "tasks": {"file": str(folder / "tasks.json")},
         "database": str(folder / "data"),
         "tools": str(folder / "tools.py"),
         "policy": str(folder / "policy.md"),

@@ -160,9 +160,12 @@ def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "desk: count"),
+        ({"count": 0}, "desk: option 'count' is 0"),
         ({"wishes": []}, "desk: wishes are some of"),
-        ({"wishes": ["cancel", "refund"]}, "desk: wishes are some of cancel"),
+        (
+            {"wishes": ["cancel", "refund"]},
+            "desk: option 'wishes' is 'refund': give one of 'cancel'",
+        ),
         ({"wishes": ["cancel", "cancel"]}, "each once"),
     ],
 )

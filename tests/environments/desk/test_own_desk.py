@@ -36,10 +36,10 @@ def wanting(environment: Environment, words: str) -> Task:
 def test_what_doing_nothing_solves_is_left_out_with_a_line(options: dict[str, Any]) -> None:
     environment = make_environment("own_desk", options)
     assert len(all_tasks(environment)) == len(TASKS) - 1
-    idle, failing = environment.warnings
+    idle, failing = environment.task_set.warnings
     assert idle.startswith("1 tasks solved by doing nothing")
     assert failing == "1 tasks have an action of their own that fails: kept"
-    Path(options["tasks"]).write_text(json.dumps(TASKS[4:5]))
+    Path(options["tasks"]["file"]).write_text(json.dumps(TASKS[4:5]))
     with pytest.raises(DataError, match="no tasks to play in it; 1 tasks solved by doing nothing"):
         make_environment("own_desk", options)
 
@@ -53,8 +53,8 @@ def test_tau2s_format(tmp_path: Path) -> None:
     told = sorted(tuple(task.secret["outputs"]) for task in tasks)
     assert told == [(), ("14",)], "one that names assertions and has none is kept"
     assert success(played_all(environment, tasks, [environment.oracle(t) for t in tasks])) == 1.0
-    assert len(environment.warnings) == 4
-    assert all(line.startswith("1 tasks ") for line in environment.warnings)
+    assert len(environment.task_set.warnings) == 4
+    assert all(line.startswith("1 tasks ") for line in environment.task_set.warnings)
 
 
 def test_a_conversation_and_its_verdict(options: dict[str, Any]) -> None:
@@ -191,15 +191,19 @@ def test_differences_are_written_back() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"heldout_share": 2}, "heldout_share is 2"),
+        ({"tasks": {"heldout_share": 2}}, "environment.options.tasks lacks file: set it"),
+        ({"tasks": {"file": "a", "heldout_share": 2}}, "'tasks.heldout_share' is 2"),
         ({"tools": "nowhere.py"}, "desk: tools file nowhere.py: there is no such file"),
         ({"policy": "nowhere.md"}, "nowhere.md: there is no such file: give the policy"),
         ({"database": "nowhere"}, "nowhere: there is no such file or folder"),
-        ({"user": {"model": "m"}}, "desk: user: give url"),
+        ({"user": {"model": "m"}}, "environment.options.user lacks url: set it"),
         ({"user": {"url": "u", "model": "m"}}, "write http://host:port/v1"),
-        ({"user": {"url": "http://u", "model": "m", "seconds": 0}}, "seconds above 0"),
-        ({"user": {"url": "http://u", "model": "m", "tries": 1}}, "unknown setting 'tries'"),
-        ({"user": {"url": "http://u", "model": "m", "attempts": "x"}}, "attempts: Input should"),
+        ({"user": {"url": "http://u", "model": "m", "seconds": 0}}, "'user.seconds' is 0"),
+        ({"user": {"url": "http://u", "model": "m", "tries": 1}}, "unknown option 'user.tries'"),
+        (
+            {"user": {"url": "http://u", "model": "m", "attempts": "x"}},
+            "'user.attempts' is 'x': give a whole number",
+        ),
         ({"user": {"url": "http://u", "model": "m", "key_variable": "NO_KEY_X"}}, "NO_KEY_X"),
     ],
 )
@@ -260,12 +264,16 @@ def flood(data) -> str:
 )
 
 
+def all_train(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "tasks": {**options["tasks"], "heldout_share": 0.0}}
+
+
 def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
     tmp_path: Path,
 ) -> None:
     """In this process `9**(9**8)` would stop the event loop with all its deadlines."""
     options = written(tmp_path, tools=CALCULATOR)
-    environment = make_environment("own_desk", {**options, "heldout_share": 0.0})
+    environment = make_environment("own_desk", all_train(options))
     environment.tool_deadline = 2.0  # type: ignore[misc]
     task = next(one for one in environment.tasks("train") if one.info["actions"] == 1)
     calls = [("calculate", {"expression": "9**(9**8)"}), ("leave", {}), ("flood", {})]
@@ -281,7 +289,7 @@ def test_a_tool_that_holds_the_interpreter_is_stopped_and_the_episode_goes_on(
 
 
 def test_tools_of_the_same_process_do_the_same(tmp_path: Path) -> None:
-    options = {**written(tmp_path), "heldout_share": 0.0}
+    options = all_train(written(tmp_path))
     apart, here = (
         make_environment("own_desk", {**options, "isolated": isolated})
         for isolated in (True, False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.environments.contract import keeps_its_word
-from turnwise.environments.function_calling.recorded import RecordedCalls
+from turnwise.environments.function_calling.recorded import RecordedCalls, RecordFile
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
@@ -50,7 +50,9 @@ def calling(calls: str) -> Action:
 
 def test_a_record_becomes_a_task(tmp_path: Path) -> None:
     path = write(tmp_path / "r.json", RECORD, ANSWER, RECORD)
-    environment = make_environment("recorded_calls", {"records": path, "heldout_share": 1.0})
+    environment = make_environment(
+        "recorded_calls", {"tasks": {"file": path, "heldout_share": 1.0}}
+    )
     (task,) = environment.tasks("heldout")
     assert task.prompt == "Tools:\n1. Name: weather\n\n<user> Weather in Rome? </user>"
     assert task.secret == {"calls": CALL, "response": ""}
@@ -59,7 +61,7 @@ def test_a_record_becomes_a_task(tmp_path: Path) -> None:
 
 
 def test_calls_are_compared(tmp_path: Path) -> None:
-    environment = RecordedCalls(write(tmp_path / "r.json", RECORD), heldout_share=0.0)
+    environment = RecordedCalls(RecordFile(write(tmp_path / "r.json", RECORD), heldout_share=0.0))
     (task,) = environment.tasks("train")
     assert (environment.tasks("heldout"), environment.oracle(task)[0].calls[0].arguments) == (
         [],
@@ -80,7 +82,7 @@ def test_calls_are_compared(tmp_path: Path) -> None:
 
 def test_records_without_calls_are_there_when_they_are_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "r.json", RECORD, ANSWER)
-    environment = RecordedCalls(path, heldout_share=0.0, without_calls=True)
+    environment = RecordedCalls(RecordFile(path, heldout_share=0.0, without_calls=True))
     task = next(task for task in environment.tasks("train") if not task.secret["calls"])
     assert environment.spec.reference_scores["answer"] == 0.5
     said = Action("<think>a</think><answer>Hello</answer>", answer="Hello")
@@ -98,7 +100,7 @@ BROKEN: dict[str, Any] = {
     "entry 1: 'output' has neither": [{**RECORD, "output": "<think>a</think>"}],
     "entry 1: 'output': call 1 is not JSON": [{**RECORD, "output": "<tool_call>x</tool_call>"}],
     "entry 1: expected a JSON object": [3],
-    "no records with tool calls": [ANSWER],
+    "no records in it; 1 records were left out: an answer is expected": [ANSWER],
 }
 
 
@@ -106,7 +108,7 @@ BROKEN: dict[str, Any] = {
 def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     path = write(tmp_path / "broken.json", *BROKEN[message])
     with pytest.raises(DataError) as error:
-        RecordedCalls(path)
+        RecordedCalls(RecordFile(path))
     assert message in str(error.value)
     assert path in str(error.value)
 
@@ -115,19 +117,19 @@ def test_a_corrupt_file_is_named_by_line(tmp_path: Path) -> None:
     lines = tmp_path / "r.jsonl"
     lines.write_text(json.dumps(RECORD) + "\n{broken\n")
     with pytest.raises(DataError, match=r"r\.jsonl, line 2: broken JSON"):
-        RecordedCalls(str(lines))
+        RecordedCalls(RecordFile(str(lines)))
     with pytest.raises(ConfigError, match="heldout_share"):
-        RecordedCalls(str(lines), heldout_share=3)
+        RecordFile(str(lines), heldout_share=3)
 
 
 @pytest.mark.skipif(not TOOLRL.is_file(), reason="ToolRL's records are not here")
 def test_toolrls_own_records() -> None:
-    environment = RecordedCalls(str(TOOLRL), without_calls=True)
+    environment = RecordedCalls(RecordFile(str(TOOLRL), without_calls=True))
     tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
     assert len(tasks) > 390
     assert environment.spec.reference_scores["answer"] == pytest.approx(54 / len(tasks), abs=0.01)
     for task in tasks:
         assert judged(environment, task, *environment.oracle(task)).success
         assert not judged(environment, task).success
-    called = [*RecordedCalls(str(TOOLRL)).tasks("train")]
+    called = [*RecordedCalls(RecordFile(str(TOOLRL))).tasks("train")]
     assert all(task.secret["calls"] for task in called)

@@ -13,7 +13,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.games.bandit import RISKY_CHANCE, SAFE_PAY, Bandit
 from turnwise.environments.games.base import DIRECTIONS
 from turnwise.environments.games.frozen_lake import FrozenLake
-from turnwise.environments.games.sokoban import Sokoban, read_levels, solve
+from turnwise.environments.games.sokoban import MadeBoards, Sokoban, read_levels, solve
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Turn
@@ -22,7 +22,7 @@ BOXOBAN = Path(__file__).parents[4] / "shared" / "data" / "boxoban"
 GAMES: dict[str, dict[str, Any]] = {
     "bandit": {"pulls": 3},
     "frozen_lake": {"maps": 40, "slippery": True},
-    "sokoban": {"boards": 20},
+    "sokoban": {"tasks": {"boards": 20}},
 }
 
 
@@ -32,7 +32,7 @@ def test_as_many_boards_as_are_asked_for() -> None:
     rows = {tuple(task.data["rows"]) for s in ("train", "heldout") for task in made.tasks(s)}
     assert len(rows) == len(made.tasks("train")) + len(made.tasks("heldout")) == 1000
     with pytest.raises(ConfigError, match=r"there are only about \d+ such boards: lower"):
-        Sokoban(size=5, boards=1200)
+        Sokoban(MadeBoards(size=5, boards=1200))
 
 
 def act(game: Environment, tool: str, **arguments: str) -> Step:
@@ -119,7 +119,7 @@ def test_a_restored_game_goes_on_as_the_one_it_was_taken_from(name: str) -> None
 
 def test_sokobans_rewards_are_those_of_ragen() -> None:
     board = ("#####", "#@$.#", "#####")
-    game = Sokoban(boards=1)
+    game = Sokoban(MadeBoards(boards=1))
     task = Task("t", "", data={"rows": list(board)})
     fresh, trajectory = played(game, task)
     assert trajectory.turn_rewards is not None
@@ -131,7 +131,7 @@ def test_sokobans_rewards_are_those_of_ragen() -> None:
 
 def test_a_push_against_a_wall_or_a_box_does_nothing() -> None:
     for board in (("#####", "##$@#", "#.  #", "#####"), ("######", "#$$@.#", "#.   #", "######")):
-        game = started(Sokoban(boards=1), Task("t", "", data={"rows": list(board)}))
+        game = started(Sokoban(MadeBoards(boards=1)), Task("t", "", data={"rows": list(board)}))
         before = vars(game)["_play"].scene
         act(game, "move", direction="left")
         assert vars(game)["_play"].scene == before
@@ -194,8 +194,8 @@ def test_what_a_game_cannot_do_is_told_to_the_agent(name: str) -> None:
         ("bandit", {"pulls": 0}),
         ("frozen_lake", {"size": 1}),
         ("frozen_lake", {"size": 5, "maps": 0}),
-        ("sokoban", {"size": 4}),
-        ("sokoban", {"size": 5, "boxes": 9}),
+        ("sokoban", {"tasks": {"size": 4}}),
+        ("sokoban", {"tasks": {"size": 5, "boxes": 9}}),
     ],
 )
 def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ import pytest
 from tests.environments.playing import answered, judged, played, prototype, reward
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
+from turnwise.environments.mathematics.tasks import MadeProblems, QuestionFile
+from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.evaluation.measurement import all_tasks
 from turnwise.rewards.numeric import matches
@@ -85,7 +87,7 @@ def test_splits_share_no_problem_even_under_other_names(made: Mathematics) -> No
     assert len(train) == len(heldout) == 1000
     assert len({task.id for task in [*train, *heldout]}) == 2000
     assert not {nameless(task) for task in train} & {nameless(task) for task in heldout}
-    assert [task.id for task in Mathematics(count=300).tasks("train")] == [
+    assert [task.id for task in Mathematics(MadeProblems(300)).tasks("train")] == [
         task.id for task in train[:300]
     ]
 
@@ -143,14 +145,14 @@ def write(path: Path, *records: Any) -> str:
 def test_own_questions(tmp_path: Path) -> None:
     plain = {"question": "What is a third of 1?", "answer": "1/3"}
     again = {"question": "ann has 3 hats and  buys 4 more. how many?", "answer": "7.0"}
-    environment = Mathematics(questions=write(tmp_path / "q.jsonl", QUESTION, plain, again))
+    environment = Mathematics(QuestionFile(write(tmp_path / "q.jsonl", QUESTION, plain, again)))
     tasks = {task.secret["answer"]: task for task in all_tasks(environment)}
     assert set(tasks) == {"7", "1/3"}
     assert environment.spec.reference_scores == {"noop": 0.0}
     assert reward(environment, tasks["7"], *environment.oracle(tasks["7"])) == 1.0
     assert reward(environment, tasks["1/3"], *environment.oracle(tasks["1/3"])) == 1.0
     assert environment.oracle(tasks["7"])[0].calls[0].arguments == {"expression": "3+4"}
-    whole = Mathematics(questions=str(tmp_path / "q.jsonl"), heldout_share=1.0)
+    whole = Mathematics(QuestionFile(str(tmp_path / "q.jsonl"), heldout_share=1.0))
     assert (len(whole.tasks("train")), len(whole.tasks("heldout"))) == (0, 2)
 
 
@@ -174,25 +176,27 @@ BROKEN: dict[str, list[Any]] = {
 def test_broken_files_are_named_by_line(tmp_path: Path, message: str) -> None:
     path = write(tmp_path / "broken.jsonl", *BROKEN[message])
     with pytest.raises(DataError) as error:
-        Mathematics(questions=path)
+        Mathematics(QuestionFile(path))
     assert message in str(error.value)
     assert path in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("tasks", "message"),
     [
-        {"count": 0},
-        {"min_steps": 3, "max_steps": 2},
-        {"max_steps": 5},
-        {"heldout_share": 2.0},
-        {"heldout_share": 0.1},
-        {"questions": "q.jsonl", "count": 5},
+        ({"count": 0}, "option 'tasks.count' is 0: give a value of at least 1"),
+        ({"min_steps": 3, "max_steps": 2}, "mathematics: min_steps is above max_steps"),
+        ({"max_steps": 5}, "'tasks.max_steps' is 5: give a value of at most 4"),
+        ({"file": "q.jsonl", "heldout_share": 2.0}, "'tasks.heldout_share' is 2.0"),
+        ({"heldout_share": 0.1}, "'tasks.heldout_share' goes with tasks.file: set it too"),
+        ({"file": "q.jsonl", "count": 5}, "'tasks.count' does not go with tasks.file"),
+        ({"files": "q.jsonl"}, "unknown option 'tasks.files': did you mean 'tasks.file'"),
+        ("q.jsonl", "option 'tasks' is 'q.jsonl': give a table"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="mathematics: "):
-        Mathematics(**options)
+def test_options_that_make_no_sense(tasks: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        make_environment("mathematics", {"tasks": tasks})
 
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the real questions are not here")
@@ -206,7 +210,7 @@ def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
             agreed += matches(shown, result) and not matches(shown, f"{result}1")
     assert total > 20000
     assert agreed == total
-    environment = Mathematics(questions=str(GSM8K))
+    environment = Mathematics(QuestionFile(str(GSM8K)))
     tasks = all_tasks(environment)
     assert len(tasks) == 7473
     for task in tasks:
@@ -215,9 +219,9 @@ def test_gsm8k_agrees_with_the_calculator_and_the_verifier() -> None:
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(DataError, match="no such file"):
-        Mathematics(questions="nowhere.jsonl")
+        Mathematics(QuestionFile("nowhere.jsonl"))
     with pytest.raises(ToolError):
-        Mathematics(count=10).calculator("")
+        Mathematics(MadeProblems(10)).calculator("")
 
 
 def test_maths_format(tmp_path: Path) -> None:
@@ -234,18 +238,16 @@ def test_maths_format(tmp_path: Path) -> None:
     ]
     path = tmp_path / "math.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    made = Mathematics(questions=str(path), heldout_share=0.0)
+    made = Mathematics(QuestionFile(str(path), heldout_share=0.0))
     answers = {task.prompt: task.secret["answer"] for task in made.tasks("train")}
     assert answers == {"What is half of 3?": r"\frac{3}{2}", "How wide?": r"12\text{ cm}"}
-    assert made.warnings == ["2 questions whose answer is no number are left out"]
+    assert made.task_set.warnings == ["2 questions were left out: the answer is no number"]
     half = next(task for task in made.tasks("train") if "half" in task.prompt)
     for answer, worth in (("3/2", 1.0), ("1.5", 1.0), (r"\boxed{\frac{3}{2}}", 1.0), ("2/3", 0.0)):
         assert judged(made, half, answered(answer)).reward == worth
     path.write_text(json.dumps(records[2]))
-    with pytest.raises(
-        DataError, match="no questions in it; 1 questions whose answer is no number"
-    ):
-        Mathematics(questions=str(path))
+    with pytest.raises(DataError, match="no questions in it; 1 questions were left out"):
+        Mathematics(QuestionFile(str(path)))
     path.write_text(json.dumps({"text": "?"}))
     with pytest.raises(DataError, match="fields are 'question' and 'answer', or MATH's 'problem'"):
-        Mathematics(questions=str(path))
+        Mathematics(QuestionFile(str(path)))

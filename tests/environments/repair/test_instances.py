@@ -13,6 +13,7 @@ from tests.environments.playing import calling, judged
 from turnwise.commands.cli import main
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.injection import inject
+from turnwise.environments.repair.instances import InstanceFile
 from turnwise.environments.repair.judging import plain_name, run_suite, without_clashes
 from turnwise.environments.repair.sabotage import sabotaged
 from turnwise.errors import ConfigError, DataError
@@ -114,12 +115,16 @@ def write(path: Path, *records: Any) -> str:
     return str(path)
 
 
+def instances(path: str, clones: Path, runner: Any = "plain") -> InstanceFile:
+    return InstanceFile(path, heldout_share=0.0, repositories=str(clones), runner=runner)
+
+
 @pytest.fixture(params=["plain", pytest.param("pytest", marks=pytest.mark.long)])
 def loaded(
     request: pytest.FixtureRequest, clones: Path, tmp_path: Path, sandbox: Sandbox
 ) -> Repair:
     path = write(tmp_path / "bugs.jsonl", RECORD)
-    made = Repair(instances=path, repositories=str(clones), runner=request.param, heldout_share=0.0)
+    made = Repair(instances(path, clones, request.param))
     made.sandbox = sandbox
     return made
 
@@ -298,7 +303,7 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
     unknown = [*RECORD["PASS_TO_PASS"], "tests/test_more.py::test_unknown"]
     path = write(tmp_path / "bugs.jsonl", {**RECORD, "PASS_TO_PASS": unknown})
     for runner in ("plain", "pytest"):
-        made = Repair(instances=path, repositories=str(clones), runner=runner, heldout_share=0.0)  # type: ignore[arg-type]
+        made = Repair(instances(path, clones, runner))
         made.sandbox = sandbox
         (task,) = made.tasks("train")
         verdict = judged(made, task, *made.oracle(task))
@@ -350,7 +355,9 @@ BROKEN = {
     "has no commit 0123": {"base_commit": "0123"},
     "line 1: 'test_patch' does not fit the commit": {"test_patch": PATCH.replace("n * 3", "n")},
     "line 1: 'bug' does not fit the commit": {"bug": PATCH.replace("n * 3", "n")},
-    "no records in it that can be done here": {"FAIL_TO_PASS": ["tests/test_none.py::test_a"]},
+    "no instances in it; 1 instances were left out": {
+        "FAIL_TO_PASS": ["tests/test_none.py::test_a"]
+    },
 }
 
 
@@ -358,7 +365,7 @@ BROKEN = {
 def test_broken_records_are_named(clones: Path, tmp_path: Path, message: str) -> None:
     path = write(tmp_path / "broken.jsonl", {**RECORD, **BROKEN[message]})
     with pytest.raises(DataError) as error:
-        Repair(instances=path, repositories=str(clones))
+        Repair(instances(path, clones))
     assert message in str(error.value)
 
 
@@ -370,14 +377,16 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
     }
     unknown = {**named, "instance_id": "other", "PASS_TO_PASS": ["test_nowhere"]}
     path = write(tmp_path / "named.jsonl", named, unknown)
-    made = Repair(instances=path, repositories=str(clones), heldout_share=0.0)
+    made = Repair(instances(path, clones))
     (task,) = made.tasks("train")
     assert task.secret["fail_to_pass"] == ["tests/test_double.py::test_double"]
     assert task.secret["pass_to_pass"] == [
         "tests/test_more.py::More::test_one",
         "tests/test_more.py::test_zero",
     ]
-    assert made.warnings == ["1 instances were left out: the file of a test is not in its name"]
+    assert made.task_set.warnings == [
+        "1 instances were left out: the file of a test is not in its name"
+    ]
 
 
 @pytest.mark.parametrize(("runner", "count"), [("plain", 3), ("pytest", 1)])
@@ -389,7 +398,7 @@ def test_bugs_are_put_into_a_repository(
     if runner == "plain":
         assert records == list(inject(clones / "owner__sums", sandbox, runner, count))
     path = write(tmp_path / "bugs.jsonl", *records)
-    made = Repair(instances=path, repositories=str(clones), runner=runner, heldout_share=0.0)  # type: ignore[arg-type]
+    made = Repair(instances(path, clones, runner))
     made.sandbox = sandbox
     tasks = all_tasks(made)
     assert len(tasks) == count

@@ -12,6 +12,7 @@ from turnwise.environments.registry import make_environment
 from turnwise.environments.repair.environment import Repair
 from turnwise.environments.repair.git import git_folder
 from turnwise.environments.repair.mutations import mutants
+from turnwise.environments.repair.programs import ProgramFile
 from turnwise.errors import ConfigError
 from turnwise.evaluation.measurement import (
     NOTHING,
@@ -170,26 +171,25 @@ def test_files_outside_of_the_package_do_not_count(made: Repair) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("tasks", "message"),
     [
-        {"count": 0},
-        {"heldout_share": 0.1},
-        {"programs": "a", "instances": "b"},
-        {"programs": "a", "count": 3},
-        {"runner": "pytest"},
-        {"repositories": "x"},
-        {"runner": "nose"},
+        ({"count": 0}, "'tasks.count' is 0"),
+        ({"heldout_share": 0.1}, "'tasks.heldout_share' goes with tasks.file"),
+        ({"file": "a", "count": 3}, "'tasks.count' does not go with tasks.file"),
+        ({"file": "a", "runner": "pytest"}, "'tasks.runner' goes with tasks.repositories"),
+        ({"repositories": "x"}, "'tasks.repositories' goes with tasks.file"),
+        ({"file": "a", "repositories": "x", "runner": "nose"}, "'tasks.runner' is 'nose'"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="repair"):
-        make_environment("repair", options)
+def test_options_that_make_no_sense(tasks: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"environment repair: option {message}"):
+        make_environment("repair", {"tasks": tasks})
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not QUIXBUGS.is_file(), reason="QuixBugs is not here")
 def test_every_program_of_quixbugs(made: Repair) -> None:
-    environment = Repair(programs=str(QUIXBUGS))
+    environment = Repair(ProgramFile(str(QUIXBUGS)))
     environment.sandbox = made.sandbox
     tasks = all_tasks(environment)
     assert len(tasks) == 21

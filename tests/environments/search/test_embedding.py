@@ -47,8 +47,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     questions.write_text(json.dumps({"question": "Which one purrs?", "answer": "Tom"}))
     (tmp_path / "mine.py").write_text(CALLS)
     return {
-        "documents": str(documents),
-        "questions": str(questions),
+        "tasks": {"file": str(questions), "documents": str(documents)},
         "embedding": f"{tmp_path}/mine.py:embed",
         "top_k": 2,
     }
@@ -81,7 +80,7 @@ def test_embeddings_are_kept(own: dict[str, Any]) -> None:
     assert calls == [1, 2, 1], "the probe alone"
     changed = Embedder(embedder.name, lambda texts: embedder.documents(texts) + 1, np.array)
     assert (embedded(texts, changed) == first + 1).all()
-    (file, *_) = Path(own["documents"]).with_name("cache").glob("embeddings-*.npy")
+    (file, *_) = Path(own["tasks"]["documents"]).with_name("cache").glob("embeddings-*.npy")
     file.write_bytes(b"damaged")
     assert (embedded(texts, embedder) == first).all()
 

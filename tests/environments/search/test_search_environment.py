@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.environments.registry import make_environment
 from turnwise.environments.search.environment import SearchEnvironment
+from turnwise.environments.search.library import QuestionFile
 from turnwise.errors import ConfigError, DataError, NotSupportedError
 from turnwise.types import Action, Task, ToolCall, Trajectory, Turn
 
@@ -32,7 +34,7 @@ def write_lines(path: Path, records) -> str:
 def own(tmp_path):
     documents = write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
     questions = write_lines(tmp_path / "questions.jsonl", QUESTIONS)
-    return {"documents": documents, "questions": questions}
+    return {"documents": documents, "file": questions}
 
 
 async def play(prototype: SearchEnvironment, task: Task, actions) -> Trajectory:
@@ -103,13 +105,17 @@ def test_nothing_found_and_nothing_asked(library):
 
 
 def test_the_spec_identifies_the_data(library, own):
-    mine = SearchEnvironment(**own)
+    mine = SearchEnvironment(QuestionFile(**own))
     assert (library.spec.name, library.spec.reference_scores) == (
         "search",
         {"noop": 0.0, "oracle": 1.0},
     )
     assert len(mine.spec.data_hash) == 64
-    assert mine.spec.data_hash == SearchEnvironment(**own).spec.data_hash != library.spec.data_hash
+    assert (
+        mine.spec.data_hash
+        == SearchEnvironment(QuestionFile(**own)).spec.data_hash
+        != library.spec.data_hash
+    )
 
 
 def test_snapshots(library):
@@ -120,7 +126,7 @@ def test_snapshots(library):
 
 
 def test_own_documents_and_questions(own):
-    environment = SearchEnvironment(**own)
+    environment = SearchEnvironment(QuestionFile(**own))
     assert environment.search("capital France").splitlines()[0] == (
         "[1] Paris Paris is the capital of France. It lies on the Seine."
     )
@@ -130,7 +136,7 @@ def test_own_documents_and_questions(own):
         "What is the capital of Italy?": ["Rome"],
         "What is the capital of France?": ["Paris", "Lutetia"],
     }
-    assert list(environment.warnings) == []
+    assert list(environment.task_set.warnings) == []
     with pytest.raises(NotSupportedError, match="no known way"):
         environment.oracle(tasks[0])
 
@@ -141,7 +147,7 @@ def test_a_folder_of_text_files(tmp_path, own):
     (folder / "a.txt").write_text("One two.\n\n" + "word " * 150)
     (folder / "deep/b.md").write_text("# Title\n\nText of b.")
     (folder / "c.pdf").write_bytes(b"\xff")
-    environment = SearchEnvironment(documents=str(folder), questions=own["questions"])
+    environment = SearchEnvironment(QuestionFile(own["file"], documents=str(folder)))
     assert [document.id for document in environment.documents] == [
         "a#0",
         "a#1",
@@ -149,7 +155,7 @@ def test_a_folder_of_text_files(tmp_path, own):
         "deep/b#0",
         "deep/b#1",
     ]
-    assert list(environment.warnings) == [
+    assert list(environment.task_set.warnings) == [
         "2 of 2 questions have no accepted answer in any document"
     ]
 
@@ -157,9 +163,9 @@ def test_a_folder_of_text_files(tmp_path, own):
 def test_a_json_array_with_other_field_names(tmp_path, own):
     path = tmp_path / "documents.json"
     path.write_text(json.dumps([{"name": "Rome", "contents": "Capital of Italy."}]))
-    environment = SearchEnvironment(documents=str(path), questions=own["questions"])
+    environment = SearchEnvironment(QuestionFile(own["file"], documents=str(path)))
     assert environment.search("italy") == "[1] Rome Capital of Italy."
-    assert list(environment.warnings) == [
+    assert list(environment.task_set.warnings) == [
         "1 of 2 questions have no accepted answer in any document"
     ]
 
@@ -167,7 +173,7 @@ def test_a_json_array_with_other_field_names(tmp_path, own):
 def test_the_same_question_is_one_task_in_one_split(tmp_path, own):
     again = [{"question": "what is the capital of italy", "answer": "Roma"}]
     questions = write_lines(tmp_path / "twice.jsonl", [*QUESTIONS, *again])
-    environment = SearchEnvironment(documents=own["documents"], questions=questions)
+    environment = SearchEnvironment(QuestionFile(questions, documents=own["documents"]))
     tasks = [*environment.tasks("train"), *environment.tasks("heldout")]
     assert len(tasks) == 2
     assert ["Rome", "Roma"] in [task.secret["answers"] for task in tasks]
@@ -178,7 +184,9 @@ def test_the_held_out_share(tmp_path, own):
     questions = write_lines(tmp_path / "many.jsonl", many)
 
     def split(share: float) -> tuple[set[str], set[str]]:
-        environment = SearchEnvironment(own["documents"], questions, heldout_share=share)
+        environment = SearchEnvironment(
+            QuestionFile(questions, heldout_share=share, documents=own["documents"])
+        )
         train, heldout = environment.tasks("train"), environment.tasks("heldout")
         return {task.id for task in train}, {task.id for task in heldout}
 
@@ -204,7 +212,7 @@ def test_broken_documents_are_named_by_file_and_line(tmp_path, own, message):
     path = tmp_path / "broken.jsonl"
     path.write_text(BROKEN_DOCUMENTS[message])
     with pytest.raises(DataError) as error:
-        SearchEnvironment(documents=str(path), questions=own["questions"])
+        SearchEnvironment(QuestionFile(own["file"], documents=str(path)))
     assert message in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -224,48 +232,51 @@ def test_broken_questions_are_named_by_file_and_line(tmp_path, own, message):
     path = tmp_path / "broken.jsonl"
     path.write_text(BROKEN_QUESTIONS[message])
     with pytest.raises(DataError) as error:
-        SearchEnvironment(documents=own["documents"], questions=str(path))
+        SearchEnvironment(QuestionFile(str(path), documents=own["documents"]))
     assert message in str(error.value)
 
 
 def test_files_that_are_not_there_or_not_text(tmp_path, own):
     with pytest.raises(DataError, match="no such file or folder"):
-        SearchEnvironment(documents=str(tmp_path / "none"), questions=own["questions"])
+        SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "none")))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no documents with text"):
-        SearchEnvironment(documents=str(tmp_path / "empty"), questions=own["questions"])
+        SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "empty")))
     (tmp_path / "binary.jsonl").write_bytes(b'{"title": "\xff"}')
     with pytest.raises(DataError, match="not UTF-8"):
-        SearchEnvironment(documents=str(tmp_path / "binary.jsonl"), questions=own["questions"])
+        SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "binary.jsonl")))
     (tmp_path / "table.csv").write_text("a,b")
     with pytest.raises(DataError, match=r"give a folder, a \.jsonl file"):
-        SearchEnvironment(documents=str(tmp_path / "table.csv"), questions=own["questions"])
+        SearchEnvironment(QuestionFile(own["file"], documents=str(tmp_path / "table.csv")))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top_k": 0}, "1 or more"),
-        ({"result_tokens": 0}, "1 or more"),
-        ({"heldout_share": 1.5}, "give 0 to 1"),
-        ({"heldout_share": 0.3}, "your own questions"),
-        ({"documents": "somewhere"}, "both documents and questions"),
+        ({"top_k": 0}, "option 'top_k' is 0: give a value of at least 1"),
+        ({"result_tokens": 0}, "'result_tokens' is 0"),
+        ({"tasks": {"heldout_share": 0.3}}, "goes with tasks.documents and tasks.file"),
+        ({"tasks": {"documents": "somewhere"}}, "'tasks.documents' goes with tasks.file"),
+        (
+            {"tasks": {"documents": "a", "file": "b", "inverse": False}},
+            "'tasks.inverse' does not go with tasks.documents and tasks.file",
+        ),
+        ({"documents": "a"}, "unknown option 'documents': did you mean 'tasks.documents'"),
     ],
 )
 def test_options_that_make_no_sense(options, message):
     with pytest.raises(ConfigError, match=message):
-        SearchEnvironment(**options)
+        make_environment("search", options)
 
 
 @pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the shared data is not here")
 @pytest.mark.parametrize("name", ["2wiki_test.jsonl", "hotpotqa_test.jsonl"])
 def test_real_multi_hop_data(name):
-    environment = SearchEnvironment(
-        str(REAL_DATA / "2wiki_corpus.json"), str(REAL_DATA / name), result_tokens=64
-    )
+    questions = QuestionFile(str(REAL_DATA / name), documents=str(REAL_DATA / "2wiki_corpus.json"))
+    environment = SearchEnvironment(questions, result_tokens=64)
     assert len(environment.documents) == 6119
     train, heldout = environment.tasks("train"), environment.tasks("heldout")
     assert len(train) + len(heldout) == 200
     assert min(len(train), len(heldout)) > 60
     assert environment.search("Teutberga").startswith("[1] Teutberga Teutberga( died")
-    assert "of 200 questions have no accepted answer" in environment.warnings[0]
+    assert "of 200 questions have no accepted answer" in environment.task_set.warnings[0]

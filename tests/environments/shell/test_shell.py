@@ -13,7 +13,7 @@ from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.registry import make_environment
 from turnwise.environments.shell.environment import Shell
 from turnwise.environments.shell.folders import draw_folder, entries_of, state_of
-from turnwise.environments.shell.os_interaction import WEAKNESS
+from turnwise.environments.shell.os_interaction import WEAKNESS, RecordFile
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import folder_of
 from turnwise.errors import ConfigError, DataError, NotSupportedError
@@ -140,7 +140,7 @@ def scripts(tmp_path: Path) -> str:
 def loaded(made: Shell, path: str, scripts: str) -> Shell:
     if made.sandbox.tier == "rlimits":
         pytest.skip("folders have no fixed place without isolation")
-    return Shell(records=path, scripts=scripts, heldout_share=0.0)
+    return Shell(RecordFile(path, scripts=scripts, heldout_share=0.0))
 
 
 def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str) -> None:
@@ -149,7 +149,7 @@ def test_records_in_agentbenchs_format(made: Shell, tmp_path: Path, scripts: str
     tasks = {task.prompt.split()[0]: task for task in environment.tasks("train")}
     hidden, matched, permitted = tasks["How"], tasks["Which"], tasks["Make"]
     assert len(tasks) == 3
-    assert sorted(environment.warnings) == [
+    assert sorted(environment.task_set.warnings) == [
         "1 tasks were left out: a program runs beside it",
         "1 tasks were left out: its folder cannot be made here",
         "1 tasks were left out: its own example does not pass here",
@@ -261,7 +261,7 @@ def test_what_a_record_came_to_is_kept(
 
     with monkeypatch.context() as patched:
         patched.setattr(Workspace, "run", forbidden)
-        assert Shell(records=path, scripts=scripts, heldout_share=0.0).tasks("train") == first
+        assert Shell(RecordFile(path, scripts=scripts, heldout_share=0.0)).tasks("train") == first
     for file in (tmp_path / "cache" / "os_interaction").iterdir():
         file.write_text("[[")  # as a machine leaves it that stops while it writes
     assert loaded(made, path, scripts).tasks("train") == first
@@ -277,27 +277,27 @@ BROKEN = {
     "entry 1: 'check' refers to an example": {**HIDDEN, "evaluation": {"check": [None]}},
     "entry 1: a script is text": {**HIDDEN, "create": {"init": 3}},
     "entry 1: there is no script": {**HIDDEN, "evaluation": {"check": {"file": "none.sh"}}},
-    "there are no records in it that can be done here": RUNNING,
+    "there are no tasks in it; 1 tasks were left out": RUNNING,
 }
 
 
 @pytest.mark.parametrize("message", BROKEN)
 def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     with pytest.raises(DataError) as error:
-        Shell(records=write(tmp_path / "broken.json", BROKEN[message]))
+        Shell(RecordFile(write(tmp_path / "broken.json", BROKEN[message])))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "options",
+    "tasks",
     [
         {"count": 0},
         {"max_requests": 4},
         {"heldout_share": 0.1},
         {"scripts": "x"},
-        {"records": "a.json", "count": 3},
+        {"file": "a.json", "count": 3},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="shell"):
-        make_environment("shell", options)
+def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="environment shell: option 'tasks"):
+        make_environment("shell", {"tasks": tasks})

@@ -10,9 +10,10 @@ import pytest
 
 from tests.environments.playing import answered, calling, opened, reward
 from turnwise.environments.registry import make_environment
-from turnwise.environments.sql.dbbench import for_sqlite
+from turnwise.environments.sql.dbbench import RecordFile, for_sqlite
 from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.environments.sql.requests import GRAMMARS
+from turnwise.environments.sql.tasks import MadeRequests
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.measurement import (
     NOTHING,
@@ -46,7 +47,7 @@ CHANGE = {
 
 @pytest.fixture(scope="module", params=["small", "full"])
 def made(request: pytest.FixtureRequest) -> Iterator[SqlEnvironment]:
-    yield from opened("sql", {"grammar": request.param})
+    yield from opened("sql", {"tasks": {"grammar": request.param}})
 
 
 def running(*statements: str) -> list[Action]:
@@ -83,7 +84,7 @@ def test_what_else_is_changed_or_told_fails(made: SqlEnvironment) -> None:
 
 
 def test_several_cells_in_any_order() -> None:
-    made = SqlEnvironment(count=60)
+    made = SqlEnvironment(MadeRequests(60))
     tasks = [task for task in made.tasks("train") if task.info["kind"] == "conditions"]
     task = next(task for task in tasks if len(task.secret["answer"]) > 2)
     cells: Sequence[str] = task.secret["answer"][::-1]
@@ -100,7 +101,7 @@ def write(path: Path, *records: Any) -> str:
 
 def test_records_in_dbbenchs_format(tmp_path: Path) -> None:
     path = write(tmp_path / "records.json", RECORD, CHANGE, RECORD)
-    environment = SqlEnvironment(records=path, heldout_share=0.0)
+    environment = SqlEnvironment(RecordFile(path, heldout_share=0.0))
     question, change = sorted(environment.tasks("train"), key=lambda task: task.info["kind"])[::-1]
     assert len(environment.tasks("train")) == 2
     assert reward(environment, question, answered("41.0")) == 1.0
@@ -116,7 +117,7 @@ def test_records_in_dbbenchs_format(tmp_path: Path) -> None:
 def test_a_change_that_leaves_all_as_it_is_still_has_to_be_made(tmp_path: Path) -> None:
     same = {**CHANGE, "label": ["UPDATE people SET age = 17 WHERE name = 'Eve'"]}
     path = write(tmp_path / "same.json", same)
-    environment = SqlEnvironment(records=path, heldout_share=0.0)
+    environment = SqlEnvironment(RecordFile(path, heldout_share=0.0))
     (task,) = environment.tasks("train")
     assert reward(environment, task, answered("done")) == 0.0
     assert reward(environment, task, *environment.oracle(task)) == 1.0
@@ -141,23 +142,23 @@ BROKEN = {
 def test_broken_records_are_named(tmp_path: Path, message: str) -> None:
     path = write(tmp_path / "broken.json", BROKEN[message])
     with pytest.raises(DataError) as error:
-        SqlEnvironment(records=path)
+        SqlEnvironment(RecordFile(path))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "options",
+    "tasks",
     [
         {"count": 0},
         {"grammar": "huge"},
         {"heldout_share": 0.2},
-        {"records": "a.json", "grammar": "small"},
-        {"records": "a.json", "heldout_share": 2},
+        {"file": "a.json", "grammar": "small"},
+        {"file": "a.json", "heldout_share": 2},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="sql"):
-        make_environment("sql", options)
+def test_options_that_make_no_sense(tasks: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="environment sql: option 'tasks"):
+        make_environment("sql", {"tasks": tasks})
 
 
 def test_names_that_need_quotes_in_sqlite_only() -> None:
@@ -169,7 +170,7 @@ def test_names_that_need_quotes_in_sqlite_only() -> None:
 @pytest.mark.skipif(not DBBENCH.is_dir(), reason="dbbench is not here")
 @pytest.mark.parametrize("name", ["standard", "dev"])
 def test_every_task_of_dbbench_verifies(name: str) -> None:
-    environment = SqlEnvironment(records=str(DBBENCH / f"{name}.jsonl"))
+    environment = SqlEnvironment(RecordFile(str(DBBENCH / f"{name}.jsonl")))
     tasks = all_tasks(environment)
     assert len(tasks) == {"standard": 300, "dev": 60}[name]
     assert success(played_all(environment, tasks, [environment.oracle(one) for one in tasks])) == 1

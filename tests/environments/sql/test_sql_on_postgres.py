@@ -11,6 +11,7 @@ import pytest
 from tests.tools.postgres_server import Running, running_server
 from turnwise.environments.registry import make_environment
 from turnwise.environments.sql.environment import SqlEnvironment
+from turnwise.environments.sql.tasks import MadeRequests
 from turnwise.errors import ConfigError, InfrastructureError, MissingExtraError
 from turnwise.evaluation.measurement import (
     NOTHING,
@@ -38,7 +39,7 @@ def running() -> Iterator[Running]:
 @pytest.fixture(scope="module", params=[pytest.param("small", marks=pytest.mark.long), "full"])
 def both(running: Running, request: pytest.FixtureRequest) -> list[SqlEnvironment]:
     """The environment in SQLite, and on the server."""
-    options: dict[str, Any] = {"count": COUNT, "grammar": request.param}
+    options: dict[str, Any] = {"tasks": {"count": COUNT, "grammar": request.param}}
     found = []
     for more in ({}, {"postgres": running.url()}):
         environment = make_environment("sql", {**options, **more})
@@ -114,7 +115,7 @@ def test_the_tool_names_the_dialect(both: list[SqlEnvironment]) -> None:
 
 def test_a_server_that_is_gone_is_infrastructure() -> None:
     with running_server() as running:
-        environment = SqlEnvironment(count=1, postgres=running.url())
+        environment = SqlEnvironment(MadeRequests(1), postgres=running.url())
 
         async def play() -> None:
             episode = environment.fresh()
@@ -132,10 +133,12 @@ def test_a_server_that_is_gone_is_infrastructure() -> None:
 
 def test_records_are_for_sqlite() -> None:
     with pytest.raises(ConfigError, match="sql: records are in MySQL's dialect"):
-        make_environment("sql", {"postgres": "postgresql://localhost/a", "records": "a.json"})
+        make_environment(
+            "sql", {"postgres": "postgresql://localhost/a", "tasks": {"file": "a.json"}}
+        )
 
 
 def test_the_error_for_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"turnwise\[postgres\]"):
-        SqlEnvironment(count=1, postgres="postgresql://localhost/a")
+        SqlEnvironment(MadeRequests(1), postgres="postgresql://localhost/a")

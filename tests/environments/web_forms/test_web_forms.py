@@ -94,7 +94,7 @@ def test_keys_and_what_is_no_element(made: WebForms) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "count is 1 or more"),
+        ({"count": 0}, "option 'count' is 0"),
         ({"kinds": ["fild"]}, "did you mean 'fields'"),
         ({"pages": "html"}, "option 'pages'"),
         ({"observations": "screenshot"}, 'needs a screen: set pages = "browser"'),

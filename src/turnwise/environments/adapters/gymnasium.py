@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from turnwise.environments.adapters.replayed import Replayed, Reply
-from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import EnvironmentSpec
+from turnwise.environments.tasksets import TaskSet, identities
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
+from turnwise.ranges import Count, Share
 from turnwise.registry import load_function, load_module
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
@@ -53,8 +54,8 @@ class Gymnasium(Replayed):
         instructions: str = "",
         arguments: Mapping[str, Any] = {},
         reward: Literal["return", "success"] = "return",
-        count: int = 1000,
-        heldout_share: float = 0.5,
+        count: Count = 1000,
+        heldout_share: Share = 0.5,
     ) -> None:
         """`id` as gymnasium has it, with `package.module:` or `path/to/file.py:` before it where
         something has to be imported to register it; `arguments` go to `gymnasium.make`.
@@ -67,13 +68,12 @@ class Gymnasium(Replayed):
 
         Raises ConfigError for options that do not fit, MissingExtraError without gymnasium.
         """
-        if count < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("gymnasium: count is 1 or more, heldout_share 0 to 1")
-        if isinstance(success, str) and success not in ("terminated", "truncated"):
-            raise ConfigError("gymnasium: success is terminated, truncated or a number")
         self.id, self.success = id, success
         self._turn_rewards = reward == "return"
-        self._version, self._arguments = _gymnasium().__version__, dict(arguments)
+        self.facts = EnvironmentSpec(
+            f"gymnasium/{id}", _gymnasium().__version__, turn_rewards=self._turn_rewards
+        )
+        self._arguments = dict(arguments)
         self._describe = load_function(describe, "gymnasium") if describe else None
         self._environment: Any = None
         made = self._make()
@@ -81,26 +81,14 @@ class Gymnasium(Replayed):
             self._first = _first_action(made, id)
             self._names = _names(int(made.action_space.n), id, actions)
             self._restorable = not (made.spec and made.spec.nondeterministic)
-            self._tasks = self._draw(made, instructions, count, heldout_share)
+            self.task_set = self._draw(made, instructions, count, heldout_share)
         finally:
             made.close()
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The version is gymnasium's; the hash is of all first views."""
-        ids = [task.id for split in self._tasks.values() for task in split]
-        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        name, scores = f"gymnasium/{self.id}", {"noop": 0.0}
-        return EnvironmentSpec(name, self._version, digest, scores, self._turn_rewards)
 
     @property
     def restorable(self) -> bool:
         """Unless the environment says of itself that it is not deterministic."""
         return self._restorable
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """One task for each first view; where there is but one, both splits have it."""
-        return self._tasks[split]
 
     def _tool(self) -> Tool:
         argument = {"type": "string", "enum": list(self._names)}
@@ -173,9 +161,7 @@ class Gymnasium(Replayed):
         value = _plain(observation)
         return value if isinstance(value, str) else json.dumps(value)
 
-    def _draw(
-        self, made: Any, instructions: str, count: int, heldout_share: float
-    ) -> dict[Split, list[Task]]:
+    def _draw(self, made: Any, instructions: str, count: int, heldout_share: float) -> TaskSet:
         prompt = instructions or f"Play {self.id.rpartition(':')[2]}."
         found: dict[str, Task] = {}
         for number in range(count):
@@ -188,11 +174,13 @@ class Gymnasium(Replayed):
                 )
             name = hashlib.sha256(f"{self.id}\n{prompt}\n{shown}".encode()).hexdigest()[:16]
             found.setdefault(name, Task(name, prompt, data={"seed": seed}))
+        scores = {"noop": 0.0}
         if len(found) > 1:
-            return shuffled_split(found.values(), heldout_share)
+            return TaskSet.shuffled(found.values(), heldout_share, scores, content=identities)
         self.same_splits = True
-        self.warnings = (f"gymnasium: all episodes of {self.id} begin alike: there is one task",)
-        return {"train": list(found.values()), "heldout": list(found.values())}
+        told = f"gymnasium: all episodes of {self.id} begin alike: there is one task"
+        one = list(found.values())
+        return TaskSet.of({"train": one, "heldout": one}, scores, [told], identities)
 
 
 def _gymnasium() -> Any:

@@ -5,15 +5,14 @@ task, and which are left out (`harbor_tasks.py`); Harbor's own containers and ag
 """
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from turnwise.environments.adapters.harbor_tasks import WEAKNESS, entries, judge, read_tasks
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
-from turnwise.errors import ConfigError
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.tasksets import SOLVED, TaskSet
+from turnwise.ranges import Range, Share
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tokens import Source
@@ -21,7 +20,7 @@ from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
-SECONDS = 60.0
+SECONDS, DEADLINE = 60.0, 600.0
 
 
 class Harbor(Environment):
@@ -32,42 +31,32 @@ class Harbor(Environment):
     """
 
     workspace: Workspace
-    tool_deadline = 600.0
+    tool_deadline = DEADLINE
+    facts = EnvironmentSpec("harbor", "1")
 
     def __init__(
         self,
         folder: str,
-        heldout_share: float = 0.5,
-        seconds: float = SECONDS,
+        heldout_share: Share = 0.5,
+        seconds: Annotated[float, Range(0.001, DEADLINE)] = SECONDS,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
         """The task folders below `folder` that hold here, of which `heldout_share` is held out. A
         command may take `seconds`, and so may a task's tests. `sandbox` is the recipe's table of
         that name: with kind docker all tasks run in its one image.
 
-        Raises ConfigError for options that make no sense, DataError where no task is left.
+        Doing nothing fails and the oracle succeeds by how tasks are chosen.
+
+        Raises ConfigError for a sandbox that cannot be had, DataError where no task is left.
         """
-        if not 0 <= heldout_share <= 1 or not 0 < seconds <= self.tool_deadline:
-            most = f"{self.tool_deadline:g}"
-            raise ConfigError(f"harbor: heldout_share is 0 to 1, seconds above 0 and up to {most}")
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=1024 * MEBIBYTE)
         self.sandbox = make_sandbox(sandbox, limits)
-        loaded = read_tasks(Path(folder).expanduser(), self.sandbox)
-        self.warnings = [
-            f"{count} tasks were left out: {reason}" for reason, count in loaded.left_out.items()
-        ]
+        tasks, left_out = read_tasks(Path(folder).expanduser(), self.sandbox)
         self.weaknesses = [WEAKNESS]
-        self._tasks = shuffled_split(loaded.tasks, heldout_share)
-        rows = sorted(f"{task.id} {task.secret}" for task in loaded.tasks)
-        self._data_hash = hashlib.sha256("\n".join(rows).encode()).hexdigest()
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks with their tests. Both scores hold by how tasks are chosen."""
-        return EnvironmentSpec("harbor", "1", self._data_hash, {"noop": 0.0, "oracle": 1.0})
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        content = "\n".join(sorted(f"{task.id} {task.secret}" for task in tasks))
+        self.task_set = TaskSet.shuffled(
+            tasks, heldout_share, SOLVED, left_out, content=lambda _: content
+        )
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The folder of the task."""

@@ -19,7 +19,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,6 +30,7 @@ from turnwise.environments.adapters.dockerfile import (
 )
 from turnwise.environments.adapters.links import ROOT, leads_out
 from turnwise.environments.records import read_text
+from turnwise.environments.tasksets import kept
 from turnwise.errors import DataError
 from turnwise.sandbox.artefacts import AUTOMATIC
 from turnwise.sandbox.base import CodeSandbox
@@ -69,30 +70,21 @@ class Source:
     """Whether the script writes its reward; else its exit status is it."""
 
 
-@dataclass
-class Loaded:
-    """Tasks, and how many folders were left out, by the reason."""
-
-    tasks: list[Task] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
-
-
-def read_tasks(folder: Path, sandbox: CodeSandbox) -> Loaded:
-    """The tasks of a folder, or of those in it at any depth, that hold here. Raises DataError for a
-    folder without any."""
+def read_tasks(folder: Path, sandbox: CodeSandbox) -> tuple[list[Task], list[str]]:
+    """The tasks of a folder, or of those in it at any depth, that hold here, and a sentence for
+    each reason of what was left out. Raises DataError for a folder without any."""
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
-    loaded = Loaded()
     names = (*folder.rglob("task.toml"), *folder.rglob("task.yaml"))
+    read: list[Task | str] = []
     for place in sorted({name.parent for name in names}):
         try:
-            loaded.tasks.append(_task(_source(place), sandbox))
+            read.append(_task(_source(place), sandbox))
         except UnsupportedDockerfile as reason:
-            loaded.left_out[str(reason)] = loaded.left_out.get(str(reason), 0) + 1
-    if not loaded.tasks:
-        told = f"none of its tasks can be done here: {loaded.left_out}" if loaded.left_out else ""
-        raise DataError(f"{folder}: {told or 'there is no task.toml and no task.yaml in it'}")
-    return loaded
+            read.append(str(reason))
+    if not read:
+        raise DataError(f"{folder}: there is no task.toml and no task.yaml in it")
+    return kept(read, folder, "tasks")
 
 
 def entries(task: Task) -> dict[str, Entry]:

@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Self
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.tasksets import Tasks, TaskSet, every
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, ToolError
+from turnwise.ranges import Share
 from turnwise.registry import load_function
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
@@ -44,7 +45,7 @@ class Inspect(Environment):
         tools: Sequence[str] = (),
         instructions: str = "",
         success: float = 1.0,
-        heldout_share: float = 0.5,
+        heldout_share: Share = 0.5,
     ) -> None:
         """`task` and `tools` are functions marked `@task` and `@tool`, `path/to/file.py:name` or
         `package.module:name`; `arguments` are the task's. `instructions` stand before each input.
@@ -53,8 +54,6 @@ class Inspect(Environment):
         Raises ConfigError for what is not there or not supported here, MissingExtraError without
         inspect-ai.
         """
-        if not 0 <= heldout_share <= 1:
-            raise ConfigError("inspect: heldout_share is 0 to 1")
         self.name, self.success = task, success
         self._makers = [_maker(target) for target in tools]
         self._tools = [_tool(maker) for maker in self._makers]
@@ -68,23 +67,9 @@ class Inspect(Environment):
             _check(sample, task)
             self._samples.setdefault(_key(sample), sample)
         drawn = [_asked(key, sample, instructions) for key, sample in self._samples.items()]
-        self._tasks = shuffled_split(drawn, heldout_share)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The version is inspect-ai's; the hash is of all samples."""
-        rows = [[task.prompt, task.secret] for split in self._tasks.values() for task in split]
-        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        return EnvironmentSpec(f"inspect/{self.name}", version("inspect-ai"), digest)
-
-    @property
-    def restorable(self) -> bool:
-        """Only an environment without tools is restorable: tools may keep anything."""
-        return not self._tools
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """All samples of a split, by what they ask; those with the same input are one."""
-        return self._tasks[split]
+        self.task_set = TaskSet.shuffled(drawn, heldout_share, content=_content)
+        self.facts = EnvironmentSpec(f"inspect/{task}", version("inspect-ai"))
+        self.stateless = not tools  # tools may keep anything
 
     def tools(self) -> list[Tool]:
         """The given ones."""
@@ -123,19 +108,12 @@ class Inspect(Environment):
             raise NotSupportedError(f"inspect: {self.name} has samples without a target")
         return [Action("", answer=task.secret["target"][0])]
 
-    def snapshot(self) -> bytes:
-        """Nothing: without tools an episode has no state here."""
-        if self._tools:
-            raise NotSupportedError("inspect: what tools keep cannot be saved")
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of inspect: {len(state)} bytes")
-
     def _callable(self) -> dict[str, Tool]:
         return {tool.name: tool for tool in self._tools}
+
+
+def _content(tasks: Tasks) -> str:
+    return json.dumps([[task.prompt, task.secret] for _, task in every(tasks)])
 
 
 def _package() -> None:

@@ -14,23 +14,22 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.records import read_records
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.options import Options
+from turnwise.environments.tasksets import SPLITS, Split, TaskFile, Tasks, TaskSet, every
 from turnwise.errors import (
     ConfigError,
-    DataError,
     InfrastructureError,
     MissingExtraError,
     ToolError,
 )
+from turnwise.ranges import Count, Seconds
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -45,12 +44,40 @@ from turnwise.types import (
     Verdict,
 )
 
-COUNT, HELDOUT_SHARE = 1000, 0.5
 SECONDS, CLOSE_SECONDS = 30.0, 5.0
 LARGEST_MESSAGE = 16 << 20
 """The most bytes of a message."""
 AGENTS = "VALIDATION_ERROR"
 """The server's code for an action that does not fit its schema."""
+
+
+@dataclass(frozen=True)
+class Seeds(Options):
+    """`count` seeds in each split, drawn by name, so that no split has the other's."""
+
+    count: Count = 1000
+
+    def load(self, prompt: str) -> Tasks:
+        """The tasks, each with this prompt."""
+        tasks: dict[Split, list[Task]] = {}
+        for split in SPLITS:
+            numbers = (derive("openenv", split, place) % 2**31 for place in range(self.count))
+            tasks[split] = [_task({"seed": number}, prompt) for number in dict.fromkeys(numbers)]
+        known = {task.id for task in tasks["train"]}
+        tasks["heldout"] = [task for task in tasks["heldout"] if task.id not in known]
+        return tasks
+
+
+STANDARD = Seeds()
+
+
+@dataclass(frozen=True)
+class ResetFile(TaskFile):
+    """The resets of a .jsonl or .json file: objects, the arguments of each."""
+
+    def load(self, prompt: str) -> Tasks:
+        """The tasks, each with this prompt. Raises DataError for a file that is broken."""
+        return TaskSet.read(self, lambda reset, _: _task(reset, prompt), "resets").tasks
 
 
 class OpenEnv(Environment):
@@ -62,34 +89,27 @@ class OpenEnv(Environment):
 
     _session: "Session | None" = None
 
+    facts = EnvironmentSpec("openenv", "1", turn_rewards=True)
+
     def __init__(
         self,
         url: str,
-        count: int = COUNT,
-        resets: str | None = None,
-        heldout_share: float = HELDOUT_SHARE,
+        tasks: Seeds | ResetFile = STANDARD,
         prompt: str = "",
         answer_field: str = "",
         success_at: float = 1.0,
-        seconds: float = SECONDS,
+        seconds: Seconds = SECONDS,
     ) -> None:
-        """`url` is a server's that runs. A task is the arguments of a reset: `count` seeds in each
-        split, or those of `resets`, a .jsonl or .json file of objects, of which `heldout_share` is
-        held out. `prompt` stands before the first observation. An answer ends the episode; with
-        `answer_field` it is an action with that field instead. Success is a sum of rewards of
-        `success_at` or more. The server has `seconds` for each reply.
+        """`url` is a server's that runs. A task is the arguments of a reset. `prompt` stands before
+        the first observation. An answer ends the episode; with `answer_field` it is an action with
+        that field instead. Success is a sum of rewards of `success_at` or more. The server has
+        `seconds` for each reply.
 
-        Raises ConfigError for options that make no sense and a server that does not answer,
+        Raises ConfigError for a url or field that makes no sense and a server that does not answer,
         DataError for a file that is broken, MissingExtraError without websockets.
         """
-        if count < 1 or seconds <= 0 or not 0 <= heldout_share <= 1:
-            raise ConfigError("openenv: count is 1 or more, seconds above 0, heldout_share 0 to 1")
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"openenv: url {url!r}: write http://host:port")
-        if resets is not None and count != COUNT:
-            raise ConfigError("openenv: count is for seeds, not for a file of resets")
-        if resets is None and heldout_share != HELDOUT_SHARE:
-            raise ConfigError("openenv: heldout_share is for your own resets: give a path")
         try:
             import websockets  # noqa: F401
         except ModuleNotFoundError:
@@ -100,22 +120,11 @@ class OpenEnv(Environment):
         if answer_field and answer_field not in self._schema["properties"]:
             fields = ", ".join(self._schema["properties"])
             raise ConfigError(f"openenv: answer_field {answer_field!r}: the fields are {fields}")
-        if resets is None:
-            self._tasks = _seeds(count, prompt)
-        else:
-            self._tasks = _read(Path(resets).expanduser(), heldout_share, prompt)
-        described = [self._schema, [task.id for split in self._tasks.values() for task in split]]
-        text = json.dumps(described, sort_keys=True)
-        self._data_hash = hashlib.sha256(text.encode()).hexdigest()
+        self.task_set = TaskSet.of(tasks.load(prompt), content=self._content)
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of the resets and of the actions' schema: of the rest nothing is known."""
-        return EnvironmentSpec("openenv", "1", self._data_hash, turn_rewards=True)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, in an order that is the same every time."""
-        return self._tasks[split]
+    def _content(self, tasks: Tasks) -> str:
+        """The resets, and the actions' schema: of the rest nothing is known."""
+        return json.dumps([self._schema, [task.id for _, task in every(tasks)]], sort_keys=True)
 
     def tools(self) -> list[Tool]:
         """`act` alone; the server checks its arguments."""
@@ -304,25 +313,6 @@ def _action_schema(url: str) -> dict[str, Any]:
     properties = {key: value for key, value in found["properties"].items() if key != "metadata"}
     kept = {key: value for key, value in found.items() if key not in ("title", "description")}
     return {**kept, "properties": properties}
-
-
-def _seeds(count: int, prompt: str) -> dict[Split, list[Task]]:
-    """Seeds drawn by name, so that no split has the other's."""
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    splits: tuple[Split, ...] = ("train", "heldout")
-    for split in splits:
-        numbers = (derive("openenv", split, place) % 2**31 for place in range(count))
-        tasks[split] = [_task({"seed": number}, prompt) for number in dict.fromkeys(numbers)]
-    known = {task.id for task in tasks["train"]}
-    tasks["heldout"] = [task for task in tasks["heldout"] if task.id not in known]
-    return tasks
-
-
-def _read(path: Path, heldout_share: float, prompt: str) -> dict[Split, list[Task]]:
-    found = {task.id: task for task in (_task(entry, prompt) for _, entry in read_records(path))}
-    if not found:
-        raise DataError(f"{path}: there are no resets in it")
-    return shuffled_split(found.values(), heldout_share)
 
 
 def _task(reset: Mapping[str, Any], prompt: str) -> Task:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.environments.adapters import reasoning_gym_program
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, every
 from turnwise.errors import (
     ConfigError,
     InfrastructureError,
@@ -31,6 +31,7 @@ from turnwise.errors import (
     NotSupportedError,
     unknown_name,
 )
+from turnwise.ranges import Count, Share
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -54,11 +55,13 @@ class ReasoningGym(Environment):
         ReasoningGym({"countdown": {"max_numbers": 4}}, count=500)
     """
 
+    stateless = True
+
     def __init__(
         self,
         datasets: str | Sequence[str] | Mapping[str, Mapping[str, Any]],
-        count: int = 1000,
-        heldout_share: float = 0.5,
+        count: Count = 1000,
+        heldout_share: Share = 0.5,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
         """Names of `datasets`, or a table of their settings by name; `count` questions of each, in
@@ -67,33 +70,17 @@ class ReasoningGym(Environment):
 
         Raises ConfigError for unknown names and settings, MissingExtraError without reasoning-gym.
         """
-        if count < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("reasoning_gym: count is 1 or more, heldout_share 0 to 1")
-        self._version = installed("reasoning-gym")
-        self._settings = _by_name(datasets)
+        package, self._settings = installed("reasoning-gym"), _by_name(datasets)
+        self.facts = EnvironmentSpec(f"reasoning_gym/{'+'.join(self._settings)}", package)
         self.sandbox = make_sandbox({"packages": _packages(), "warm": 0, **sandbox}, limits=LIMITS)
         self._datasets = self._made(count)
         tasks = [task for name in self._settings for task in self._tasks_of(name)]
-        self._tasks = shuffled_split(tasks, heldout_share)
-        self._answers: dict[str, list[str]] = {name: [] for name in self._settings}
-        for task in self._tasks["train"]:
-            self._answers[task.info["dataset"]].append(str(task.secret["answer"]))
         self._known = all(task.secret["answer"] is not None for task in tasks)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The version is the package's; the hash is of all questions and answers."""
-        rows = [
-            [task.id, task.secret["answer"]] for split in self._tasks.values() for task in split
-        ]
-        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        scores = {"noop": 0.0, "oracle": 1.0} if self._known else {"noop": 0.0}
-        name = f"reasoning_gym/{'+'.join(self._settings)}"
-        return EnvironmentSpec(name, self._version, digest, scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """All questions of a split; no question is in both."""
-        return self._tasks[split]
+        scores = SOLVED if self._known else {"noop": 0.0}
+        self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=_content)
+        self._answers: dict[str, list[str]] = {name: [] for name in self._settings}
+        for task in self.tasks("train"):
+            self._answers[task.info["dataset"]].append(str(task.secret["answer"]))
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 for the dataset's own answer, or one that its scorer fully accepts and that is minimal.
@@ -116,15 +103,6 @@ class ReasoningGym(Environment):
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """The answer to some training question of the same dataset."""
         return [Action("", answer=stream.choice(self._answers[task.info["dataset"]] or [""]))]
-
-    def snapshot(self) -> bytes:
-        """Nothing: an episode has no state here."""
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of reasoning_gym: {len(state)} bytes")
 
     def _made(self, count: int) -> dict[str, Any]:
         """The questions that the program makes from the settings, in a sandbox."""
@@ -199,6 +177,10 @@ def installed(package: str) -> str:
 def _packages() -> list[str]:
     """Folders of installed packages, for the sandbox."""
     return [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+
+
+def _content(tasks: Tasks) -> str:
+    return json.dumps([[task.id, task.secret["answer"]] for _, task in every(tasks)])
 
 
 def _by_name(

@@ -1,7 +1,7 @@
 """Text adventures of TextWorld: games made from seeds, or your own; needs the extra `textworld`.
 
     environment.name="textworld"
-    environment.options={ rooms = 3, quest_length = 4, admissible = true }
+    environment.options={ tasks = { rooms = 3, quest_length = 4 }, admissible = true }
 
 Success is to win. A game takes a second or two to make, so made ones are kept in the cache folder
 (`search/cache.py`). Not here: games that TextWorld did not make, which report neither score nor
@@ -16,15 +16,18 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from turnwise.environments.adapters.replayed import RANDOM_ACTIONS, Replayed, Reply
-from turnwise.environments.base import EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import EnvironmentSpec
+from turnwise.environments.options import Options
+from turnwise.environments.tasksets import SOLVED, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
 from turnwise.folders import cache_folder
+from turnwise.ranges import Count, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Task, ToolCall
@@ -46,56 +49,87 @@ _LOADING = threading.Lock()
 """TextWorld's parser, which reads a game, is not made for several threads."""
 
 
+@dataclass(frozen=True)
+class MadeGames(Options):
+    """`count` games, both splits together, of so many `rooms`, `objects` and commands to win
+    with."""
+
+    rooms: Count = 2
+    objects: Count = 4
+    quest_length: Count = 3
+    count: Count = 20
+    heldout_share: Share = 0.5
+
+    def files(self, package: str) -> list[Path]:
+        """Make them from seeds with this version of the package, or take them from the cache; a
+        seed that gives none is passed over. Raises ConfigError where too few seeds give one."""
+        name = f"{self.rooms}-{self.objects}-{self.quest_length}"
+        folder = cache_folder() / f"textworld-{package}-won" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        files: list[Path] = []
+        for number in range(2 * self.count):
+            seed = derive("textworld", name, number) % SEEDS
+            file = folder / f"{seed}.z8"
+            if file.is_file() or _make(file, seed, self.rooms, self.objects, self.quest_length):
+                files.append(file)
+            if len(files) == self.count:
+                return files
+        raise ConfigError(
+            f"textworld: of {2 * self.count} seeds {len(files)} give a game of {self.rooms} rooms, "
+            f"{self.objects} objects and {self.quest_length} commands: ask for others, or for fewer"
+        )
+
+
+STANDARD = MadeGames()
+
+
+@dataclass(frozen=True)
+class GameFolder(Options):
+    """The games of a folder: `.z8` files with TextWorld's `.json` beside them."""
+
+    folder: str
+    heldout_share: Share = 0.5
+
+    def files(self, package: str) -> list[Path]:
+        """Find them, whatever version made them. Raises DataError where there are none."""
+        del package
+        folder = Path(self.folder).expanduser()
+        files = sorted(folder.glob("*.z8"))
+        if not files:
+            raise DataError(f"textworld: {folder} has no file that ends with .z8")
+        for file in files:
+            if not file.with_suffix(".json").is_file():
+                raise DataError(f"textworld: {file}: TextWorld's .json is not beside it")
+        return files
+
+
 class TextWorld(Replayed):
     """One tool, `act`, that takes a command.
 
     Example:
-        TextWorld(rooms=3, objects=6, quest_length=4, count=50)
+        TextWorld(tasks=MadeGames(rooms=3, objects=6, quest_length=4, count=50))
     """
 
     def __init__(
         self,
-        rooms: int = 2,
-        objects: int = 4,
-        quest_length: int = 3,
-        games: str = "",
+        tasks: MadeGames | GameFolder = STANDARD,
         admissible: bool = False,
-        max_steps: int = 50,
-        count: int = 20,
-        heldout_share: float = 0.5,
+        max_steps: Count = 50,
     ) -> None:
-        """`count` made games, both splits together, of so many `rooms`, `objects` and commands to
-        win with; or those of the folder `games`, `.z8` files with TextWorld's `.json` beside them.
-        With `admissible` each view ends with the commands that the game would understand. After
+        """With `admissible` each view ends with the commands that the game would understand. After
         `max_steps` commands the game is over.
 
-        Raises ConfigError for options that make no sense, DataError for a folder without games,
+        Raises ConfigError where there are not so many games, DataError for a folder without games,
         MissingExtraError without textworld.
         """
-        made = (rooms, objects, quest_length, count)
-        if min(*made, max_steps) < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("textworld: numbers are 1 or more, heldout_share 0 to 1")
-        if games and made != (2, 4, 3, 20):
-            raise ConfigError("textworld: rooms, objects, quest_length, count are for made games")
-        self._version = _version()
+        package = _version()
+        self.facts = EnvironmentSpec("textworld", package, turn_rewards=True)
         self.admissible, self.max_steps = admissible, max_steps
         self._game: Any = None
-        files = _found(Path(games).expanduser()) if games else _made(*made, self._version)
-        read = [_read(file) for file in files]
+        read = [_read(file) for file in tasks.files(package)]
         self._commands = {task.id: commands for task, commands in read}
-        self._tasks = shuffled_split({task.id: task for task, _ in read}.values(), heldout_share)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The version is the package's; the hash is of all games."""
-        ids = [task.id for split in self._tasks.values() for task in split]
-        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        scores = {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("textworld", self._version, digest, scores, True)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """One task for each game; no game is in both splits."""
-        return self._tasks[split]
+        games = [task for task, _ in read]
+        self.task_set = TaskSet.shuffled(games, tasks.heldout_share, SOLVED, content=identities)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The walkthrough of the game."""
@@ -191,35 +225,6 @@ def _version() -> str:
         return version("textworld")
     except PackageNotFoundError:
         raise MissingExtraError("textworld", "textworld") from None
-
-
-def _found(folder: Path) -> list[Path]:
-    files = sorted(folder.glob("*.z8"))
-    if not files:
-        raise DataError(f"textworld: {folder} has no file that ends with .z8")
-    for file in files:
-        if not file.with_suffix(".json").is_file():
-            raise DataError(f"textworld: {file}: the .json that TextWorld writes is not beside it")
-    return files
-
-
-def _made(rooms: int, objects: int, quest_length: int, count: int, version: str) -> list[Path]:
-    """`count` games from seeds; a seed that gives none is passed over."""
-    name = f"{rooms}-{objects}-{quest_length}"
-    folder = cache_folder() / f"textworld-{version}-won" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    files: list[Path] = []
-    for number in range(2 * count):
-        seed = derive("textworld", name, number) % SEEDS
-        file = folder / f"{seed}.z8"
-        if file.is_file() or _make(file, seed, rooms, objects, quest_length):
-            files.append(file)
-        if len(files) == count:
-            return files
-    raise ConfigError(
-        f"textworld: of {2 * count} seeds {len(files)} give a game of {rooms} rooms, {objects} "
-        f"objects and {quest_length} commands: ask for others, or for fewer"
-    )
 
 
 def _make(file: Path, seed: int, rooms: int, objects: int, quest_length: int) -> bool:

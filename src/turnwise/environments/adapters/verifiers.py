@@ -15,13 +15,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ValidationError
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
+from turnwise.ranges import Range, Share
 from turnwise.registry import load_module
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
@@ -34,14 +35,16 @@ class Verifiers(Environment):
         Verifiers("mine.py:Sums", config={"difficulty": 3})
     """
 
+    stateless = True
+
     def __init__(
         self,
         taskset: str,
         config: Mapping[str, Any] = {},
         success: float = 1.0,
         answer: str = "answer",
-        count: int = 0,
-        heldout_share: float = 0.5,
+        count: Annotated[int, Range(0)] = 0,
+        heldout_share: Share = 0.5,
     ) -> None:
         """`taskset` is the id of an installed one, `path/to/file.py:Class` or
         `package.module:Class`; `config` is its own. An episode succeeds with a reward of at least
@@ -51,8 +54,6 @@ class Verifiers(Environment):
         Raises ConfigError for what is not there, does not fit or is not supported here;
         MissingExtraError without verifiers.
         """
-        if count < 0 or not 0 <= heldout_share <= 1:
-            raise ConfigError("verifiers: count is 0 or more, heldout_share 0 to 1")
         self._vf = _package()
         kind = _taskset(self._vf, taskset)
         made = kind(_config(self._vf, kind, taskset, config))
@@ -66,18 +67,9 @@ class Verifiers(Environment):
             _check(task, taskset)
             self._theirs.setdefault(_key(task), task)
         tasks = [self._task(key, task) for key, task in self._theirs.items()]
-        self._tasks = shuffled_split(tasks, heldout_share)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The version is the package's; the hash is of all tasks' data."""
-        rows = sorted(self._theirs)
-        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-        return EnvironmentSpec(f"verifiers/{self.name}", _version(), digest)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """All tasks of a split, by what they ask; tasks with the same data are one."""
-        return self._tasks[split]
+        content = json.dumps(sorted(self._theirs))
+        self.task_set = TaskSet.shuffled(tasks, heldout_share, content=lambda _: content)
+        self.facts = EnvironmentSpec(f"verifiers/{taskset}", _version())
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """The task's own rewards and metrics, of the answer as the model's reply.
@@ -99,15 +91,6 @@ class Verifiers(Environment):
         if not isinstance(answer, str | int | float):
             raise NotSupportedError(f"verifiers: {self.name} has no field {self.answer_field!r}")
         return [Action("", answer=str(answer))]
-
-    def snapshot(self) -> bytes:
-        """Nothing: an episode has no state here."""
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of verifiers: {len(state)} bytes")
 
     def _task(self, key: str, theirs: Any) -> Task:
         prompt = "\n\n".join(text for _, text in _messages(theirs.data, self.name))

@@ -10,14 +10,13 @@ import asyncio
 import random
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.code.pipelines import draw
-from turnwise.environments.code.programs import as_json, read_programs
-from turnwise.environments.code.tasks import NAME, made_tasks, tasks_hash
-from turnwise.errors import ConfigError
+from turnwise.environments.code.programs import ProgramFile, as_json
+from turnwise.environments.code.tasks import NAME, STANDARD, MadeFunctions
+from turnwise.ranges import Seconds
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -25,12 +24,8 @@ from turnwise.tools.python import observation
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
 
-COUNT, MAX_STEPS = 1000, 3
-HELDOUT_SHARE = 0.5
 TOLERANCE = 1e-6
 """Tolerance for floats, relative or absolute."""
-RANDOM_SCORE = 0.0
-"""Measured, none of the 2,000 standard tasks: success of a random function of the same making."""
 MODULE = "answer"
 
 _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
@@ -40,51 +35,27 @@ class Code(Environment):
     """One tool, `python`.
 
     Example:
-        Code(programs="quixbugs/programs.jsonl")
+        Code(tasks=ProgramFile("quixbugs/programs.jsonl"))
     """
+
+    facts = EnvironmentSpec("code", "1")
+    stateless = True
 
     def __init__(
         self,
-        count: int = COUNT,
-        max_steps: int = MAX_STEPS,
-        programs: str | None = None,
-        heldout_share: float = HELDOUT_SHARE,
-        seconds: float = 5.0,
+        tasks: MadeFunctions | ProgramFile = STANDARD,
+        seconds: Seconds = 5.0,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
-        """`count` made functions in each split, of one to `max_steps` steps; or the programs of a
-        file in QuixBugs' format, of which `heldout_share` is held out. A run, and all hidden calls
-        together, may take `seconds`. `sandbox` is a recipe's table (see `make_sandbox`).
+        """A run, and all hidden calls together, may take `seconds`. `sandbox` is a recipe's table
+        (see `make_sandbox`).
 
-        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        Raises ConfigError for a sandbox that cannot be had, DataError for a file that is broken.
         """
-        if count < 1 or not 1 <= max_steps <= MAX_STEPS or not 0 <= heldout_share <= 1:
-            raise ConfigError(
-                f"code: count is 1 or more, max_steps 1 to {MAX_STEPS}, heldout_share 0 to 1"
-            )
-        if programs is None and heldout_share != HELDOUT_SHARE:
-            raise ConfigError("code: heldout_share is for your own programs: give a path")
-        if programs is not None and (count, max_steps) != (COUNT, MAX_STEPS):
-            raise ConfigError("code: count and max_steps are for made functions, not for a file")
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = make_sandbox(sandbox, limits)
-        self._max_steps = max_steps
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if programs is not None:
-            self._tasks = read_programs(Path(programs).expanduser(), heldout_share)
-        else:
-            self._tasks = made_tasks(count, max_steps)
-            if (count, max_steps) == (COUNT, MAX_STEPS):
-                self._reference_scores["random"] = RANDOM_SCORE
-        self._data_hash = tasks_hash(self._tasks)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks and of what is expected."""
-        return EnvironmentSpec("code", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = tasks.load()
+        self._made = tasks if isinstance(tasks, MadeFunctions) else STANDARD
 
     @tool
     def python(self, code: str) -> str:
@@ -119,16 +90,7 @@ class Code(Environment):
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """Some other function of the same making."""
         del task
-        return [Action("", answer=draw(stream, self._max_steps).code(NAME))]
-
-    def snapshot(self) -> bytes:
-        """Nothing: a run leaves nothing behind, so an episode has no state here."""
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of code: {len(state)} bytes")
+        return [Action("", answer=draw(stream, self._made.max_steps).code(NAME))]
 
 
 def program_of(text: str) -> str:

@@ -7,13 +7,11 @@ here: programs whose tests are more than calls.
 
 import ast
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from turnwise.environments.base import Split
-from turnwise.environments.code.tasks import task_id
-from turnwise.environments.records import read_records
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.code.tasks import task_id, tasks_content
+from turnwise.environments.tasksets import TaskFile, TaskSet
 from turnwise.errors import DataError
 from turnwise.types import Task
 
@@ -47,19 +45,18 @@ def as_json(module: str, name: str) -> str:
     return _AS_JSON.format(module=module, name=name)
 
 
-def read_programs(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
-    """The tasks of a file, each program once, shuffled by a hash.
+@dataclass(frozen=True)
+class ProgramFile(TaskFile):
+    """The programs of a .jsonl or .json file in QuixBugs' format."""
 
-    Raises DataError, naming file and line or entry, for a missing field or a text that is not a
-    program.
-    """
-    tasks = [_repair(record, where) for where, record in read_records(path)]
-    if not tasks:
-        raise DataError(f"{path}: there are no programs in it")
-    return shuffled_split({task.id: task for task in tasks}.values(), heldout_share)
+    def load(self) -> TaskSet:
+        """Read them. Raises DataError, naming file and line or entry, for a missing field or a text
+        that is not a program."""
+        return TaskSet.read(self, read_program, "programs", content=tasks_content)
 
 
-def _repair(record: Mapping[str, Any], where: str) -> Task:
+def read_program(record: Mapping[str, Any], where: str) -> Task:
+    """The task of a record. Raises DataError as `ProgramFile.load` does."""
     for name in ("name", "buggy", "correct"):
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise DataError(f"{where}: {name!r} must be there, a string that is not empty")

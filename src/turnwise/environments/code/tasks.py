@@ -7,11 +7,14 @@ are judged (`environment.py`).
 import hashlib
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from turnwise.environments.base import Split
 from turnwise.environments.code.pipelines import Pipeline, draw, inputs, is_sound
-from turnwise.errors import ConfigError
+from turnwise.environments.options import Options
+from turnwise.environments.tasksets import SOLVED, Draft, Tasks, TaskSet, drafted, every
+from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task
 
@@ -21,26 +24,35 @@ EXAMPLES = 2
 DRAFTS_PER_TASK = 200
 
 
-def made_tasks(count: int, most_steps: int) -> dict[Split, list[Task]]:
-    """`count` tasks for each split; no function of one does what one of the other does.
+RANDOM_SCORE = 0.0
+"""Measured, none of the 2,000 standard tasks: success of a random function of the same making."""
 
-    Raises ConfigError where there are not so many different functions of so few steps.
-    """
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    tried, seen = inputs(), set()
-    for number in range(2 * count * DRAFTS_PER_TASK):
-        stream = random.Random(derive("code", number))
-        pipeline = draw(stream, most_steps)
+
+@dataclass(frozen=True)
+class MadeFunctions(Options):
+    """`count` functions in each split, of one to `max_steps` steps; no function of one split does
+    what one of the other does."""
+
+    count: Count = 1000
+    max_steps: Annotated[int, Range(1, 3)] = 3
+
+    def load(self) -> TaskSet:
+        """Make them. Raises ConfigError where there are not so many."""
+        scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
+        drafts = drafted(self._draft, 2 * self.count * DRAFTS_PER_TASK)
+        return TaskSet.made("code", drafts, self.count, scores, content=tasks_content)
+
+    def _draft(self, number: int) -> Draft:
+        stream, tried = random.Random(derive("code", number)), inputs()
+        pipeline = draw(stream, self.max_steps)
         behaviour = json.dumps([pipeline(values) for values in tried])
-        split: Split = "heldout" if derive("split", behaviour) % 2 else "train"
-        if behaviour in seen or len(tasks[split]) == count or not is_sound(pipeline, tried):
-            continue
-        seen.add(behaviour)
-        tasks[split].append(_task(pipeline, tried, stream))
-        if all(len(found) == count for found in tasks.values()):
-            return tasks
-    found = min(map(len, tasks.values()))
-    raise ConfigError(f"code: there are only about {found} such functions: lower count")
+        return Draft(
+            behaviour,
+            lambda: _task(pipeline, tried, stream) if is_sound(pipeline, tried) else None,
+        )
+
+
+STANDARD = MadeFunctions()
 
 
 def _task(pipeline: Pipeline, tried: Sequence[list[int]], stream: random.Random) -> Task:
@@ -63,10 +75,7 @@ def task_id(prompt: str) -> str:
     return hashlib.sha256(prompt.encode()).hexdigest()[:16]
 
 
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all tasks and of what is expected."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            digest.update(json.dumps([split, task.prompt, dict(task.secret)]).encode())
-    return digest.hexdigest()
+def tasks_content(tasks: Tasks) -> str:
+    """All that tasks ask and expect."""
+    rows = ([split, task.prompt, dict(task.secret)] for split, task in every(tasks))
+    return "".join(map(json.dumps, rows))

@@ -6,7 +6,6 @@ and keeps notes, and an agent that browses more finds more. Not here: chains of 
 one's own documents.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -14,21 +13,18 @@ from dataclasses import asdict, dataclass
 
 from pydantic import StrictInt
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.deep_research.conditions import Classes
 from turnwise.environments.deep_research.tasks import DEEPEST, PAGE, standard_tasks
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
+from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match
 from turnwise.tokens import Source
 from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
-
-RANDOM_SCORE = 0.0211
-"""Measured on all tasks of Python 3.11: success of an agent that looks for one of the methods, and
-names the class of one of the first results."""
 
 
 @dataclass
@@ -42,30 +38,18 @@ class Play:
 class DeepResearch(NotesTools, Environment):
     """Tools: search, open_document, and those of notes."""
 
+    facts = EnvironmentSpec("deep_research", "1")
     _play: Play
 
-    def __init__(self, result_tokens: int = 32, page_tokens: int = 400) -> None:
+    def __init__(self, result_tokens: Count = 32, page_tokens: Count = 400) -> None:
         """A result of a search has `result_tokens` tokens at most, a line of a document
-        `page_tokens`. Raises ConfigError below 1."""
-        if result_tokens < 1 or page_tokens < 1:
-            raise ConfigError("deep_research: result_tokens and page_tokens are 1 or more")
+        `page_tokens`."""
         self._result_tokens, self._page_tokens = result_tokens, page_tokens
         self._documents: Sequence[Document] = standard_library()
         self._index = index_documents(self._documents)
-        self._tasks = standard_tasks(self._documents, self._index)
+        self.task_set = standard_tasks(self._documents, self._index)
         self._classes = Classes.of(self._documents)
-        rows = [[one.id, one.secret["open"]] for split in self._tasks.values() for one in split]
-        self._data_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
         self._known = {document.id: document for document in self._documents}
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of the tasks' ids, which are of the questions, and of the answers."""
-        scores = {"noop": 0.0, "random": RANDOM_SCORE, "oracle": 1.0}
-        return EnvironmentSpec("deep_research", "1", self._data_hash, scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The question; there are no notes yet."""

@@ -12,27 +12,24 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import StrictInt
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
 from turnwise.environments.desk.policy import WishKind
 from turnwise.environments.desk.shop import Shop, State
-from turnwise.environments.desk.tasks import made_tasks, tasks_hash
+from turnwise.environments.desk.tasks import COUNT, made_tasks
 from turnwise.environments.desk.user import User
 from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.ranges import Count
 from turnwise.rewards.numeric import matches
 from turnwise.tokens import Source
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
-COUNT = 1000
-ALL_WISHES = get_args(WishKind)
-RANDOM_SCORE = 0.0015
-"""Measured on the standard tasks: success of an agent that lets the user talk, then refuses with a
-random rule and price, and names the rule."""
+ALL_WISHES: Sequence[WishKind] = get_args(WishKind)
 RULES, PRICES = 5, range(12, 100, 2)
 WISH = "\nCustomer: "
 """Stands between the policy and the user's first words."""
@@ -52,40 +49,27 @@ class ServiceDesk(Environment):
     """Tools that read: check_code, show_order. Tools that write: cancel, take_back, change_street,
     refuse."""
 
+    facts = EnvironmentSpec("desk", "1")
     _play: Play
 
     def __init__(
         self,
-        count: int = COUNT,
+        count: Count = COUNT,
         short: bool = False,
-        wishes: Sequence[str] = ALL_WISHES,
-        user: dict[str, Any] | None = None,
+        wishes: Sequence[WishKind] = ALL_WISHES,
+        user: ModelUserSettings | None = None,
     ) -> None:
         """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
-        small model. `user` describes a language model as the user (`ModelUserSettings`); without,
-        the user is scripted. Raises ConfigError for a count below 1 and for unknown kinds."""
-        if count < 1:
-            raise ConfigError("desk: count is 1 or more")
+        small model. `user` describes a language model as the user; without,
+        the user is scripted. Raises ConfigError for a kind that is there twice, and for none."""
         chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
         if not chosen or len(chosen) != len(wishes):
             raise ConfigError(f"desk: wishes are some of {', '.join(ALL_WISHES)}, each once")
         self._short = short
-        self._tasks = made_tasks(count, short, chosen)
-        self._data_hash = tasks_hash(self._tasks)
         self._model = make_model_user(user)
-        self._reference_scores = {"noop": 0.0}
-        if self._model is None:
-            self._reference_scores["oracle"] = 1.0
-        if count == COUNT and not short and chosen == ALL_WISHES and self._model is None:
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks."""
-        return EnvironmentSpec("desk", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = made_tasks(count, short, chosen)
+        if self._model is not None:
+            self.task_set = replace(self.task_set, reference_scores={"noop": 0.0})
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The policy, and the user's first words."""

@@ -7,7 +7,6 @@ that fails is infrastructure: the episode is ungraded. Not here: the scripted us
 """
 
 import asyncio
-import dataclasses
 import hashlib
 import json
 import os
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from pydantic import TypeAdapter, ValidationError
 
-from turnwise.errors import ConfigError, InfrastructureError, unknown_name
+from turnwise.environments.options import Options
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.ranges import Count, NonNegative, Seconds
 from turnwise.seeds import derive
 
 STOP = "###STOP###"
@@ -41,18 +41,18 @@ PART = (
 
 
 @dataclass(frozen=True)
-class ModelUserSettings:
+class ModelUserSettings(Options):
     """Example: ModelUserSettings(url="http://127.0.0.1:8000/v1", model="qwen3")."""
 
     url: str
     """The endpoint up to `/v1`."""
     model: str
-    temperature: float = 0.0
-    max_tokens: int = 512
+    temperature: NonNegative = 0.0
+    max_tokens: Count = 512
     """Longest reply in tokens, thinking included."""
-    seconds: float = 30.0
+    seconds: Seconds = 30.0
     """Deadline of one attempt."""
-    attempts: int = 3
+    attempts: Count = 3
     key_variable: str = ""
     """The environment variable that has the key of the endpoint, if it needs one."""
     recording: str = ""
@@ -164,27 +164,13 @@ def _reply(answer: httpx2.Response) -> tuple[str, str]:
     return words, "" if words else "an answer without words"
 
 
-def make_model_user(options: Mapping[str, Any] | None) -> ModelUser | None:
-    """The user that a recipe's table describes; None without one. Raises ConfigError for what is
-    missing, unknown or makes no sense."""
-    if options is None:
+def make_model_user(settings: ModelUserSettings | None) -> ModelUser | None:
+    """The user that a recipe's table describes; None without one. Raises ConfigError for a url that
+    is none, and for a key that is not there."""
+    if settings is None:
         return None
-    known = [entry.name for entry in dataclasses.fields(ModelUserSettings)]
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"desk: user: {unknown_name('setting', name, known)}")
-    for name in ("url", "model"):
-        if not options.get(name):
-            raise ConfigError(f"desk: user: give {name}, or leave user out for the scripted one")
-    try:
-        settings = TypeAdapter(ModelUserSettings).validate_python(dict(options))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"desk: user: {first['loc'][-1]}: {first['msg']}") from None
     if not settings.url.startswith(("http://", "https://")):
         raise ConfigError(f"desk: user: url {settings.url!r}: write http://host:port/v1")
-    if min(settings.attempts, settings.max_tokens) < 1 or settings.seconds <= 0:
-        raise ConfigError("desk: user: attempts and max_tokens are 1 or more, seconds above 0")
     if settings.key_variable and settings.key_variable not in os.environ:
         raise ConfigError(f"desk: user: there is no environment variable {settings.key_variable}")
     return ModelUser(settings)

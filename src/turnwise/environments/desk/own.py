@@ -6,29 +6,26 @@ all facts that the user must learn. Tasks that are solved by doing nothing are l
 the built-in desk (`environment.py`).
 """
 
-import hashlib
 import json
 import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.desk.model_user import Dialogue, make_model_user
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.desk.model_user import Dialogue, ModelUserSettings, make_model_user
 from turnwise.environments.desk.own_tools import read_tools
 from turnwise.environments.desk.records import read_tasks
 from turnwise.environments.desk.tables import Data, differences, read_tables, write
 from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
-from turnwise.environments.tasksets import shuffled_split
-from turnwise.errors import ConfigError, DataError, NotSupportedError
+from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet
+from turnwise.errors import DataError, NotSupportedError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
-HELDOUT_SHARE = 0.5
 MOST_NUMBERS = 20
 """Most numbers in a message that counts: a longer list could hit the right one by chance."""
 WEAKNESS = (
@@ -52,60 +49,49 @@ class OwnDesk(Environment):
     """A service desk whose tools are the functions of the user's module.
 
     Example:
-        OwnDesk("tasks.json", "database", "tools.py", "policy.md")
+        OwnDesk(TaskFile("tasks.json"), "database", "tools.py", "policy.md")
     """
 
+    facts = EnvironmentSpec("own_desk", "1")
     _play: Play
 
     def __init__(
         self,
-        tasks: str,
+        tasks: TaskFile,
         database: str,
         tools: str,
         policy: str,
-        heldout_share: float = HELDOUT_SHARE,
-        user: dict[str, Any] | None = None,
+        user: ModelUserSettings | None = None,
         isolated: bool = True,
     ) -> None:
         """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
-        .json file or a folder of them, `tools` a Python file or module, `policy` a text file;
-        `heldout_share` of the tasks is held out. `user` describes a language model as the user
-        (`ModelUserSettings`); without, the user is scripted. With `isolated` tools run in processes
-        of their own, which are killed at the deadline.
+        .json file or a folder of them, `tools` a Python file or module, `policy` a text file.
+        `user` describes a language model as the user; without, the user is
+        scripted. With `isolated` tools run in processes of their own, which are killed at the
+        deadline.
 
-        Raises ConfigError for options that make no sense, DataError for files that are broken.
+        Raises ConfigError for tools that cannot be loaded, DataError for files that are broken.
         """
-        if not 0 <= heldout_share <= 1:
-            raise ConfigError(f"own_desk: heldout_share is {heldout_share}: give 0 to 1")
         self._own_tools = read_tools(tools, isolated)
         self._model = make_model_user(user)
         document = _document(Path(policy).expanduser())
         self._base = read_tables(Path(database).expanduser())
         self._dump = pickle.dumps(self._base)
-        place = Path(tasks).expanduser()
         self.weaknesses = [WEAKNESS]
-        found, self.warnings = read_tasks(
-            place, self._base, self._own_tools, document, scripted=self._model is None
+        found, told = read_tasks(
+            tasks.path, self._base, self._own_tools, document, scripted=self._model is None
         )
-        self._tasks = shuffled_split(found, heldout_share)
+        scores = {"noop": 0.0} if self._model else SOLVED
         described = [[one.schema for one in self.tools()], sorted(task.id for task in found)]
-        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
-        digest.update(json.dumps(self._base, sort_keys=True).encode())
-        self._data_hash = digest.hexdigest()
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks, the database, and what is known of the tools."""
-        scores = {"noop": 0.0} if self._model else {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("own_desk", "1", self._data_hash, scores)
+        content = "".join(json.dumps(part, sort_keys=True) for part in (described, self._base))
+        self.task_set = TaskSet.shuffled(
+            found, tasks.heldout_share, scores, told, lambda _: content
+        )
 
     @property
     def data(self) -> Data:
         """The tables of this episode, which the tools read and write."""
         return self._play.data
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
 
     def tools(self) -> list[Tool]:
         """The tools of the module, in alphabetical order."""

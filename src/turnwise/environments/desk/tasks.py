@@ -12,7 +12,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.environments.base import Split
 from turnwise.environments.desk.policy import (
     FULL_DAYS,
     RETURN_DAYS,
@@ -23,6 +22,7 @@ from turnwise.environments.desk.policy import (
     forbidden_by,
 )
 from turnwise.environments.desk.shop import Shop, State
+from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
 from turnwise.seeds import derive
 from turnwise.types import Task
 
@@ -61,25 +61,26 @@ RULES: Mapping[WishKind, tuple[int, ...]] = {
 """Rules that forbid wishes of a kind, each as often as it is drawn."""
 
 
-def made_tasks(count: int, short: bool, wishes: Sequence[WishKind]) -> dict[Split, list[Task]]:
+RANDOM_SCORE = 0.0015
+"""Measured on the standard tasks: success of an agent that lets the user talk, then refuses with a
+random rule and price, and names the rule."""
+COUNT = 1000
+
+
+def made_tasks(count: int, short: bool, wishes: Sequence[WishKind]) -> TaskSet:
     """`count` tasks for each split, with such wishes, in few words if `short`; what is said in one
     split is not said in the other."""
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    seen: set[str] = set()
-    number = 0
-    while any(len(found) < count for found in tasks.values()):
-        stream = random.Random(derive("desk", number))
-        number += 1
-        task = _draft(stream, short, wishes)
-        key = json.dumps([task.prompt, task.data["script"]])
-        split: Split = "heldout" if derive("split", key) % 2 else "train"
-        if key not in seen and len(tasks[split]) < count:
-            seen.add(key)
-            tasks[split].append(task)
-    return tasks
+
+    def draft(number: int) -> Draft:
+        task = _task(random.Random(derive("desk", number)), short, wishes)
+        return Draft(json.dumps([task.prompt, task.data["script"]]), lambda: task)
+
+    standard = count == COUNT and not short and set(wishes) == set(WISHES)
+    scores = SOLVED | ({"random": RANDOM_SCORE} if standard else {})
+    return TaskSet.made("desk", drafted(draft), count, scores)
 
 
-def _draft(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Task:
+def _task(stream: random.Random, short: bool, wishes: Sequence[WishKind]) -> Task:
     policy = Policy(stream.choice(FULL_DAYS), stream.choice(RETURN_DAYS))
     state = _state(stream, NUMBERS if short else NAMES)
     order, wish, honest = _wish(stream, policy, state, wishes)
@@ -147,13 +148,3 @@ def _wish(
     if kind == "change_street":
         street = stream.choice([one for one in STREETS if one != order["street"]])
     return order, Wish(kind, int(number), street), rule != 1
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all that tasks show, hold and expect."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            row = [split, task.prompt, dict(task.data), dict(task.secret)]
-            digest.update(json.dumps(row, sort_keys=True).encode())
-    return digest.hexdigest()

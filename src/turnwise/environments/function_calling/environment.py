@@ -13,13 +13,14 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.environments.function_calling.applications import Desk, application_tools
-from turnwise.environments.function_calling.tasks import made_tasks, tasks_hash
+from turnwise.environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
 from turnwise.environments.random_actions import random_call
-from turnwise.errors import ConfigError, ToolError
+from turnwise.errors import ToolError
+from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.rewards.tool_calls import (
@@ -32,13 +33,8 @@ from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
-COUNT, MAX_REQUESTS, TOOLS = 1000, 3, 5
 MAX_CALLS = 16
 """Calls in one turn, at most."""
-RANDOM_SCORE = 0.001
-"""Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
-as are needed, of random offered tools with random words of the requests and random numbers, and
-answers with such words."""
 
 
 @dataclass
@@ -58,38 +54,17 @@ class FunctionCalling(Environment):
 
     def __init__(
         self,
-        count: int = COUNT,
-        max_requests: int = MAX_REQUESTS,
-        tools: int = TOOLS,
+        count: Count = COUNT,
+        max_requests: Annotated[int, Range(1, MAX_REQUESTS)] = MAX_REQUESTS,
+        tools: Count = TOOLS,
         reward: Literal["success", "toolrl"] = "success",
     ) -> None:
         """`count` tasks in each split, of 1 to `max_requests` requests, with `tools` tools or as
-        many as are needed. The reward is 1 for success, or ToolRL's, of -3 to 4 (`toolrl`).
-
-        Raises ConfigError for options that make no sense.
-        """
-        if count < 1 or tools < 1 or not 1 <= max_requests <= MAX_REQUESTS:
-            raise ConfigError(
-                "function_calling: count and tools are 1 or more, and max_requests is 1 to "
-                f"{MAX_REQUESTS}"
-            )
+        many as are needed. The reward is 1 for success, or ToolRL's, of -3 to 4 (`toolrl`)."""
+        rewards: Rewards = "signed" if reward == "toolrl" else "unknown"
+        self.facts = EnvironmentSpec("function_calling", "1", rewards=rewards)
         self._reward = reward
-        self._tasks = made_tasks(count, max_requests, tools)
-        self._data_hash = tasks_hash(self._tasks)
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if (count, max_requests, tools) == (COUNT, MAX_REQUESTS, TOOLS):
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks."""
-        rewards: Rewards = "signed" if self._reward == "toolrl" else "unknown"
-        return EnvironmentSpec(
-            "function_calling", "1", self._data_hash, self._reference_scores, rewards=rewards
-        )
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = made_tasks(count, max_requests, tools)
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The tools and the first request."""

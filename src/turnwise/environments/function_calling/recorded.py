@@ -8,52 +8,59 @@ tools are not here. Not here: applications with a state (`environment.py`).
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.function_calling.environment import calls_of, toolrl_form
-from turnwise.environments.records import read_records
-from turnwise.environments.tasksets import shuffled_split
-from turnwise.errors import ConfigError, DataError, ToolError
+from turnwise.environments.tasksets import TaskFile, Tasks, TaskSet, every
+from turnwise.errors import DataError, ToolError
 from turnwise.rewards.tool_calls import BEST, read_calls, toolrl_correctness, write_calls
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
 
 TOOLS_MARK, END_MARK = "**Available Tools**", "**Steps for Each Turn**"
+LEFT_OUT = "an answer is expected, and no call"
 DIALOGUE_MARK = "**Dialogue Records History**"
 
 
+@dataclass(frozen=True)
+class RecordFile(TaskFile):
+    """The records of a .json or .jsonl file in ToolRL's format: `instruction` with the tools,
+    `input` with the dialogue, `output` with thought and calls. Those that expect an answer and no
+    call are left out unless `without_calls` is set: there is nothing to compare their answers with,
+    so any answer in the right form succeeds."""
+
+    without_calls: bool = False
+
+    def load(self) -> TaskSet:
+        """Read them; the reference score of an answer without calls (`answer`) is the share of
+        records that expect none. Raises DataError, naming file and line or entry, for what is
+        missing or broken."""
+
+        def read(record: Mapping[str, Any], where: str) -> Task | str:
+            task = _task(record, where)
+            return task if task.secret["calls"] or self.without_calls else LEFT_OUT
+
+        task_set = TaskSet.read(self, read, content=_content)
+        free = fmean(not task.secret["calls"] for _, task in every(task_set.tasks))
+        return replace(task_set, reference_scores={"noop": 0.0, "answer": free, "oracle": 1.0})
+
+
 class RecordedCalls(Environment):
-    """One tool, `tool_call`, whose calls are the end of the episode."""
+    """One tool, `tool_call`, whose calls are the end of the episode.
 
-    def __init__(
-        self, records: str, heldout_share: float = 0.5, without_calls: bool = False
-    ) -> None:
-        """Load `records`, a .json or .jsonl file in ToolRL's format: `instruction` with the tools,
-        `input` with the dialogue, `output` with thought and calls. `heldout_share` of them is held
-        out. Records that expect an answer and no call are left out unless `without_calls` is set:
-        there is nothing to compare their answers with, so any answer in the right form succeeds.
+    Example:
+        RecordedCalls(tasks=RecordFile("rlla_sft.json", heldout_share=0.1))
+    """
 
-        Raises ConfigError for options that make no sense, DataError for a file that is broken.
-        """
-        if not 0 <= heldout_share <= 1:
-            raise ConfigError(f"recorded_calls: heldout_share is {heldout_share}: give 0 to 1")
-        self._tasks = read_tasks(Path(records).expanduser(), heldout_share, without_calls)
-        tasks = [*self._tasks["train"], *self._tasks["heldout"]]
-        self._free = sum(not task.secret["calls"] for task in tasks) / len(tasks)
-        rows = [[task.id, task.secret["calls"]] for task in tasks]
-        self._data_hash = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    facts = EnvironmentSpec("recorded_calls", "1", rewards="signed")
+    stateless = True
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The floor of an answer without calls is the share of records that expect none."""
-        scores = {"noop": 0.0, "answer": self._free, "oracle": 1.0}
-        return EnvironmentSpec("recorded_calls", "1", self._data_hash, scores, rewards="signed")
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+    def __init__(self, tasks: RecordFile) -> None:
+        """Raises DataError for a file that is broken."""
+        self.task_set = tasks.load()
 
     async def step(self, action: Action) -> Step:
         """The end, whatever was done."""
@@ -87,27 +94,6 @@ class RecordedCalls(Environment):
         call = ToolCall("tool_call", {"calls": task.secret["calls"]})
         return [Action("", "these calls", (call,))]
 
-    def snapshot(self) -> bytes:
-        """Nothing: an episode is one turn."""
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of recorded calls: {len(state)} bytes")
-
-
-def read_tasks(path: Path, heldout_share: float, without_calls: bool) -> dict[Split, list[Task]]:
-    """The tasks of a file, each once, shuffled by a hash; a task's content decides its split.
-
-    Raises DataError, naming file and line or entry, for what is missing or broken.
-    """
-    found = (_task(record, where) for where, record in read_records(path))
-    tasks = {task.id: task for task in found if task.secret["calls"] or without_calls}
-    if not tasks:
-        raise DataError(f"{path}: there are no records with tool calls in it")
-    return shuffled_split(tasks.values(), heldout_share)
-
 
 def _task(record: Mapping[str, Any], where: str) -> Task:
     for name in ("instruction", "input", "output"):
@@ -132,6 +118,10 @@ def _task(record: Mapping[str, Any], where: str) -> Task:
     return Task(
         hashlib.sha256(prompt.encode()).hexdigest()[:16], prompt, secret, info={"calls": number}
     )
+
+
+def _content(tasks: Tasks) -> str:
+    return json.dumps([[task.id, task.secret["calls"]] for _, task in every(tasks)])
 
 
 def _between(text: str, start: str, end: str | None) -> str | None:

@@ -6,9 +6,11 @@ for is drawn for each task and cannot be known, so one pull is a guess and more 
 
 from collections.abc import Sequence
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.games.base import Game
-from turnwise.errors import ConfigError, ToolError
+from turnwise.environments.tasksets import SPLITS, Split, TaskSet
+from turnwise.errors import ToolError
+from turnwise.ranges import Count
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Task
@@ -22,20 +24,14 @@ class Bandit(Game):
 
     same_splits = True
 
-    def __init__(self, pulls: int = 1, count: int = 512) -> None:
-        """`pulls` in an episode; `count` tasks in each split. Raises ConfigError below 1."""
-        if pulls < 1 or count < 1:
-            raise ConfigError("bandit: pulls and count must be 1 or more")
-        self.pulls, self.count = pulls, count
+    facts = EnvironmentSpec("bandit", "1", turn_rewards=True)
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """Success is to have won more than the safe machine would have paid."""
-        return EnvironmentSpec("bandit", "1", f"{self.pulls}", turn_rewards=True)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """Pairs of names, and which of the two is the risky one."""
-        return [self._task(split, number) for number in range(self.count)]
+    def __init__(self, pulls: Count = 1, count: Count = 512) -> None:
+        """`pulls` in an episode; `count` tasks in each split, pairs of names. Success is to have
+        won more than the safe machine would have paid."""
+        self.pulls = pulls
+        tasks = {split: [self._task(split, place) for place in range(count)] for split in SPLITS}
+        self.task_set = TaskSet(tasks, digest=f"{pulls}")
 
     def _task(self, split: Split, number: int) -> Task:
         draw = derive("bandit", split, number)

@@ -8,12 +8,13 @@ import hashlib
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Annotated, Any
 
-from turnwise.environments.base import EnvironmentSpec, Rewards, Split
+from turnwise.environments.base import EnvironmentSpec, Rewards
 from turnwise.environments.games.base import DIRECTIONS, Game
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, identities
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
+from turnwise.ranges import Range, Share
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
 
@@ -27,41 +28,32 @@ class FrozenLake(Game):
 
     def __init__(
         self,
-        size: int = 4,
+        size: Annotated[int, Range(2)] = 4,
         slippery: bool = False,
-        maps: int = 1000,
-        frozen_share: float = 0.8,
-        heldout_share: float = 0.5,
+        maps: Annotated[int, Range(0)] = 1000,
+        frozen_share: Annotated[float, Range(1e-6, 1)] = 0.8,
+        heldout_share: Share = 0.5,
         move_reward: float = 0.0,
     ) -> None:
         """`maps` random maps of size x size, or the standard one (4x4 or 8x8) with maps = 0. With a
         `move_reward` below 0 moves cost, and to give up does not.
 
-        Raises ConfigError for options that make no sense, or without gymnasium.
+        Raises ConfigError for a standard map that is not there, or without gymnasium.
         """
-        if size < 2 or maps < 0 or not 0 < frozen_share <= 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("frozen_lake: size of 2 or more, maps of 0 or more, shares of 0 to 1")
+        rewards: Rewards = "signed" if move_reward < 0 else "unknown"
+        turn_rewards = bool(move_reward)
+        self.facts = EnvironmentSpec("frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards)
         self.slippery, self.move_reward = slippery, move_reward
         self._tables: dict[tuple[str, ...], Table] = {}
         drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]
         rules = RULES + SLIPPERY * slippery
         tasks = [Task(_id(rows), rules, data={"rows": list(rows)}) for rows in drawn]
-        self._tasks = (
-            shuffled_split(tasks, heldout_share) if maps else {"train": tasks, "heldout": tasks}
-        )
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all maps."""
-        rows = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
-        digest = hashlib.sha256(" ".join(rows).encode()).hexdigest()
-        scores = {"noop": 0.0} if self.slippery else {"noop": 0.0, "oracle": 1.0}
-        rewards: Rewards = "signed" if self.move_reward < 0 else "unknown"
-        return EnvironmentSpec("frozen_lake", "1", digest, scores, bool(self.move_reward), rewards)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """One task for each map; train and held-out share none, except the standard map."""
-        return self._tasks[split]
+        scores = {"noop": 0.0} if slippery else SOLVED
+        if maps:
+            self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=identities)
+        else:
+            both: Tasks = {"train": tasks, "heldout": tasks}
+            self.task_set = TaskSet.of(both, scores, content=identities)
 
     def table(self, task: Task) -> Table:
         """gymnasium's transitions: state -> action -> (probability, next, reward, end)."""

@@ -9,12 +9,13 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.games.base import Game
-from turnwise.environments.tasksets import shuffled_split
-from turnwise.errors import ConfigError, ToolError
+from turnwise.environments.tasksets import SOLVED, TaskSet, identities
+from turnwise.errors import ToolError
+from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
@@ -27,37 +28,21 @@ LENGTH, HERALD_EVERY, COUNT = 300, 50, 1000
 class LongWalk(Game):
     """One tool, `go`; each right door is worth its share of 1."""
 
+    facts = EnvironmentSpec("long_walk", "1", turn_rewards=True)
+
     def __init__(
         self,
-        length: int = LENGTH,
-        herald_every: int = HERALD_EVERY,
-        count: int = COUNT,
-        heldout_share: float = 0.5,
+        length: Count = LENGTH,
+        herald_every: Annotated[int, Range(0)] = HERALD_EVERY,
+        count: Count = COUNT,
+        heldout_share: Share = 0.5,
     ) -> None:
-        """`length` rooms, a herald in each `herald_every`-th one (0 for none), `count` walks.
-
-        Raises ConfigError for options that make no sense.
-        """
-        if length < 1 or herald_every < 0 or count < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError(
-                "long_walk: length and count are 1 or more, herald_every 0 or more, heldout_share "
-                "0 to 1"
-            )
+        """`length` rooms, a herald in each `herald_every`-th one (0 for none), `count` walks. A
+        random walker is right once in DOORS doors."""
         self.length, self.herald_every = length, herald_every
         tasks = [self._task(number) for number in range(count)]
-        self._tasks = shuffled_split(tasks, heldout_share)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all walks; a random walker is right once in DOORS doors."""
-        ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
-        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        scores = {"noop": 0.0, "random": DOORS**-self.length, "oracle": 1.0}
-        return EnvironmentSpec("long_walk", "1", digest, scores, turn_rewards=True)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """One task for each walk."""
-        return self._tasks[split]
+        scores = SOLVED | {"random": DOORS**-length}
+        self.task_set = TaskSet.shuffled(tasks, heldout_share, scores, content=identities)
 
     @tool
     async def go(self, door: str) -> str:

@@ -8,12 +8,16 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.games.base import Game
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.options import Options
+from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
+from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall
@@ -30,44 +34,41 @@ Place = tuple[int, int]
 State = tuple[Place, frozenset[Place]]
 
 
+@dataclass(frozen=True)
+class MadeBoards(Options):
+    """`boards` different random solvable boards of size x size with walls around, both splits
+    together."""
+
+    size: Annotated[int, Range(5)] = 6
+    boxes: Count = 1
+    boards: Count = 1000
+    heldout_share: Share = 0.5
+
+    def load(self) -> TaskSet:
+        """Draw them. Raises ConfigError where there are not so many."""
+        return _task_set(_random_boards(self.size, self.boxes, self.boards), self.heldout_share)
+
+
+STANDARD = MadeBoards()
+
+
+@dataclass(frozen=True)
+class LevelFile(TaskFile):
+    """The boards of a file in Boxoban's format, or of a folder of them."""
+
+    def load(self) -> TaskSet:
+        """Read them. Raises DataError for files without a level."""
+        return _task_set(read_levels(self.path), self.heldout_share)
+
+
 class Sokoban(Game):
     """One tool, `move`; moving towards a box pushes it, if there is room."""
 
-    def __init__(
-        self,
-        size: int = 6,
-        boxes: int = 1,
-        boards: int = 1000,
-        levels: str | None = None,
-        heldout_share: float = 0.5,
-    ) -> None:
-        """`boards` different random solvable boards of size x size with walls around; or `levels`,
-        a file or folder in Boxoban's format, and then the other options but the share are not
-        looked at.
+    facts = EnvironmentSpec("sokoban", "1", turn_rewards=True, rewards="signed")
 
-        Raises ConfigError for options that make no sense, DataError for files without a level.
-        """
-        if size < 5 or boxes < 1 or boards < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("sokoban: size of 5 or more, boxes and boards of 1 or more")
-        found = (
-            read_levels(Path(levels).expanduser())
-            if levels is not None
-            else _random_boards(size, boxes, boards)
-        )
-        tasks = [Task(_id(rows), RULES, data={"rows": list(rows)}) for rows in dict.fromkeys(found)]
-        self._tasks = shuffled_split(tasks, heldout_share)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all boards."""
-        ids = [task.id for split in ("train", "heldout") for task in self._tasks[split]]
-        digest = hashlib.sha256(" ".join(ids).encode()).hexdigest()
-        scores = {"noop": 0.0, "oracle": 1.0}
-        return EnvironmentSpec("sokoban", "1", digest, scores, True, "signed")
-
-    def tasks(self, split: Split) -> Sequence[Task]:
+    def __init__(self, tasks: MadeBoards | LevelFile = STANDARD) -> None:
         """One task for each board; train and held-out share none."""
-        return self._tasks[split]
+        self.task_set = tasks.load()
 
     @tool
     def move(self, direction: str) -> str:
@@ -118,6 +119,11 @@ class Sokoban(Game):
                     line += "." if on_target else "_"
             lines.append(" ".join(line))
         return "\n".join(lines)
+
+
+def _task_set(boards: Sequence[tuple[str, ...]], heldout_share: float) -> TaskSet:
+    tasks = [Task(_id(rows), RULES, data={"rows": list(rows)}) for rows in boards]
+    return TaskSet.shuffled(tasks, heldout_share, SOLVED, content=identities)
 
 
 def solve(rows: Sequence[str]) -> list[str] | None:

@@ -7,75 +7,91 @@ Both splits are decided by content. Not here: how problems are made (`problems.p
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
-from turnwise.environments.base import Split
-from turnwise.environments.mathematics.problems import problems
-from turnwise.environments.records import read_records
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.mathematics.problems import Problem, problems
+from turnwise.environments.options import Options
+from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskSet, every
 from turnwise.errors import ConfigError, DataError
+from turnwise.ranges import Count, Range
 from turnwise.rewards.numeric import matches, read_quantity
-from turnwise.seeds import derive
 from turnwise.types import Task
 
+RANDOM_SCORE = 0.0455
+"""Computed for the standard tasks: success of an agent that puts two different numbers of the
+question, drawn at random, together with + - * or /, exactly (all draws are counted)."""
 DRAFTS_PER_TASK = 20
 """Problems that may be drafted for each one that is sound and new, at most."""
+LEFT_OUT = "the answer is no number"
+
+Steps = Annotated[int, Range(1, 4)]
 
 _ANNOTATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 _MARK = "####"
 
 
-def made_tasks(count: int, min_steps: int, max_steps: int) -> dict[Split, list[Task]]:
-    """`count` tasks for each split; no problem of one is in the other under other names.
+@dataclass(frozen=True)
+class MadeProblems(Options):
+    """`count` problems in each split, of `min_steps` to `max_steps` steps; no problem of one is in
+    the other under other names."""
 
-    Raises ConfigError where there are not so many different problems of so many steps.
-    """
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    for problem in problems(min_steps, max_steps, 2 * count * DRAFTS_PER_TASK):
-        split: Split = "heldout" if derive("split", problem.key) % 2 else "train"
-        if len(tasks[split]) < count:
-            secret = {
-                "answer": problem.answer,
-                "units": [problem.unit],
-                "solution": list(problem.steps),
-            }
-            info = {"steps": len(problem.steps), "kind": problem.kind}
-            tasks[split].append(Task(_id(problem.text), problem.text, secret, info=info))
-        if all(len(found) == count for found in tasks.values()):
-            return tasks
-    found = min(map(len, tasks.values()))
-    raise ConfigError(f"mathematics: there are only about {found} such problems: lower count")
+    count: Count = 1000
+    min_steps: Steps = 1
+    max_steps: Steps = 4
+
+    def load(self) -> TaskSet:
+        """Make them. Raises ConfigError where there are not so many."""
+        if self.min_steps > self.max_steps:
+            raise ConfigError("mathematics: min_steps is above max_steps: lower it")
+        drafts = problems(self.min_steps, self.max_steps, 2 * self.count * DRAFTS_PER_TASK)
+        scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
+        made = (Draft(one.key, partial(_made, one)) for one in drafts)
+        return TaskSet.made("mathematics", made, self.count, scores, content=_content)
 
 
-def read_questions(
-    path: Path, heldout_share: float
-) -> tuple[dict[Split, list[Task]], Sequence[str]]:
-    """The tasks of a file in GSM8K's or MATH's format, shuffled by a hash, and a sentence on what
-    is left out; a question's content decides its split, and one that occurs again is one task.
+STANDARD = MadeProblems()
+
+
+@dataclass(frozen=True)
+class QuestionFile(TaskFile):
+    """The questions of a .jsonl or .json file in GSM8K's or MATH's format.
 
     A record of GSM8K's has `question` and `answer`; an answer is a number, or a solution that ends
     with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
     has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
-    that are no numbers, but expressions, intervals or words, are left out. Raises DataError, naming
-    file and line, for what is missing, for an answer of GSM8K's that is not a number, and where
-    nothing is left.
+    that are no numbers, but expressions, intervals or words, are left out.
     """
-    tasks: dict[str, Task] = {}
-    others = 0
-    for where, record in read_records(path):
-        task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
-        if task is None:
-            others += 1
-            continue
-        known = tasks.setdefault(task.id, task)
-        if not matches(task.secret["answer"], known.secret["answer"]):
-            raise DataError(f"{where}: the question was there before, with another answer")
-    told = f"{others} questions whose answer is no number are left out"
-    if not tasks:
-        raise DataError(f"{path}: there are no questions in it{f'; {told}' if others else ''}")
-    return shuffled_split(tasks.values(), heldout_share), [told] if others else []
+
+    def load(self) -> TaskSet:
+        """Read them. Raises DataError, naming file and line, for what is missing, for an answer of
+        GSM8K's that is not a number, and for a question with two answers."""
+        known: dict[str, Task] = {}
+
+        def read(record: Mapping[str, Any], where: str) -> Task | str:
+            task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
+            if task is None:
+                return LEFT_OUT
+            first = known.setdefault(task.id, task)
+            if not matches(task.secret["answer"], first.secret["answer"]):
+                raise DataError(f"{where}: the question was there before, with another answer")
+            return first
+
+        return TaskSet.read(self, read, "questions", {"noop": 0.0}, content=_content)
+
+
+def _made(problem: Problem) -> Task:
+    secret = {"answer": problem.answer, "units": [problem.unit], "solution": list(problem.steps)}
+    info = {"steps": len(problem.steps), "kind": problem.kind}
+    return Task(_id(problem.text), problem.text, secret, info=info)
+
+
+def _content(tasks: Tasks) -> str:
+    return "".join(
+        f"{split}\x1f{task.prompt}\x1f{task.secret['answer']}\x1e" for split, task in every(tasks)
+    )
 
 
 def _of_gsm8k(record: Mapping[str, Any], where: str) -> Task:
@@ -125,12 +141,3 @@ def _task(text: str, answer: str, steps: list[str]) -> Task:
 def _id(question: str) -> str:
     """Hash of the words alone: the same for questions that differ in case and spaces."""
     return hashlib.sha256(" ".join(question.lower().split()).encode()).hexdigest()[:16]
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all questions and answers of both splits."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            digest.update(f"{split}\x1f{task.prompt}\x1f{task.secret['answer']}\x1e".encode())
-    return digest.hexdigest()

@@ -7,12 +7,13 @@ or Tool-Star's (arXiv 2505.16410). Not here: towns (`world.py`), questions (`tas
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
-from turnwise.environments.multi_tool.tasks import MOST, made_tasks, tasks_hash
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
+from turnwise.environments.multi_tool.tasks import COUNT, MOST, made_tasks
 from turnwise.environments.multi_tool.world import towns
 from turnwise.errors import ConfigError, ToolError
+from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches
 from turnwise.sandbox.choice import make_sandbox
@@ -23,9 +24,6 @@ from turnwise.tools.python import observation
 from turnwise.tools.tool import Tool, tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
-COUNT = 1000
-RANDOM_SCORE = 0.014
-"""Measured on the standard tasks: success of an agent that answers with a word of the question."""
 BONUS, MALFORMED = 0.1, -1.0
 """Tool-Star's rewards for a right answer with both tools, and for a broken form."""
 
@@ -33,11 +31,13 @@ BONUS, MALFORMED = 0.1, -1.0
 class MultiTool(Environment):
     """Tools: `search`, and `calculator` or `python`."""
 
+    stateless = True
+
     def __init__(
         self,
-        count: int = COUNT,
+        count: Annotated[int, Range(1, MOST)] = COUNT,
         interpreter: Literal["calculator", "python"] = "calculator",
-        top_k: int = 3,
+        top_k: Count = 3,
         reward: Literal["success", "tool_star"] = "success",
         sandbox: Mapping[str, Any] = {},
     ) -> None:
@@ -46,12 +46,10 @@ class MultiTool(Environment):
         for a right one, and 0.1 more where both tools were used with success. `sandbox` is a
         recipe's table for `python` (see `make_sandbox`).
 
-        Raises ConfigError for options that make no sense.
+        Raises ConfigError for a `sandbox` that nothing would run in.
         """
-        if count < 1 or top_k < 1:
-            raise ConfigError("multi_tool: count and top_k are 1 or more")
-        if count > MOST:
-            raise ConfigError(f"multi_tool: there are {MOST} tasks in a split: lower count")
+        rewards: Rewards = "signed" if reward == "tool_star" else "unknown"
+        self.facts = EnvironmentSpec("multi_tool", "1", rewards=rewards)
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
         if sandbox and interpreter != "python":
             raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")
@@ -61,22 +59,7 @@ class MultiTool(Environment):
         self._documents = [town.document for split in found.values() for town in split]
         names = [town.name for split in found.values() for town in split]
         self._index = BM25Index(self._documents, names)
-        self._tasks = made_tasks(count, found)
-        self._data_hash = tasks_hash(self._tasks, found)
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if count == COUNT:
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all questions, answers and documents."""
-        rewards: Rewards = "signed" if self._reward == "tool_star" else "unknown"
-        return EnvironmentSpec(
-            "multi_tool", "1", self._data_hash, self._reference_scores, rewards=rewards
-        )
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = made_tasks(count, found)
 
     def tools(self) -> list[Tool]:
         """The search and the interpreter that was chosen."""
@@ -137,16 +120,7 @@ class MultiTool(Environment):
 
     def ablations(self) -> Mapping[str, Environment]:
         """Variants with a search that finds nothing, and with a calculator that does not work."""
-        return {"no_search": self._as(NoSearch), "no_interpreter": self._as(NoInterpreter)}
-
-    def snapshot(self) -> bytes:
-        """Nothing: no tool changes anything, so an episode has no state here."""
-        return b""
-
-    def restore(self, state: bytes) -> None:
-        """Accepts what `snapshot` gave. Raises ValueError for anything else."""
-        if state:
-            raise ValueError(f"not a snapshot of multi_tool: {len(state)} bytes")
+        return {"no_search": self.variant(NoSearch), "no_interpreter": self.variant(NoInterpreter)}
 
     def _found(self, query: str) -> list[str]:
         return [self._documents[place] for place in self._index.search(query, self._top_k)]
@@ -154,12 +128,6 @@ class MultiTool(Environment):
     def _check_offered(self, name: str) -> None:
         if name != self._interpreter:
             raise ToolError(f"there is no tool {name!r}; tools: search, {self._interpreter}")
-
-    def _as(self, kind: "type[MultiTool]") -> "MultiTool":
-        """This environment's data in another class."""
-        variant = kind.__new__(kind)
-        vars(variant).update(vars(self))
-        return variant
 
 
 class NoSearch(MultiTool):

@@ -11,14 +11,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from turnwise.environments.base import Split
 from turnwise.environments.multi_tool.world import RIVERS, TOWNS, Town
+from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet
 from turnwise.seeds import derive
 from turnwise.tools.calculator import calculate
 from turnwise.types import Task
 
 KINDS = ("none", "search", "calculator", "both")
 LARGEST = 999_999
+COUNT = 1000
+RANDOM_SCORE = 0.014
+"""Measured on the standard tasks: success of an agent that answers with a word of the question."""
 FACTS = 3
 """Facts of a town."""
 MOST = len(KINDS) * FACTS * TOWNS
@@ -37,8 +40,9 @@ class Question:
     """Expressions to be worked out."""
 
 
-def made_tasks(count: int, towns: Mapping[Split, Sequence[Town]]) -> dict[Split, list[Task]]:
-    """`count` tasks for each split, a quarter of each kind; splits share neither towns nor sums."""
+def made_tasks(count: int, towns: Mapping[Split, Sequence[Town]]) -> TaskSet:
+    """`count` tasks for each split, a quarter of each kind; splits share neither towns nor sums.
+    The digest is of the documents, too."""
     tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
     for split, found in tasks.items():
         seen: set[str] = set()
@@ -54,7 +58,8 @@ def made_tasks(count: int, towns: Mapping[Split, Sequence[Town]]) -> dict[Split,
                 continue
             seen.add(question.text)
             found.append(_task(question, kind))
-    return tasks
+    scores = SOLVED | ({"random": RANDOM_SCORE} if count == COUNT else {})
+    return TaskSet.of(tasks, scores, content=lambda split: _content(split, towns))
 
 
 def _belongs(text: str, kind: str, split: Split) -> bool:
@@ -158,12 +163,9 @@ def _task(question: Question, kind: str) -> Task:
     return Task(identity, question.text, secret, info={"needs": kind})
 
 
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]], towns: Mapping[Split, Sequence[Town]]) -> str:
-    """A hash of all questions, answers and documents."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            digest.update(json.dumps([split, task.prompt, dict(task.secret)]).encode())
-        for town in towns[split]:
-            digest.update(town.document.encode())
-    return digest.hexdigest()
+def _content(tasks: Tasks, towns: Mapping[Split, Sequence[Town]]) -> str:
+    texts = []
+    for split in SPLITS:
+        texts += [json.dumps([split, one.prompt, dict(one.secret)]) for one in tasks[split]]
+        texts += [town.document for town in towns[split]]
+    return "".join(texts)

@@ -9,13 +9,11 @@ import asyncio
 import difflib
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.repair import instances, programs, tasks
 from turnwise.environments.repair.git import git_folder
-from turnwise.environments.repair.instances import base_files, read_instances
+from turnwise.environments.repair.instances import InstanceFile, base_files
 from turnwise.environments.repair.judging import (
     WEAKNESS,
     Judgement,
@@ -24,19 +22,15 @@ from turnwise.environments.repair.judging import (
     judge_suite,
 )
 from turnwise.environments.repair.mutations import mutants
-from turnwise.environments.repair.programs import read_repositories
-from turnwise.environments.repair.tasks import made_tasks, tasks_hash
-from turnwise.errors import ConfigError
+from turnwise.environments.repair.programs import ProgramFile
+from turnwise.environments.repair.tasks import STANDARD, MadeRepositories
+from turnwise.ranges import Seconds
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 from turnwise.tokens import Source
 from turnwise.tools.workspace import Entry, Workspace, WorkspaceTools
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
-COUNT = 1000
-HELDOUT_SHARE = 0.5
-RANDOM_SCORE = 0.018
-"""Measured on the standard tasks: success of an agent that makes a random small change."""
 MOST_FILES = 1 << 14
 """Files and folders of a repository, with those of its commit."""
 DONE = Action("", "that is it", answer="done")
@@ -46,44 +40,25 @@ class Repair(WorkspaceTools, Environment):
     """Five tools: `shell`, `read_file`, `write_file`, `edit_file`, `delete_file`.
 
     Example:
-        Repair(instances="bugs.jsonl", repositories="clones", runner="pytest",
+        Repair(tasks=InstanceFile("bugs.jsonl", repositories="clones", runner="pytest"),
                packages=["/srv/venv/lib/python3.11/site-packages"])
     """
 
+    facts = EnvironmentSpec("repair", "1")
     workspace: Workspace
 
     def __init__(
         self,
-        count: int = COUNT,
-        programs: str | None = None,
-        instances: str | None = None,
-        repositories: str = ".",
-        runner: Literal["plain", "pytest"] = "plain",
+        tasks: MadeRepositories | ProgramFile | InstanceFile = STANDARD,
         packages: Sequence[str] = (),
-        heldout_share: float = HELDOUT_SHARE,
-        seconds: float = 5.0,
+        seconds: Seconds = 5.0,
         allow_unisolated: bool = False,
     ) -> None:
-        """`count` made repositories in each split; or the `programs` of a file in QuixBugs' format;
-        or the `instances` of a file in SWE-bench's format, whose clones are in the folder
-        `repositories` and whose tests are run by `runner`, unittest's or pytest. Of a file
-        `heldout_share` is held out. `packages` are folders that the code may import from. A shell
-        call, and all tests together, may take `seconds`. `allow_unisolated` runs code where no
-        sandbox works.
+        """`packages` are folders that the code may import from. A shell call, and all tests
+        together, may take `seconds`. `allow_unisolated` runs code where no sandbox works.
 
-        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        Raises DataError for a file that is broken.
         """
-        files = [path for path in (programs, instances) if path is not None]
-        if count < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("repair: count is 1 or more, and heldout_share 0 to 1")
-        if len(files) == 2:
-            raise ConfigError("repair: give either programs or instances")
-        if files and count != COUNT:
-            raise ConfigError("repair: count is for made repositories, not for a file")
-        if not files and heldout_share != HELDOUT_SHARE:
-            raise ConfigError("repair: heldout_share is for your own file: give one")
-        if instances is None and (repositories, runner) != (".", "plain"):
-            raise ConfigError("repair: repositories and runner are for instances: give a file")
         limits = Limits(
             seconds=seconds, cpu_seconds=seconds, memory=512 * MEBIBYTE, files=MOST_FILES
         )
@@ -91,32 +66,9 @@ class Repair(WorkspaceTools, Environment):
             limits=limits, allow_unisolated=allow_unisolated, packages=tuple(packages)
         )
         self.sandbox = Sandbox(settings)
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if programs is not None:
-            self._tasks = read_repositories(Path(programs).expanduser(), heldout_share)
-        elif instances is not None:
-            clones = Path(repositories).expanduser()
-            path = Path(instances).expanduser()
-            loaded = read_instances(path, clones, runner, heldout_share)
-            self._tasks = loaded.tasks
-            self.warnings = [
-                f"{count} instances were left out: {reason}"
-                for reason, count in loaded.left_out.items()
-            ]
+        self.task_set = tasks.load()
+        if isinstance(tasks, InstanceFile):
             self.weaknesses, self.verdict_programs = [WEAKNESS], 2
-        else:
-            self._tasks = made_tasks(count)
-            if count == COUNT:
-                self._reference_scores["random"] = RANDOM_SCORE
-        self._data_hash = tasks_hash(self._tasks)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks and of what is expected."""
-        return EnvironmentSpec("repair", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The files of the task, as a git repository."""

@@ -10,15 +10,13 @@ are the user's own clones; nothing is fetched. Not here: what the code imports (
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from turnwise.environments.base import Split
-from turnwise.environments.records import read_records
 from turnwise.environments.repair.git import check_commit, files_at
 from turnwise.environments.repair.judging import plain_name
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.tasksets import TaskFile, TaskSet
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.patches import patched
 from turnwise.tools.workspace import MAX_BYTES, Entry
@@ -32,34 +30,25 @@ ASKED = (
 )
 
 
-@dataclass
-class Loaded:
-    """Tasks by split, and what was left out."""
+@dataclass(frozen=True)
+class InstanceFile(TaskFile):
+    """The instances of a .jsonl or .json file in SWE-bench's format. Left out are repositories that
+    are too large, and tests whose names do not give their file."""
 
-    tasks: dict[Split, list[Task]]
-    left_out: Mapping[str, int]
-    """Number of records left out, by the reason."""
+    repositories: str = field(kw_only=True)
+    """The folder of the clones: that of `owner/name` is at `owner/name`, `owner__name` or `name` in
+    it."""
+    runner: Literal["plain", "pytest"] = "plain"
+    """The runner of the tests: unittest (`plain`), or pytest."""
 
-
-def read_instances(path: Path, repositories: Path, runner: str, heldout_share: float) -> Loaded:
-    """The tasks of a file, each once, shuffled by a hash. Left out are repositories that are too
-    large, and tests whose names do not give their file.
-
-    `repositories` is the folder of clones: that of `owner/name` is at `owner/name`, `owner__name`
-    or `name` in it. Raises DataError, naming file and line or entry, for what is missing: a field,
-    a clone, a commit, or a file that a patch changes; and for a file of which nothing is left.
-    """
-    tasks: dict[str, Task] = {}
-    left_out: dict[str, int] = {}
-    for where, record in read_records(path):
-        found = _task(record, repositories, runner, where)
-        if isinstance(found, Task):
-            tasks[found.id] = found
-        else:
-            left_out[found] = left_out.get(found, 0) + 1
-    if not tasks:
-        raise DataError(f"{path}: there are no records in it that can be done here: {left_out}")
-    return Loaded(shuffled_split(tasks.values(), heldout_share), left_out)
+    def load(self) -> TaskSet:
+        """Read them. Raises DataError, naming file and line or entry, for what is missing: a field,
+        a clone, a commit, or a file that a patch changes; and for a file of which nothing is
+        left."""
+        clones = Path(self.repositories).expanduser()
+        return TaskSet.read(
+            self, lambda record, where: _task(record, clones, self.runner, where), "instances"
+        )
 
 
 def base_files(data: Mapping[str, Any]) -> dict[str, Entry]:

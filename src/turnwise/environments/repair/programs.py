@@ -4,20 +4,24 @@ The records are those of the code environment (`code/programs.py`), which asks f
 as the answer; here the file is changed with tools.
 """
 
-from pathlib import Path
+from dataclasses import dataclass
 
-from turnwise.environments.base import Split
-from turnwise.environments.code.programs import read_programs
+from turnwise.environments.code import programs
 from turnwise.environments.code.tasks import task_id
+from turnwise.environments.tasksets import SOLVED, SPLITS, TaskSet
 from turnwise.types import Task
 
 KIND = "program"
 
 
-def read_repositories(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
-    """The tasks of a file, each program once. Raises DataError as `read_programs` does."""
-    read = read_programs(path, heldout_share)
-    return {split: [_task(task) for task in tasks] for split, tasks in read.items()}
+@dataclass(frozen=True)
+class ProgramFile(programs.ProgramFile):
+    """The programs of a .jsonl or .json file in QuixBugs' format, as repositories."""
+
+    def load(self) -> TaskSet:
+        """Read them, each program once. Raises DataError as `code.programs.ProgramFile` does."""
+        tasks = super().load().tasks
+        return TaskSet.of({split: [_task(one) for one in tasks[split]] for split in SPLITS}, SOLVED)
 
 
 def _task(task: Task) -> Task:

@@ -10,10 +10,10 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from turnwise.environments.base import Split
+from turnwise.environments.options import Options
 from turnwise.environments.repair.blocks import MODULES
 from turnwise.environments.repair.mutations import Mutant, mutants
 from turnwise.environments.repair.packages import (
@@ -24,7 +24,8 @@ from turnwise.environments.repair.packages import (
     draw_package,
     namespace,
 )
-from turnwise.errors import ConfigError
+from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.ranges import Count
 from turnwise.sandbox.calls import encode
 from turnwise.seeds import derive
 from turnwise.types import Task
@@ -37,6 +38,8 @@ UNTOUCHED = 2
 """Functions that are called though the bug is not in their reach."""
 BUGS_TRIED = 4
 DRAFTS_PER_TASK = 10
+RANDOM_SCORE = 0.018
+"""Measured on the standard tasks: success of an agent that makes a random small change."""
 KIND = "calls"
 
 _Call = tuple[str, tuple[Any, ...], Any]
@@ -56,29 +59,37 @@ class _Broken:
     """Wrong results of the failing calls, in their order."""
 
 
-def made_tasks(count: int) -> dict[Split, list[Task]]:
-    """`count` tasks for each split. No function that is broken in one split, in this wording, is
-    broken in the other, and no bug comes twice in packages about the same things.
+@dataclass(frozen=True)
+class MadeRepositories(Options):
+    """`count` repositories in each split. No function that is broken in one split, in this wording,
+    is broken in the other, and no bug comes twice in packages about the same things."""
 
-    Raises ConfigError where there are not so many bugs.
-    """
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    seen: set[tuple[str, str]] = set()
-    for number in range(2 * count * DRAFTS_PER_TASK):
-        stream = random.Random(derive("repair", number))
-        package = draw_package(stream)
-        name = stream.choice(list(package.functions))
-        split: Split = "heldout" if derive("split", package.functions[name].source) % 2 else "train"
-        if len(tasks[split]) == count:
-            continue
+    count: Count = 1000
+
+    def load(self) -> TaskSet:
+        """Make them. Raises ConfigError where there are not so many bugs."""
+        scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
+        seen: set[tuple[str, str]] = set()
+        drafts = drafted(partial(_draft, seen), 2 * self.count * DRAFTS_PER_TASK)
+        return TaskSet.made("repair", drafts, self.count, scores)
+
+
+STANDARD = MadeRepositories()
+
+
+def _draft(seen: set[tuple[str, str]], number: int) -> Draft:
+    stream = random.Random(derive("repair", number))
+    package = draw_package(stream)
+    name = stream.choice(list(package.functions))
+
+    def make() -> Task | None:
         broken = _broken(package, name, seen, stream)
-        if broken is not None:
-            seen.add((package.name, broken.mutant.source))
-            tasks[split].append(_task(broken, stream))
-        if all(len(found) == count for found in tasks.values()):
-            return tasks
-    found = min(map(len, tasks.values()))
-    raise ConfigError(f"repair: there are only about {found} such bugs: lower count")
+        if broken is None:
+            return None
+        seen.add((package.name, broken.mutant.source))
+        return _task(broken, stream)
+
+    return Draft(str(number), make, split_key=package.functions[name].source)
 
 
 @lru_cache(maxsize=4096)
@@ -208,13 +219,3 @@ def _tests(package: Package, module: str, passing: Sequence[_Call]) -> str:
         ]
         lines += [""]
     return "\n".join(lines)
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all that tasks show, hold and expect."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            row = [split, task.prompt, dict(task.data), dict(task.secret)]
-            digest.update(json.dumps(row, sort_keys=True).encode())
-    return digest.hexdigest()

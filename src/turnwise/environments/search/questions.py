@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.base import Split
 from turnwise.environments.records import read_records
 from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.tasks import question_id
 from turnwise.errors import DataError
 from turnwise.rewards.answer import normalise
-from turnwise.seeds import derive
 from turnwise.types import Task
 
 ANSWER_FIELDS = ("answers", "answer")
@@ -53,16 +51,9 @@ def read_questions(path: Path) -> list[Question]:
     return list(merged.values())
 
 
-def question_tasks(questions: Sequence[Question], heldout_share: float) -> dict[Split, list[Task]]:
-    """One task for each question, shuffled by a hash; a question's split is decided by its id."""
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    for question in sorted(questions, key=lambda entry: derive("task order", entry.id)):
-        heldout = derive("split", question.id) < heldout_share * 2**63
-        split: Split = "heldout" if heldout else "train"
-        tasks[split].append(
-            Task(question.id, question.text, secret={"answers": list(question.answers)})
-        )
-    return tasks
+def question_task(question: Question) -> Task:
+    """The task of a question."""
+    return Task(question.id, question.text, secret={"answers": list(question.answers)})
 
 
 def unsupported(questions: Sequence[Question], documents: Iterable[Document]) -> int:

@@ -8,14 +8,15 @@ requests (`requests.py`), AgentBench's tasks and their own checks (`os_interacti
 import asyncio
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.shell import os_interaction
 from turnwise.environments.shell.folders import state_of
+from turnwise.environments.shell.os_interaction import RecordFile
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
-from turnwise.environments.shell.tasks import entries, folder_of, made_tasks, tasks_hash
-from turnwise.errors import ConfigError
+from turnwise.environments.shell.tasks import STANDARD, MadeRequests, entries, folder_of
+from turnwise.environments.tasksets import every
+from turnwise.ranges import Seconds
 from turnwise.rewards.cells import cells_match
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
@@ -24,66 +25,35 @@ from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
-COUNT, MAX_REQUESTS = 1000, 3
-HELDOUT_SHARE = 0.5
-RANDOM_SCORE = 0.001
-"""Measured on the standard tasks: success of an agent that runs the command of another request for
-the same folder, and answers with a number below 10."""
-
 
 class Shell(Environment):
     """One tool, `shell`.
 
     Example:
-        Shell(records="dev.json", scripts="scripts/dev")
+        Shell(tasks=RecordFile("dev.json", scripts="scripts/dev"))
     """
 
+    facts = EnvironmentSpec("shell", "1")
     workspace: Workspace
 
     def __init__(
         self,
-        count: int = COUNT,
-        max_requests: int = MAX_REQUESTS,
-        records: str | None = None,
-        scripts: str = ".",
-        heldout_share: float = HELDOUT_SHARE,
-        seconds: float = 5.0,
+        tasks: MadeRequests | RecordFile = STANDARD,
+        seconds: Seconds = 5.0,
         allow_unisolated: bool = False,
     ) -> None:
-        """`count` made tasks in each split, of one to `max_requests` requests; or those of
-        `records`, a .jsonl or .json file in the format of AgentBench's OS interaction, whose script
-        files are below the folder `scripts`, of which `heldout_share` is held out. A command may
-        take `seconds`. `allow_unisolated` runs commands where no sandbox works.
+        """A command may take `seconds`. `allow_unisolated` runs commands where no sandbox works.
 
-        Raises ConfigError for options that make no sense, DataError for a file that is broken.
+        Raises DataError for a file that is broken.
         """
-        if count < 1 or not 1 <= max_requests <= MAX_REQUESTS or not 0 <= heldout_share <= 1:
-            raise ConfigError(
-                f"shell: count is 1 or more, max_requests 1 to {MAX_REQUESTS}, heldout_share 0 to 1"
-            )
-        if records is None and (scripts, heldout_share) != (".", HELDOUT_SHARE):
-            raise ConfigError("shell: scripts and heldout_share are for records: give a file")
-        if records is not None and (count, max_requests) != (COUNT, MAX_REQUESTS):
-            raise ConfigError("shell: count and max_requests are for made tasks, not for a file")
         limits = Limits(seconds=seconds, cpu_seconds=seconds, memory=256 * MEBIBYTE)
         self.sandbox = Sandbox(SandboxSettings(limits=limits, allow_unisolated=allow_unisolated))
+        self.task_set = tasks.load(self.sandbox)
         self._begin = ""
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if records is not None:
-            self._read(Path(records).expanduser(), Path(scripts).expanduser(), heldout_share)
-        else:
-            self._tasks = made_tasks(count, max_requests)
-            if (count, max_requests) == (COUNT, MAX_REQUESTS):
-                self._reference_scores["random"] = RANDOM_SCORE
-        self._data_hash = tasks_hash(self._tasks)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks."""
-        return EnvironmentSpec("shell", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        if isinstance(tasks, RecordFile):
+            self._begin, self.weaknesses = os_interaction.BEGIN, [os_interaction.WEAKNESS]
+            checks = (task.secret["check"] for _, task in every(self.task_set.tasks))
+            self.verdict_programs = max(map(len, checks))
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The folder of the task."""
@@ -140,14 +110,3 @@ class Shell(Environment):
 
     def restore(self, state: bytes) -> None:
         self.workspace.restore(state)
-
-    def _read(self, path: Path, scripts: Path, heldout_share: float) -> None:
-        loaded = os_interaction.read_tasks(path, scripts, heldout_share, self.sandbox)
-        self._tasks, self._begin = loaded.tasks, os_interaction.BEGIN
-        self._reference_scores["constant"] = loaded.constant
-        self.weaknesses = [os_interaction.WEAKNESS]
-        checks = [task.secret["check"] for tasks in self._tasks.values() for task in tasks]
-        self.verdict_programs = max(map(len, checks))
-        self.warnings = [
-            f"{count} tasks were left out: {reason}" for reason, count in loaded.left_out.items()
-        ]

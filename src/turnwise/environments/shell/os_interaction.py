@@ -24,10 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.base import Split
 from turnwise.environments.records import read_records, read_text
 from turnwise.environments.shell.tasks import entries, make_task, plain
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, kept
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.folders import cache_folder
 from turnwise.sandbox.result import Status
@@ -63,39 +62,29 @@ Script = tuple[str, str]
 """Language and code."""
 
 
-@dataclass
-class Loaded:
-    """Tasks by split, and what was left out."""
+@dataclass(frozen=True)
+class RecordFile(TaskFile):
+    """The tasks of a .jsonl or .json file that can be done in a folder: their first script has to
+    run here, and where there is an example it has to pass the task's own checks. The files of their
+    scripts are below the folder `scripts`."""
 
-    tasks: dict[Split, list[Task]]
-    left_out: Mapping[str, int]
-    """Number of records left out, by the reason."""
-    constant: float
-    """Success of the one answer that is right most often, given to every task at once."""
+    scripts: str = "."
 
+    def load(self, sandbox: Sandbox) -> TaskSet:
+        """Read them and try them in the sandbox, side by side. What a record came to is kept in the
+        cache folder, under its content and the tier. `constant` is the success of the one answer
+        that is right most often, given to every task at once.
 
-def read_tasks(path: Path, scripts: Path, heldout_share: float, sandbox: Sandbox) -> Loaded:
-    """The tasks of a file that can be done in a folder: their first script has to run here, and
-    where there is an example it has to pass the task's own checks. What a record came to is kept in
-    the cache folder, under its content and the tier; records are tried side by side.
-
-    Raises DataError, naming file and line or entry, for a record that is broken, and for a file of
-    which nothing is left.
-    """
-    tasks: dict[str, Task] = {}
-    left_out: dict[str, int] = {}
-    drafts = [_draft(record, scripts, where) for where, record in read_records(path)]
-    with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
-        tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
-    for found in tried:
-        if isinstance(found, Task):
-            tasks[found.id] = found
-        else:
-            left_out[found] = left_out.get(found, 0) + 1
-    if not tasks:
-        raise DataError(f"{path}: there are no records in it that can be done here: {left_out}")
-    split = shuffled_split(tasks.values(), heldout_share)
-    return Loaded(split, left_out, _constant(list(tasks.values())))
+        Raises DataError, naming file and line or entry, for a record that is broken, and for a file
+        of which nothing is left.
+        """
+        scripts = Path(self.scripts).expanduser()
+        drafts = [_draft(record, scripts, where) for where, record in read_records(self.path)]
+        with ThreadPoolExecutor(sandbox.settings.concurrency) as pool:
+            tried = list(pool.map(lambda draft: _kept(draft, sandbox), drafts))
+        tasks, left_out = kept(tried, self.path, "tasks")
+        scores = SOLVED | {"constant": _constant(list({task.id: task for task in tasks}.values()))}
+        return TaskSet.shuffled(tasks, self.heldout_share, scores, left_out)
 
 
 def judge(

@@ -9,10 +9,15 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from turnwise.environments.base import Split
+from turnwise.environments.options import Options
 from turnwise.environments.shell.folders import File, Folder, draw_folder, entries_of, state_of
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS, Request
+from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.ranges import Count, Range
+from turnwise.sandbox.sandbox import Sandbox
 from turnwise.seeds import derive
 from turnwise.tools.workspace import Entry
 from turnwise.types import Task
@@ -21,25 +26,34 @@ KIND = "state"
 ASKED = "In the current folder: "
 
 
-def made_tasks(count: int, most_requests: int) -> dict[Split, list[Task]]:
-    """`count` tasks for each split; no wording of one split is in the other, whatever the files."""
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    seen: set[str] = set()
-    number = 0
-    while any(len(found) < count for found in tasks.values()):
-        stream = random.Random(derive("shell", most_requests, number))
-        number += 1
+RANDOM_SCORE = 0.001
+"""Measured on the standard tasks: success of an agent that runs the command of another request for
+the same folder, and answers with a number below 10."""
+
+
+@dataclass(frozen=True)
+class MadeRequests(Options):
+    """`count` tasks in each split, of one to `max_requests` requests; no wording of one split is in
+    the other, whatever the files."""
+
+    count: Count = 1000
+    max_requests: Annotated[int, Range(1, 3)] = 3
+
+    def load(self, sandbox: Sandbox) -> TaskSet:
+        """Make them, without the sandbox."""
+        del sandbox
+        scores = SOLVED | ({"random": RANDOM_SCORE} if self == STANDARD else {})
+        return TaskSet.made("shell", drafted(self._draft), self.count, scores)
+
+    def _draft(self, number: int) -> Draft | None:
+        stream = random.Random(derive("shell", self.max_requests, number))
         folder = draw_folder(stream)
-        requests = draw_requests(stream, folder, stream.randint(1, most_requests))
-        if not requests:
-            continue
+        requests = draw_requests(stream, folder, stream.randint(1, self.max_requests))
         text = " Then: ".join(request.text for request in requests)
-        split: Split = "heldout" if derive("split", text) % 2 else "train"
-        if text in seen or len(tasks[split]) == count:
-            continue
-        seen.add(text)
-        tasks[split].append(_task(folder, requests, text))
-    return tasks
+        return Draft(text, lambda: _task(folder, requests, text)) if requests else None
+
+
+STANDARD = MadeRequests()
 
 
 def draw_requests(stream: random.Random, folder: Folder, count: int) -> list[Request]:
@@ -91,16 +105,6 @@ def make_task(
     """A task whose id is a hash of what it asks, and of what."""
     content = json.dumps([prompt, dict(data)], sort_keys=True)
     return Task(hashlib.sha256(content.encode()).hexdigest()[:16], prompt, secret, data, info)
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all that tasks show, hold and expect."""
-    digest = hashlib.sha256()
-    for split, found in tasks.items():
-        for task in found:
-            row = [split, task.prompt, dict(task.data), dict(task.secret)]
-            digest.update(json.dumps(row, sort_keys=True).encode())
-    return digest.hexdigest()
 
 
 def _task(folder: Folder, requests: Sequence[Request], text: str) -> Task:

@@ -9,24 +9,22 @@ are made up: the catalogue is not WebShop's, and a page is a few lines. Not here
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards, Split
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.environments.shop.catalogue import Product, catalogue
-from turnwise.environments.shop.tasks import made_tasks, tasks_hash
-from turnwise.errors import ConfigError, ToolError
+from turnwise.environments.shop.tasks import COUNT, PAGE, RANDOM_SCORE, made_tasks
+from turnwise.errors import ToolError
+from turnwise.ranges import Count, Range
 from turnwise.rewards.shopping import NOTHING_BOUGHT, Bought, Wanted, is_as_wanted, webshop_reward
 from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
-COUNT, PAGE = 1000, 10
 MOST_RESULTS = 50
-RANDOM_SCORE = 0.05
-"""Measured on the standard tasks: success of an agent that searches for the request's words, clicks
-one of the first results and random options, and buys."""
+Page = Annotated[int, Range(1, MOST_RESULTS)]
 BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
 
 
@@ -51,17 +49,14 @@ class Shop(Environment):
 
     def __init__(
         self,
-        count: int = COUNT,
-        page: int = PAGE,
+        count: Count = COUNT,
+        page: Page = PAGE,
         reward: Literal["success", "webshop"] = "success",
     ) -> None:
         """`count` tasks in each split; `page` results on a page. The reward is 1 or 0 for success,
-        or WebShop's, from 0 to 1.
-
-        Raises ConfigError for options that make no sense.
-        """
-        if count < 1 or not 1 <= page <= MOST_RESULTS:
-            raise ConfigError(f"shop: count is 1 or more, page 1 to {MOST_RESULTS}")
+        or WebShop's, from 0 to 1."""
+        rewards: Rewards = "shares" if reward == "webshop" else "unknown"
+        self.facts = EnvironmentSpec("shop", "1", rewards=rewards)
         self._page, self._reward = page, reward
         self._products = catalogue()
         self._places = {product.id.lower(): place for place, product in enumerate(self._products)}
@@ -69,22 +64,10 @@ class Shop(Environment):
             [product.text for product in self._products],
             [product.kind for product in self._products],
         )
-        self._tasks = made_tasks(count, self._products)
-        self._data_hash = tasks_hash(self._tasks, self._products)
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if (count, page) == (COUNT, PAGE):
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all products and tasks."""
-        rewards: Rewards = "shares" if self._reward == "webshop" else "unknown"
-        return EnvironmentSpec(
-            "shop", "1", self._data_hash, self._reference_scores, rewards=rewards
-        )
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = made_tasks(count, self._products)
+        if page == PAGE and count == COUNT:
+            scores = {**self.task_set.reference_scores, "random": RANDOM_SCORE}
+            self.task_set = replace(self.task_set, reference_scores=scores)
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The request; the shop shows its search."""

@@ -7,10 +7,11 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
 
-from turnwise.environments.base import Split
 from turnwise.environments.shop.catalogue import Product
-from turnwise.errors import ConfigError
+from turnwise.environments.tasksets import Draft, Tasks, TaskSet, drafted, every
 from turnwise.rewards.shopping import Wanted
 from turnwise.seeds import derive
 from turnwise.types import Task
@@ -25,29 +26,35 @@ WORDINGS = (
 DRAFTS_PER_TASK = 50
 
 
-def made_tasks(count: int, products: Sequence[Product]) -> dict[Split, list[Task]]:
+COUNT, PAGE = 1000, 10
+"""The standard tasks, and the results on a page with which `RANDOM_SCORE` was measured."""
+RANDOM_SCORE = 0.05
+"""Measured on the standard tasks: success of an agent that searches for the request's words, clicks
+one of the first results and random options, and buys; as web pages too."""
+
+
+def made_tasks(count: int, products: Sequence[Product]) -> TaskSet:
     """`count` tasks for each split; no product that one split's tasks were made from is the other
-    split's, and nothing is wanted twice.
+    split's, and nothing is wanted twice. The digest is of the catalogue, too.
 
     Raises ConfigError where there are not so many.
     """
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    seen: set[tuple[object, ...]] = set()
-    for number in range(2 * count * DRAFTS_PER_TASK):
+
+    def draft(number: int) -> Draft:
         stream = random.Random(derive("shop", number))
         product = stream.choice(products)
-        split: Split = "heldout" if derive("split", product.id) % 2 else "train"
         wanted, options = _wanted(product, stream)
-        chosen = tuple(options.values())
-        asked = (wanted.query, frozenset(wanted.attributes), chosen, wanted.highest_price)
-        if asked in seen or len(tasks[split]) == count:
-            continue
-        seen.add(asked)
-        tasks[split].append(_task(product, wanted, options, stream))
-        if all(len(found) == count for found in tasks.values()):
-            return tasks
-    found = min(map(len, tasks.values()))
-    raise ConfigError(f"shop: there are only about {found} such tasks: lower count")
+        asked = [wanted.query, sorted(wanted.attributes), [*options.values()], wanted.highest_price]
+        make = partial(_task, product, wanted, options, stream)
+        return Draft(json.dumps(asked), make, split_key=product.id)
+
+    def content(tasks: Tasks) -> str:
+        catalogue = ([product.id, product.text, product.cents] for product in products)
+        rows = ([split, task.prompt, dict(task.secret)] for split, task in every(tasks))
+        return "".join(map(json.dumps, chain(catalogue, rows)))
+
+    drafts = drafted(draft, 2 * count * DRAFTS_PER_TASK)
+    return TaskSet.made("shop", drafts, count, content=content)
 
 
 def _wanted(product: Product, stream: random.Random) -> tuple[Wanted, dict[str, str]]:
@@ -83,14 +90,3 @@ def _task(
     }
     name = hashlib.sha256(json.dumps([prompt, product.id]).encode()).hexdigest()[:16]
     return Task(name, prompt, secret, info={"kind": wanted.query, "options": len(options)})
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]], products: Sequence[Product]) -> str:
-    """A hash of all tasks and of the catalogue."""
-    digest = hashlib.sha256()
-    for product in products:
-        digest.update(json.dumps([product.id, product.text, product.cents]).encode())
-    for split, entries in tasks.items():
-        for task in entries:
-            digest.update(json.dumps([split, task.prompt, dict(task.secret)]).encode())
-    return digest.hexdigest()

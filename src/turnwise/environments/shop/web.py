@@ -11,9 +11,10 @@ from html import escape
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.shop.catalogue import Product
-from turnwise.environments.shop.environment import COUNT, PAGE, Shop
+from turnwise.environments.shop.environment import Page, Shop
+from turnwise.environments.shop.tasks import COUNT, PAGE
 from turnwise.environments.web import (
     EpisodeSite,
     Intent,
@@ -23,11 +24,9 @@ from turnwise.environments.web import (
     WebEnvironment,
 )
 from turnwise.environments.web_forms import html
+from turnwise.ranges import Count
 from turnwise.tools.browser.sites import Request, Response, page
 from turnwise.types import Action, Task, Trajectory, Verdict
-
-RANDOM_SCORE = 0.05
-"""The shop's: the same purchases, by other tools."""
 
 
 class ShopSite:
@@ -111,12 +110,13 @@ class ShopSite:
 class ShopWeb(WebEnvironment):
     """Tools: click, fill, select, press, back, scroll, read."""
 
+    facts = EnvironmentSpec("shop_web", "1")
     host = "shop.test"
 
     def __init__(
         self,
-        count: int = COUNT,
-        page: int = PAGE,
+        count: Count = COUNT,
+        page: Page = PAGE,
         reward: Literal["success", "webshop"] = "success",
         pages: Pages = "text",
         observations: Observations = "text",
@@ -124,22 +124,11 @@ class ShopWeb(WebEnvironment):
         """`count`, `page` and `reward` as in `Shop`. The agent is shown words, or pictures of the
         screen with the elements' numbers on it.
 
-        Raises ConfigError for options that make no sense, and where Chromium is needed and missing.
+        Raises ConfigError where Chromium is needed and missing.
         """
         super().__init__(pages, observations)
         self._shop, self._size = Shop(count, page, reward), page
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if (count, page) == (COUNT, PAGE):
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is the shop's."""
-        return EnvironmentSpec("shop_web", "1", self._shop.spec.data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        """The shop's."""
-        return self._shop.tasks(split)
+        self.task_set = self._shop.task_set
 
     def site(self, data: Mapping[str, Any]) -> ShopSite:
         """The shop as a new episode sees it."""

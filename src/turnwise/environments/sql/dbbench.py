@@ -8,13 +8,11 @@ MySQL's and run in SQLite here; the state that they leave is compared, not MySQL
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from turnwise.environments.base import Split
-from turnwise.environments.records import read_records
 from turnwise.environments.sql.tasks import make_task, outcome
-from turnwise.environments.tasksets import shuffled_split
+from turnwise.environments.tasksets import TaskFile, TaskSet
 from turnwise.errors import DataError, ToolError
 from turnwise.tools.sql import Table, quoted
 from turnwise.types import Task
@@ -24,18 +22,14 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _COLUMN_TYPE = re.compile(r"[A-Za-z]\w*(\([0-9, ]+\))?")
 
 
-def read_tasks(path: Path, heldout_share: float) -> dict[Split, list[Task]]:
-    """The tasks of a file, each once, shuffled by a hash; a task's content decides its split.
+@dataclass(frozen=True)
+class RecordFile(TaskFile):
+    """The tasks of a .jsonl or .json file in the format of AgentBench's dbbench."""
 
-    Raises DataError, naming file and line or entry, for what is missing or does not run.
-    """
-    tasks: dict[str, Task] = {}
-    for where, record in read_records(path):
-        task = _task(record, where)
-        tasks[task.id] = task
-    if not tasks:
-        raise DataError(f"{path}: there are no records in it")
-    return shuffled_split(tasks.values(), heldout_share)
+    def load(self) -> TaskSet:
+        """Read them. Raises DataError, naming file and line or entry, for what is missing or does
+        not run."""
+        return TaskSet.read(self, _task)
 
 
 def _task(record: Mapping[str, Any], where: str) -> Task:

@@ -11,13 +11,12 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
-from turnwise.environments.sql.dbbench import read_tasks
+from turnwise.environments.base import Environment, EnvironmentSpec
+from turnwise.environments.sql.dbbench import RecordFile
 from turnwise.environments.sql.requests import GRAMMARS
-from turnwise.environments.sql.tasks import made_tasks, scene_of, tasks_hash
+from turnwise.environments.sql.tasks import STANDARD, MadeRequests, scene_of
 from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match
 from turnwise.tokens import Source
@@ -27,12 +26,6 @@ from turnwise.tools.tool import Tool, in_thread, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 Result = TypeVar("Result")
-
-COUNT = 1000
-HELDOUT_SHARE = 0.5
-RANDOM_SCORES = {"small": 0.011, "full": 0.008}
-"""Measured on the standard tasks: success of an agent that runs a statement of the grammar, with
-names that the tables have, and answers with a number below 10."""
 
 
 @dataclass
@@ -48,52 +41,25 @@ class SqlEnvironment(Environment):
     """One tool, `sql`.
 
     Example:
-        SqlEnvironment(records="dbbench/standard.jsonl")
+        SqlEnvironment(tasks=RecordFile("dbbench/standard.jsonl"))
     """
 
     _play: Play
 
+    facts = EnvironmentSpec("sql", "1")
+
     def __init__(
-        self,
-        count: int = COUNT,
-        grammar: Literal["small", "full"] = "full",
-        records: str | None = None,
-        heldout_share: float = HELDOUT_SHARE,
-        postgres: str | None = None,
+        self, tasks: MadeRequests | RecordFile = STANDARD, postgres: str | None = None
     ) -> None:
-        """`count` made tasks in each split; or those of `records`, a .jsonl or .json file in the
-        format of AgentBench's dbbench, of which `heldout_share` is held out. `postgres` is the url
-        of a server in place of SQLite (`tools/postgres.py`).
+        """`postgres` is the url of a server in place of SQLite (`tools/postgres.py`).
 
-        Raises ConfigError for options that make no sense and for a server that cannot be used,
-        MissingExtraError without its package, DataError for a file that is broken.
+        Raises ConfigError for a server that cannot be used, and for one with records, which are in
+        MySQL's dialect; MissingExtraError without its package, DataError for a file that is broken.
         """
-        made = (count, grammar) != (COUNT, "full")
-        if count < 1 or not 0 <= heldout_share <= 1:
-            raise ConfigError("sql: count is 1 or more, and heldout_share 0 to 1")
-        if records is None and heldout_share != HELDOUT_SHARE:
-            raise ConfigError("sql: heldout_share is for your own records: give a path")
-        if records is not None and made:
-            raise ConfigError("sql: count and grammar are for made tasks, not for a file")
-        if records is not None and postgres is not None:
+        if postgres is not None and not isinstance(tasks, MadeRequests):
             raise ConfigError("sql: records are in MySQL's dialect, for which there is SQLite only")
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if records is not None:
-            self._tasks = read_tasks(Path(records).expanduser(), heldout_share)
-        else:
-            self._tasks = made_tasks(count, grammar)
-            if count == COUNT:
-                self._reference_scores["random"] = RANDOM_SCORES[grammar]
-        self._data_hash = tasks_hash(self._tasks)
+        self.task_set = tasks.load()
         self._server = None if postgres is None else PostgresServer(postgres)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks."""
-        return EnvironmentSpec("sql", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
 
     def tools(self) -> list[Tool]:
         """The one tool, which names the dialect."""

@@ -8,35 +8,45 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from turnwise.environments.base import Split
+from turnwise.environments.options import Options
 from turnwise.environments.sql.requests import GRAMMARS, THEMES, Request, Scene
+from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.ranges import Count
 from turnwise.rewards.answer import normalise
 from turnwise.seeds import derive
 from turnwise.tools.sql import Database, Table, shown
 from turnwise.types import Task
 
+RANDOM_SCORES = {"small": 0.011, "full": 0.008}
+"""Measured on the standard tasks: success of an agent that runs a statement of the grammar, with
+names that the tables have, and answers with a number below 10."""
 
-def made_tasks(count: int, grammar: str) -> dict[Split, list[Task]]:
-    """`count` tasks for each split; no request of one split is in the other, whatever the rows."""
-    tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
-    seen: set[str] = set()
-    draw, makers = GRAMMARS[grammar]
-    number = 0
-    while any(len(found) < count for found in tasks.values()):
-        stream = random.Random(derive("sql", grammar, number))
-        number += 1
+
+@dataclass(frozen=True)
+class MadeRequests(Options):
+    """`count` tasks in each split; no request of one is in the other, whatever the rows."""
+
+    count: Count = 1000
+    grammar: Literal["small", "full"] = "full"
+
+    def load(self) -> TaskSet:
+        """Make them."""
+        standard = self.count == MadeRequests.count
+        scores = SOLVED | ({"random": RANDOM_SCORES[self.grammar]} if standard else {})
+        return TaskSet.made("sql", drafted(self._draft), self.count, scores)
+
+    def _draft(self, number: int) -> Draft:
+        stream = random.Random(derive("sql", self.grammar, number))
+        draw, makers = GRAMMARS[self.grammar]
         scene = draw(stream)
         request = stream.choice(makers)(stream, scene)
-        split: Split = "heldout" if derive("split", request.text) % 2 else "train"
-        if request.text in seen or len(tasks[split]) == count:
-            continue
-        task = _task(scene, request, grammar)
-        if task is not None:
-            seen.add(request.text)
-            tasks[split].append(task)
-    return tasks
+        return Draft(request.text, lambda: _task(scene, request, self.grammar))
+
+
+STANDARD = MadeRequests()
 
 
 def outcome(tables: Sequence[Table], statement: str) -> tuple[list[str], dict[str, Any]]:
@@ -82,13 +92,3 @@ def _task(scene: Scene, request: Request, grammar: str) -> Task | None:
     forms = [f"{table.name}({', '.join(name for name, _ in table.columns)})" for table in tables]
     prompt = f"{' '.join(forms)} {request.text}"
     return make_task(prompt, tables, secret, {"kind": request.kind, "grammar": grammar})
-
-
-def tasks_hash(tasks: Mapping[Split, Sequence[Task]]) -> str:
-    """A hash of all that tasks show, hold and expect."""
-    digest = hashlib.sha256()
-    for split, entries in tasks.items():
-        for task in entries:
-            row = [split, task.prompt, dict(task.data), dict(task.secret)]
-            digest.update(json.dumps(row, sort_keys=True).encode())
-    return digest.hexdigest()

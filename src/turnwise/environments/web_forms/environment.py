@@ -10,27 +10,24 @@ scripts, with pictures, with something to drag.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.environments.base import EnvironmentSpec, Split
+from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.web import EpisodeSite, Observations, Pages, WebEnvironment
 from turnwise.environments.web_forms.kinds import KINDS
 from turnwise.environments.web_forms.kinds.base import Draft, FormSite
-from turnwise.environments.web_forms.tasks import made_tasks, tasks_hash
-from turnwise.errors import ConfigError
+from turnwise.environments.web_forms.tasks import COUNT, made_tasks
+from turnwise.ranges import Count
 from turnwise.types import Action, Task, Trajectory, Verdict
-
-COUNT = 1000
-RANDOM_SCORE = 0.024
-"""Measured on the standard tasks."""
 
 
 class WebForms(WebEnvironment):
     """Tools: click, fill, select, press, back, scroll, read."""
 
+    facts = EnvironmentSpec("web_forms", "1")
     host = "forms.test"
 
     def __init__(
         self,
-        count: int = COUNT,
+        count: Count = COUNT,
         kinds: Sequence[str] = (),
         pages: Pages = "text",
         observations: Observations = "text",
@@ -38,24 +35,10 @@ class WebForms(WebEnvironment):
         """`count` tasks in each split, of these kinds, all by default. The agent is shown words,
         or pictures of the screen with the elements' numbers on it.
 
-        Raises ConfigError for options that make no sense, and where Chromium is needed and missing.
+        Raises ConfigError for an unknown kind, and where Chromium is needed and missing.
         """
         super().__init__(pages, observations)
-        if count < 1:
-            raise ConfigError("web_forms: count is 1 or more")
-        self._tasks = made_tasks(count, kinds or list(KINDS))
-        self._data_hash = tasks_hash(self._tasks)
-        self._reference_scores = {"noop": 0.0, "oracle": 1.0}
-        if count == COUNT and not kinds:
-            self._reference_scores["random"] = RANDOM_SCORE
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The hash is of all tasks."""
-        return EnvironmentSpec("web_forms", "1", self._data_hash, self._reference_scores)
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.task_set = made_tasks(count, kinds or list(KINDS))
 
     def site(self, data: Mapping[str, Any]) -> FormSite:
         """The site of a new episode."""

@@ -1,0 +1,87 @@
+"""Documents and the tasks that ask for what is in them: the built-in ones, or a user's own.
+
+Not here: how they are made (`corpus.py`, `tasks.py`) and read (`documents.py`, `questions.py`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from turnwise.environments.options import Options
+from turnwise.environments.search.corpus import Document, standard_library
+from turnwise.environments.search.documents import index_documents, read_documents
+from turnwise.environments.search.questions import question_task, read_questions, unsupported
+from turnwise.environments.search.tasks import standard_tasks
+from turnwise.environments.tasksets import (
+    SOLVED,
+    SPLITS,
+    TaskFile,
+    Tasks,
+    TaskSet,
+    every,
+    shuffled_split,
+)
+from turnwise.tools.bm25 import BM25Index
+
+
+@dataclass(frozen=True)
+class Library:
+    """Documents, the index of their words, and tasks about them."""
+
+    documents: Sequence[Document]
+    words: BM25Index
+    task_set: TaskSet
+
+
+@dataclass(frozen=True)
+class StandardQuestions(Options):
+    """Questions about Python's library. Without `inverse` those that look for a thing by what is
+    stated of it (the class derived from another one, all intersections) are left out."""
+
+    inverse: bool = True
+
+    def load(self) -> Library:
+        """Make them, or take them from the cache."""
+        documents = standard_library()
+        words = index_documents(documents)
+        every = standard_tasks(documents, words)
+        tasks: Tasks = {
+            split: [task for task in every[split] if self.inverse or not task.secret["inverse"]]
+            for split in SPLITS
+        }
+        return Library(documents, words, task_set(documents, tasks, SOLVED))
+
+
+STANDARD = StandardQuestions()
+
+
+@dataclass(frozen=True)
+class QuestionFile(TaskFile):
+    """The questions of a .jsonl or .json file, about one's own documents."""
+
+    documents: str = field(kw_only=True)
+    """A folder of .txt and .md files, a .jsonl or a .json file."""
+
+    def load(self) -> Library:
+        """Read both. Raises DataError for files that are missing or broken."""
+        documents = read_documents(Path(self.documents).expanduser())
+        questions = read_questions(self.path)
+        tasks = shuffled_split(map(question_task, questions), self.heldout_share)
+        missing = unsupported(questions, documents)
+        told = f"{missing} of {len(questions)} questions have no accepted answer in any document"
+        made = task_set(documents, tasks, warnings=[told] if missing else [])
+        return Library(documents, index_documents(documents), made)
+
+
+def task_set(
+    documents: Sequence[Document],
+    tasks: Tasks,
+    scores: Mapping[str, float] = {"noop": 0.0},
+    warnings: Sequence[str] = (),
+) -> TaskSet:
+    """The digest is of all documents and questions."""
+    rows = ([split, task.id, task.prompt, task.secret["answers"]] for split, task in every(tasks))
+    texts = [f"{one.id}\x1f{one.card}\x1f{one.text}\x1e" for one in documents]
+    content = "".join([*texts, *map(json.dumps, rows)])
+    return TaskSet.of(tasks, scores, warnings, lambda _: content)
