@@ -14,7 +14,6 @@ LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 STILL_LONGER = {
     "environments/repair/blocks.py": 438,
-    "synthesis/tiny.py": 439,
 }
 """Files over the limit, and how many lines each may have."""
 
