@@ -89,11 +89,11 @@ def test_runs_are_read_wherever_they_are(tokenizer: Any) -> None:
         for index in range(12):
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(12)))
-        seated = engine._budget.seated
+        seated = engine._allocator.seated
         assert [session.name for session in seated] == [str(index) for index in range(12)]
         assert {session.run.size for session in seated if session.run} == {64, 128}
 
-    options = {"slots": 12, "max_tokens": 250, "cache_tokens": 2900}
+    options = {"max_sequences": 12, "max_tokens": 250, "kv_cache_tokens": 2900}
     run(model, tokenizer, body, **options, deterministic=False)
 
 
