@@ -193,7 +193,7 @@ def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: s
 
 
 def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no vLLM.*set vllm\.python"):
+    with pytest.raises(ConfigError, match=r"has no vLLM.*set engine\.servers\.python"):
         check_interpreter(sys.executable)
     with pytest.raises(ConfigError, match="cannot be run"):
         check_interpreter(str(tmp_path / "nothing"))
