@@ -20,6 +20,7 @@ from typing import Any
 
 import typer
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import turnwise
@@ -27,7 +28,7 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import describe, describe_parts
 from turnwise.algorithms.rows import ALGORITHMS
 from turnwise.commands.cli import app
-from turnwise.config import Recipe, Section
+from turnwise.config import Choice, Recipe, Section, choice_of
 from turnwise.sandbox.settings import Limits, SandboxSettings
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/reference"
@@ -48,7 +49,16 @@ GROUPS = {
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The strings that stand below the class's attributes."""
+    """The strings that stand below the attributes of the class, and of those that it derives
+    from."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith(("turnwise.", "tests.")):
+            found |= _own_docs(base)
+    return found
+
+
+def _own_docs(cls: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
     found = {}
     for line, after in itertools.pairwise(body):
@@ -89,65 +99,66 @@ def table(rows: list[tuple[str, ...]], *heads: str) -> str:
 
 def recipe_page() -> str:
     """Every key of a recipe: its type, range, default and meaning."""
-    top = [key for key, field in Recipe.model_fields.items() if not sections(field.annotation)]
     text = (
         "# Recipe\n\nA recipe is a TOML file. Every key below may stand in it, and on the command "
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
-        "`turnwise list` has the recipes that come with turnwise, the run folder's `config.toml` "
-        "the recipe of a run with every value spelled out.\n\n"
+        "A table that is one of several kinds has a section for each: its settings are those of "
+        "the kind that is chosen, and the value of the key that says the kind stands for the "
+        'table, as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
+        "`monitor.mutual_information`, those of an algorithm's signals) are left out, or given the "
+        "value `false`. `turnwise list` has the recipes that come with turnwise, the run "
+        "folder's `config.toml` the recipe of a run with every value spelled out.\n\n"
     )
-    text += key_table(Recipe, tuple(top))
+    text += key_table(Recipe)
     for key, field in Recipe.model_fields.items():
-        text += "".join(section_text(key, each) for each in sections(field.annotation))
-        if key == "sandbox" and key in top:
+        text += tables_of(key, field)
+        if key == "sandbox" and not choice_of(field)[0]:
             text += section_text(key, SandboxSettings) + section_text("sandbox.limits", Limits)
     return text
 
 
-def sections(annotation: Any) -> list[type[BaseModel]]:
-    """The sections that an annotation allows: one, or those of a union."""
-    if inspect.isclass(annotation) and issubclass(annotation, Section):
-        return [annotation]
-    inner = () if typing.get_origin(annotation) in (dict, tuple) else typing.get_args(annotation)
-    return [each for part in inner for each in sections(part)]
+def tables_of(name: str, field: FieldInfo) -> str:
+    """A section for each kind that a table may be; nothing for a plain value."""
+    kinds, choice = choice_of(field)
+    return "".join(section_text(name, kind, chosen(kind, choice)) for kind in kinds)
 
 
-def section_text(name: str, cls: type) -> str:
+def section_text(name: str, cls: type, when: str = "") -> str:
     """The heading, the description and the keys of a table, then those of the tables in it."""
-    chosen = _chosen(cls)
-    text = f"\n## [{name}]{chosen}\n\n{paragraph(cls.__doc__)}\n\n{key_table(cls)}"
+    text = f"\n## [{name}]{when}\n\n{paragraph(cls.__doc__)}\n\n{key_table(cls)}"
     for key, field in getattr(cls, "model_fields", {}).items():
-        text += "".join(section_text(f"{name}.{key}", each) for each in sections(field.annotation))
+        text += tables_of(f"{name}.{key}", field)
     return text
 
 
-def _chosen(cls: type) -> str:
-    """The value that chooses this section of a union: its key with one possible value."""
-    for key, field in getattr(cls, "model_fields", {}).items():
-        if typing.get_origin(field.annotation) is typing.Literal and key in ("name", "kind"):
-            values = typing.get_args(field.annotation)
-            if len(values) == 1:
-                return f' with {key} = "{values[0]}"'
-    return ""
+def chosen(kind: type[Section], choice: Choice | None) -> str:
+    """How a recipe says that a table is of this kind."""
+    if choice is None:
+        return ""
+    if names := choice.names(kind):
+        return f" with {choice.key} = {names}".replace("'", '"')
+    if choice.key not in kind.model_fields:
+        return f" without {choice.key}"
+    return f" with {'another ' if choice.key == 'name' else ''}{choice.key}"
 
 
-def key_table(cls: type, only: tuple[str, ...] = ()) -> str:
+def key_table(cls: type) -> str:
     """The keys of a section as a table."""
     docs = attribute_docs(cls)
     rows = [
         (f"`{key}`", allowed(annotation, limits), _default(default), docs.get(key, ""))
         for key, annotation, limits, default in fields(cls)
-        if not sections(annotation) and (not only or key in only)
     ]
     return table(rows, "key", "value", "default", "meaning") if rows else ""
 
 
 def fields(cls: type) -> Iterator[tuple[str, Any, list[Any], Any]]:
-    """Name, annotation, constraints and default of each key of a model or a dataclass."""
+    """Name, annotation, constraints and default of each plain key of a model or a dataclass."""
     if issubclass(cls, BaseModel):
         for key, field in cls.model_fields.items():
-            default = field.default if field.default_factory is None else {}
-            yield key, field.annotation, list(field.metadata), default
+            if not choice_of(field)[0]:
+                default = field.default if field.default_factory is None else {}
+                yield key, field.annotation, list(field.metadata), default
     else:
         types = typing.get_type_hints(cls)
         for each in dataclasses.fields(cls):
@@ -315,7 +326,7 @@ def parts_page() -> str:
     text = (
         "# Algorithms and parts\n\nAn algorithm is a row of parts; a recipe names one in "
         "`algorithm.name` and may replace any part or number beside it. What the choices are is "
-        "in [algorithms.md](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
+        "in [Algorithms](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
         "## Algorithms\n\nWhat is not said is as in `grpo`.\n\n"
     )
     grpo = describe("grpo")

@@ -94,7 +94,8 @@ def test_commands_change_keys_that_recipes_have(page: Path) -> None:
 @pytest.mark.parametrize("page", USER_PAGES, ids=name)
 def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
-    known = set(recipe_keys())
+    keys = [key.split(".") for key in recipe_keys()]
+    known = {".".join(key[:end]) for key in keys for end in range(1, len(key) + 1)}
     for key in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?: ?= ?[^`]*)?`", prose):
         if key.partition(".")[0] in SECTIONS and not re.search(r"\.(py|md|toml|jsonl?)$", key):
             free = any(key == table or key.startswith(f"{table}.") for table in FREE)

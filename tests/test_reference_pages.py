@@ -14,14 +14,18 @@ from scripts.reference_pages import (
     PAGES,
     docstring,
     key_table,
-    section_text,
-    sections,
     signature,
+    tables_of,
 )
-from turnwise.config import Section, recipe_keys
+from turnwise.config import Choice, Section, recipe_keys
 
 
-class Near(Section):
+class Shared(Section):
+    share: Annotated[int, Field(ge=1)] | Literal["all"] = "all"
+    """Of it."""
+
+
+class Near(Shared):
     """Sampling in this process.
 
     Not shown.
@@ -32,17 +36,34 @@ class Near(Section):
     """Deadline | of a turn."""
 
 
-class Far(Section):
+class Urls(Section):
+    """Servers that run."""
+
+    urls: tuple[str, ...]
+
+
+class Started(Section):
+    """Servers to start."""
+
+    count: int = 1
+
+
+class Far(Shared):
     """Sampling by servers."""
 
     name: Literal["far"]
-    urls: tuple[str, ...] = ()
-    near: Near | None = None
-    share: Annotated[int, Field(ge=1)] | Literal["all"] = "all"
+    servers: Annotated[Urls | Started, Choice("urls")] = Started()
+
+
+class Named(Section):
+    """An engine of your own."""
+
+    name: str
 
 
 class Whole(Section):
-    engine: Annotated[Near | Far, Field(discriminator="name")] = Near()
+    engine: Annotated[Near | Far | Named, Choice("name")] = Near()
+    more: Near | None = None
 
 
 @dataclass
@@ -67,20 +88,22 @@ def test_all_public_names_and_keys_are_on_their_pages() -> None:
     assert [key for key in leaves if f"| `{key}` |" not in page and f"## [{key}]" not in page] == []
 
 
-def test_a_choice_has_a_table_for_each_of_its_sections() -> None:
-    found = sections(Whole.model_fields["engine"].annotation)
-    assert found == [Near, Far]
-    assert section_text("engine", Near) == (
+def test_a_choice_has_a_section_for_each_of_its_kinds() -> None:
+    text = tables_of("engine", Whole.model_fields["engine"])
+    assert text.startswith(
         '\n## [engine] with name = "near"\n\nSampling in this process.\n\n'
         "| key | value | default | meaning |\n| --- | --- | --- | --- |\n"
+        '| `share` | integer ≥ 1 or `all` | `"all"` | Of it. |\n'
         '| `name` | `near` | `"near"` |  |\n'
         "| `seconds` | number > 0 ≤ 9 | `2` | Deadline \\| of a turn. |\n"
+        '\n## [engine] with name = "far"\n'
     )
-    far = section_text("engine", Far)
-    assert "| `name` | `far` | needed |" in far
-    assert "| `urls` | list of text | `[]` |" in far
-    assert '| `share` | integer ≥ 1 or `all` | `"all"` |' in far
-    assert '\n## [engine.near] with name = "near"\n' in far
+    assert "| `name` | `far` | needed |" in text
+    assert "\n## [engine.servers] with urls\n" in text
+    assert "| `urls` | list of text | needed |" in text
+    assert "\n## [engine.servers] without urls\n" in text
+    assert "\n## [engine] with another name\n" in text
+    assert tables_of("more", Whole.model_fields["more"]).startswith("\n## [more]\n")
     assert "| `size` | integer | `3` | Of it. |" in key_table(Own)
 
 

@@ -17,7 +17,8 @@ SMALL = {
     "train.tasks_per_step": 2,
     "train.group_size": 2,
     "evaluation.tasks": 2,
-    "evaluation.every": 0,
+    "evaluation.during_rl.every": 1,
+    "evaluation.during_rl.tasks": 2,
 }
 
 

@@ -82,7 +82,7 @@ class Components:
 
 def _check_sandbox(environment: Environment) -> None:
     """Raise ConfigError, before a model is loaded, if the environment's sandbox cannot be had."""
-    sandbox = getattr(environment, "sandbox", None)
+    sandbox = environment.sandbox
     if isinstance(sandbox, CodeSandbox):
         sandbox.tier  # noqa: B018 - finds it
 
