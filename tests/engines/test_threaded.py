@@ -229,9 +229,11 @@ def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
 
 
 def test_one_that_is_never_used_has_no_thread(tokenizer: Any) -> None:
+    before = set(threading.enumerate())
     engine = threaded(tiny_model("qwen3"), tokenizer)
 
     async def body() -> None:
-        assert not [thread for thread in threading.enumerate() if "turnwise" in thread.name]
+        new = set(threading.enumerate()) - before
+        assert not [thread for thread in new if "turnwise" in thread.name]
 
     run(engine, body)

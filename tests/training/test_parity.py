@@ -43,7 +43,7 @@ class Parting(EmbeddedEngine):
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """See Engine."""
-        await super().load(weights, version)
+        await super().load_weights(weights, version)
         self.shift = SHIFT if version else 0.0
 
     async def generate(self, *arguments: Any, **options: Any) -> Completion:
