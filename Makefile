@@ -60,7 +60,7 @@ docs: .venv/developing
 
 # The pages of docs/reference that are made from the code; a test says when they are old.
 reference: .venv/developing
-	$(BIN)/python scripts/reference_pages.py
+	$(BIN)/python -m scripts.reference_pages
 
 format: .venv/developing
 	$(BIN)/ruff format .

@@ -7,16 +7,9 @@ import pytest
 from pydantic import Field
 
 import turnwise
-from scripts.reference_pages import (
-    FOLDER,
-    GROUPS,
-    MADE,
-    PAGES,
-    docstring,
-    key_table,
-    signature,
-    tables_of,
-)
+from scripts.reference.api import GROUPS, docstring, signature
+from scripts.reference.recipe import key_table, tables_of
+from scripts.reference_pages import FOLDER, MADE, PAGES
 from turnwise.config import Choice, Section, recipe_keys
 
 
@@ -123,3 +116,11 @@ def test_signatures_and_docstrings_as_one_reads_them() -> None:
         "A line.\n\n- `one`: of two.\n- `three`: 4.\n\n```text\na b\n```\n\n"
         "```pycon\n>>> x\n>>> y\n1\n```\n"
     )
+
+
+def test_options_of_environments_have_the_ranges_of_their_signatures() -> None:
+    page = PAGES["environment_options.md"]()
+    section = page.partition("\n## mathematics\n")[2].partition("\n## ")[0]
+    assert "| `tasks.max_steps` | integer ≥ 1 ≤ 4 | `4` |" in section
+    assert "| `tasks.file` | text | needed |" in section
+    assert "| `tasks.heldout_share` | number ≥ 0 ≤ 1 | `0.5` |" in section

@@ -1,0 +1,60 @@
+"""algorithm_parts.md: every algorithm as its difference from GRPO, every part with its numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scripts.reference.text import table
+from turnwise.algorithms.parts import PARTS
+from turnwise.algorithms.registry import describe, describe_parts
+from turnwise.algorithms.rows import ALGORITHMS
+
+
+def parts_page() -> str:
+    """Every algorithm as its difference from GRPO, and every part with its numbers."""
+    text = (
+        "# Algorithms and parts\n\nAn algorithm is a row of parts; a recipe names one in "
+        "`algorithm.name` and may replace any part or number beside it. What the choices are is "
+        "in [Algorithms](algorithms.md). `turnwise algorithms NAME` prints one row or part.\n\n"
+        "## Algorithms\n\nWhat is not said is as in `grpo`.\n\n"
+    )
+    grpo = describe("grpo")
+    rows = [
+        (f"`{name}`", _difference(describe(name), grpo), describe(name)["source"])
+        for name in ALGORITHMS
+    ]
+    text += table(rows, "name", "made of", "source")
+    for choice, parts in PARTS.items():
+        text += f"\n## {choice}\n\n"
+        rows = [_part(choice, name) for name in parts.descriptions()]
+        text += table(rows, "part", "what it does", "numbers")
+    return text
+
+
+def _difference(row: Mapping[str, Any], grpo: Mapping[str, Any]) -> str:
+    """The parts, numbers and coefficients of a row that GRPO's has not."""
+    found, is_grpo = [], row["name"] == grpo["name"]
+    for choice, part in row["parts"].items():
+        if is_grpo or part["part"] != grpo["parts"][choice]["part"]:
+            found.append(f"{choice} `{part['part']}`")
+        standard = _described(choice, part["part"])["numbers"]
+        changed = {key: value for key, value in part["numbers"].items() if standard[key] != value}
+        found += [f"{key} {_number(value)}" for key, value in changed.items()]
+    flags = [key for key in row if isinstance(row[key], bool | float) and row[key] != grpo[key]]
+    return ", ".join([*found, *(f"{key} {_number(row[key])}" for key in flags)])
+
+
+def _part(choice: str, name: str) -> tuple[str, str, str]:
+    """The row of a part."""
+    part = _described(choice, name)
+    numbers = ", ".join(f"`{key}` = {_number(value)}" for key, value in part["numbers"].items())
+    return f"`{name}`", part["description"], numbers
+
+
+def _described(choice: str, name: str) -> Mapping[str, Any]:
+    return next(each for each in describe_parts(name) if each["choice"] == choice)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "none" if value is None else str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

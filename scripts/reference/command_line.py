@@ -1,0 +1,29 @@
+"""command_line.md: every command with its arguments and options."""
+
+from typing import Any
+
+import typer
+
+from scripts.reference.text import table
+from turnwise.commands.cli import app
+
+
+def command_page() -> str:
+    """Every command with its arguments and options."""
+    group: Any = typer.main.get_command(app)
+    text = f"# Command line\n\n{group.help}\n\n{group.epilog}\n"
+    for name, command in group.commands.items():
+        text += f"\n## turnwise {name}\n\n{' '.join((command.help or '').split())}\n\n"
+        rows = [_option(each) for each in command.params if each.name != "help"]
+        text += table(rows, "argument or option", "default", "meaning")
+    return text
+
+
+def _option(each: Any) -> tuple[str, str, str]:
+    is_option = each.param_type_name == "option"
+    name = ", ".join(each.opts) if is_option else each.name.upper()
+    default = each.default() if callable(each.default) else each.default
+    shown = (
+        "" if default in (None, False, ()) or "UNSET" in repr(default).upper() else f"`{default}`"
+    )
+    return f"`{name}`", shown, " ".join((getattr(each, "help", "") or "").split())
