@@ -70,9 +70,7 @@ class Dice:
     def close(self, session: str) -> None:
         """Nothing is kept."""
 
-    async def generate(
-        self, prompt: Any, sampling: Any, *, session: str, pictures: Any = ()
-    ) -> Any:
+    async def generate(self, prompt: Any, sampling: Any, *, session: str, images: Any = ()) -> Any:
         """Tokens without meaning."""
         from turnwise.engines.base import Completion, StopReason
         from turnwise.forward.equality import ordinary_tokens

@@ -34,6 +34,6 @@ class Counting(EmbeddedEngine):
 
     turns = 0
 
-    async def generate(self, prompt, sampling, *, session, pictures=()):
+    async def generate(self, prompt, sampling, *, session, images=()):
         Counting.turns += 1
-        return await super().generate(prompt, sampling, session=session, pictures=pictures)
+        return await super().generate(prompt, sampling, session=session, images=images)

@@ -1,4 +1,4 @@
-"""A random vision-language model learns by RL what only pictures say."""
+"""A random vision-language model learns by RL what only images say."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
-from tests.vision_models import picture, save_vision_model
+from tests.vision_models import image, save_vision_model
 
 RECIPE = """
 name = "dark side"
@@ -52,9 +52,9 @@ tasks = 40
 
 
 class DarkSide(Environment):
-    """Which half of the picture is darker; greys of training are none of those held out."""
+    """Which half of the image is darker; greys of training are none of those held out."""
 
-    pictures = True
+    shows_images = True
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -70,7 +70,7 @@ class DarkSide(Environment):
 
     async def reset(self, task: Task, seed: int) -> Observation:
         greys = [task.data["grey"], 255 - task.data["grey"]]
-        png = picture(*(greys if task.data["side"] == "l" else greys[::-1]))
+        png = image(*(greys if task.data["side"] == "l" else greys[::-1]))
         return Observation(task.prompt, Source.USER, (png,))
 
     async def verify(self, trajectory: Trajectory) -> Verdict:

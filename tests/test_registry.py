@@ -10,7 +10,7 @@ import pytest
 from turnwise.engines.registry import ENGINES
 from turnwise.errors import ConfigError
 from turnwise.registry import Registry, check_options, whole_target
-from turnwise.scaffolds.registry import METHODS, SCAFFOLDS, shows_pictures
+from turnwise.scaffolds.registry import METHODS, SCAFFOLDS, shows_images
 
 MODULE = """
 class Round:
@@ -139,7 +139,7 @@ class Halting:
     def open(self, session): ...
 
 class Quiet(EmbeddedEngine):
-    takes_pictures = False
+    takes_images = False
     shares_weights = False
 """
 
@@ -147,7 +147,7 @@ class Quiet(EmbeddedEngine):
 def test_an_engine_has_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(ENGINES_OF_ONES_OWN)
-    assert not ENGINES.get(f"{path}:Quiet").takes_pictures
+    assert not ENGINES.get(f"{path}:Quiet").takes_images
     with pytest.raises(ConfigError, match="Halting: not an engine: give a class with open, close"):
         ENGINES.get(f"{path}:Halting")
     with pytest.raises(ConfigError, match="unknown class 'Halt': known: EmbeddedEngine, Quiet"):
@@ -158,8 +158,8 @@ def test_a_scaffold_has_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     methods = "\n".join(f"    def {name}(self): ..." for name in METHODS)
     path.write_text(f"class Words:\n{methods}\n\nclass Mute:\n    stop = ()\n")
-    assert not shows_pictures(f"{path}:Words")
-    assert shows_pictures("tags")
+    assert not shows_images(f"{path}:Words")
+    assert shows_images("tags")
     with pytest.raises(ConfigError, match="Mute: not a scaffold: give a class with begin, extend"):
         SCAFFOLDS.get(f"{path}:Mute")
 

@@ -1,4 +1,4 @@
-"""Tiny vision-language models with random weights, one of each family, and pictures for them."""
+"""Tiny vision-language models with random weights, one of each family, and images for them."""
 
 import io
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import torch
-from PIL import Image
 from tokenizers import AddedToken
 from transformers import (
     AutoConfig,
@@ -22,7 +22,7 @@ from transformers import (
 from tests.fakes import byte_tokenizer
 from turnwise.config import ModelConfig
 from turnwise.models.load import load_model
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 FAMILIES = ("idefics3", "internvl", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "smolvlm")
 TOKENS = (
@@ -66,10 +66,10 @@ PATCHES: dict[str, Any] = {
 ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
 
 
-def picture(*colours: int, size: tuple[int, int] = (16, 16)) -> bytes:
+def image(*colours: int, size: tuple[int, int] = (16, 16)) -> bytes:
     """A PNG of vertical stripes of grey, 0 to 255; `size` is width and height."""
     columns = np.repeat(np.array(colours, np.uint8), -(-size[0] // len(colours)))[: size[0]]
-    image = Image.fromarray(np.tile(columns, (size[1], 1))).convert("RGB")
+    image = PIL.Image.fromarray(np.tile(columns, (size[1], 1))).convert("RGB")
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
@@ -79,12 +79,12 @@ def noise(seed: int, size: tuple[int, int] = (16, 16)) -> bytes:
     """A PNG of random colours."""
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
+    PIL.Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
 
 
 def vision_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, and those of all families around pictures."""
+    """One token a byte, and those of all families around images."""
     tokenizer = byte_tokenizer()
     tokenizer.add_tokens([AddedToken(token, special=True) for token in TOKENS], special_tokens=True)
     return tokenizer
@@ -127,17 +127,17 @@ def vision_model(folder: Path, family: str = "llava", **settings: Any) -> tuple[
     return load_model(ModelConfig(name=str(folder), device="cpu", **settings))
 
 
-def told(model: Any, *parts: bytes | list[int]) -> tuple[list[int], list[Picture]]:
-    """Ids and pictures of a history, from words and PNGs."""
+def told(model: Any, *parts: bytes | list[int]) -> tuple[list[int], list[Image]]:
+    """Ids and images of a history, from words and PNGs."""
     ids: list[int] = []
-    pictures = []
+    images = []
     for part in parts:
         own = part
         if isinstance(part, bytes):
             own = model.image_reader.tokens(part)
-            pictures.append(Picture(len(ids), len(own), part))
+            images.append(Image(len(ids), len(own), part))
         ids += own
-    return ids, pictures
+    return ids, images
 
 
 def own_logits(
@@ -146,7 +146,7 @@ def own_logits(
     """[n, vocabulary], of the model's own forward, which is given the pixels."""
     token, processor = model.config.image_token_id, _processor(model.config.model_type)
     options = model.image_reader.family.options
-    images = [Image.open(io.BytesIO(png)).convert("RGB") for png in pngs]
+    images = [PIL.Image.open(io.BytesIO(png)).convert("RGB") for png in pngs]
     each = [processor([image], return_tensors="pt", **options) for image in images]
     given: dict[str, Any] = {}
     if each:
@@ -198,7 +198,7 @@ def _settings(family: str, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _processor(family: str) -> Any:
-    """For pictures of 16 by 16; the tiling ones cut larger pictures up."""
+    """For images of 16 by 16; the tiling ones cut larger images up."""
     if family.startswith("qwen"):
         return Qwen2VLImageProcessorPil(
             patch_size=4, merge_size=2, size={"shortest_edge": 64, "longest_edge": 4096}

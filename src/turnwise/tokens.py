@@ -44,14 +44,14 @@ class Segment:
     tokens: Sequence[int]
     source: Source
     image: bytes | None = field(default=None, repr=False)
-    """The picture that the tokens stand for, as PNG; None for words."""
+    """The image that the tokens stand for, as PNG; None for words."""
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A run of tokens that stands for a picture: `length` of them from the place `start` on.
+class Image:
+    """A run of tokens that stands for an image: `length` of them from the place `start` on.
 
-    Example: Picture(12, 66, png)
+    Example: Image(12, 66, png)
     """
 
     start: int
@@ -103,8 +103,8 @@ class Tokens:
     contexts: np.ndarray = field(default_factory=_one_context)
     """int64[contexts, 2], in order: where a context begins, and where in it the tokens begin that
     are not copied from the one before."""
-    pictures: tuple[Picture, ...] = ()
-    """Pictures in order; each one's tokens have one source and turn, and were not sampled."""
+    images: tuple[Image, ...] = ()
+    """Images in order; each one's tokens have one source and turn, and were not sampled."""
 
     def __post_init__(self) -> None:
         for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
@@ -152,36 +152,36 @@ class Tokens:
         return copied
 
     @property
-    def pictured(self) -> np.ndarray:
-        """bool[n], True where a token stands for a picture."""
-        pictured = np.zeros(len(self), np.bool_)
-        for picture in self.pictures:
-            pictured[picture.start : picture.end] = True
-        return pictured
+    def image_mask(self) -> np.ndarray:
+        """bool[n], True where a token stands for an image."""
+        mask = np.zeros(len(self), np.bool_)
+        for image in self.images:
+            mask[image.start : image.end] = True
+        return mask
 
-    def pictures_in(self, span: slice, end: int | None = None) -> tuple[Picture, ...]:
-        """Pictures of a context, with places counted from its beginning; with `end` those of its
+    def images_in(self, span: slice, end: int | None = None) -> tuple[Image, ...]:
+        """Images of a context, with places counted from its beginning; with `end` those of its
         first so many tokens."""
         stop = span.stop if end is None else span.start + end
         return tuple(
-            replace(picture, start=picture.start - span.start)
-            for picture in self.pictures
-            if span.start <= picture.start and picture.end <= stop
+            replace(image, start=image.start - span.start)
+            for image in self.images
+            if span.start <= image.start and image.end <= stop
         )
 
     def with_context(self, kept: np.ndarray) -> "Tokens":
         """The record with a new context, which begins with copies of the tokens at the places
-        int64[k]; what was sampled is INHERITED there. Of a picture all tokens are kept, or none."""
+        int64[k]; what was sampled is INHERITED there. Of an image all tokens are kept, or none."""
         start = len(self)
         places = {int(place): start + index for index, place in enumerate(kept)}
-        pictures = tuple(
-            replace(picture, start=places[picture.start])
-            for picture in self.pictures
-            if picture.start in places
+        images = tuple(
+            replace(image, start=places[image.start])
+            for image in self.images
+            if image.start in places
         )
         source = self.source[kept]
         source[source == Source.MODEL] = Source.INHERITED
-        copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, pictures)
+        copied = self._with(self.ids[kept], source, self.turn[kept], NO_VERSION, None, images)
         contexts = np.vstack([self.contexts, [[start, start + len(kept)]]])
         return replace(copied, contexts=contexts)
 
@@ -196,13 +196,13 @@ class Tokens:
         ids = [token for segment in segments for token in segment.tokens]
         lengths = [len(segment.tokens) for segment in segments]
         starts = len(self) + np.cumsum([0, *lengths])
-        pictures = tuple(
-            Picture(int(start), len(segment.tokens), segment.image)
+        images = tuple(
+            Image(int(start), len(segment.tokens), segment.image)
             for start, segment in zip(starts, segments, strict=False)
             if segment.image is not None
         )
         source = np.repeat([int(segment.source) for segment in segments], lengths)
-        return self._with(ids, source, turn, NO_VERSION, None, pictures)
+        return self._with(ids, source, turn, NO_VERSION, None, images)
 
     def with_sampled(
         self,
@@ -224,7 +224,7 @@ class Tokens:
         turn: int | np.ndarray,
         version: int | Sequence[int],
         logprobs: Sequence[float] | None,
-        pictures: tuple[Picture, ...] = (),
+        images: tuple[Image, ...] = (),
     ) -> "Tokens":
         """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
         count = len(ids)
@@ -236,5 +236,5 @@ class Tokens:
             np.concatenate([self.version, np.full(count, version, np.int32)]),
             np.concatenate([self.logprob, np.asarray(given, np.float32)]),
             self.contexts,
-            self.pictures + pictures,
+            self.images + images,
         )

@@ -145,7 +145,7 @@ class Observation:
     source: Source = Source.TOOL
     """TOOL for tool output, ENVIRONMENT for corrections and messages, USER for the first prompt."""
     images: tuple[bytes, ...] = field(default=(), repr=False)
-    """Pictures as PNG, of environments whose `pictures` is True."""
+    """Images as PNG, of environments whose `shows_images` is True."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "content", encodable(self.content))

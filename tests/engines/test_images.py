@@ -1,4 +1,4 @@
-"""Pictures in the embedded engine: log-probabilities, and what is computed once or never shared."""
+"""Images in the embedded engine: log-probabilities, and what is computed once or never shared."""
 
 import asyncio
 from pathlib import Path
@@ -13,15 +13,15 @@ from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.batches import PREFILL_TOKENS
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import ConfigError
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.rounding import assert_rounding
 from tests.vision_models import (
     FAMILIES,
+    image,
     noise,
     own_logprobs,
-    picture,
     save_vision_model,
     told,
     vision_model,
@@ -42,30 +42,30 @@ Models = dict[str, tuple[Any, Any]]
 
 
 async def turn(
-    engine: EmbeddedEngine, session: str, ids: list[int], pictures: list[Picture], seed: int = 0
+    engine: EmbeddedEngine, session: str, ids: list[int], images: list[Image], seed: int = 0
 ) -> Completion:
     sampling = Sampling(max_tokens=5, seed=seed)
-    return await engine.generate(ids, sampling, session=session, pictures=pictures)
+    return await engine.generate(ids, sampling, session=session, images=images)
 
 
-def assert_own(done: Completion, model: Any, history: list[int], shown: list[Picture]) -> None:
+def assert_own(done: Completion, model: Any, history: list[int], shown: list[Image]) -> None:
     """The log-probabilities are, up to rounding, those of the model's own forward on the history,
     which ends with what was sampled."""
-    pngs, count = [picture.png for picture in shown], len(done.tokens)
+    pngs, count = [image.png for image in shown], len(done.tokens)
     found = torch.tensor(done.logprobs)
     assert_rounding([found], model, lambda exact: [own_logprobs(exact, history, pngs, count)])
 
 
 async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
-    """Two turns, with a picture of its own before each; session 0 is told words alone."""
+    """Two turns, with an image of its own before each; session 0 is told words alone."""
     shown = [noise(index, (16 * index, 32))] if index else []
-    ids, pictures = told(model, BEFORE, *shown, AFTER)
+    ids, images = told(model, BEFORE, *shown, AFTER)
     for number in range(2):
-        done = await turn(engine, str(index), ids, pictures, seed=index % 2)
+        done = await turn(engine, str(index), ids, images, seed=index % 2)
         ids += done.tokens
-        assert_own(done, model, ids, pictures)
+        assert_own(done, model, ids, images)
         new, shown = told(model, AFTER, noise(10 + index), AFTER[: 2 + number])
-        pictures += [Picture(len(ids) + p.start, p.length, p.png) for p in shown]
+        images += [Image(len(ids) + p.start, p.length, p.png) for p in shown]
         ids += new
     engine.close(str(index))
 
@@ -90,10 +90,10 @@ def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
-def test_two_pictures_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
+def test_two_images_with_the_same_ids_are_two_histories(models: Models, family: str) -> None:
     model, tokenizer = models[family]
     (ids, one), (same, other) = (
-        told(model, BEFORE, picture(*greys), AFTER) for greys in ((0, 255), (255, 0))
+        told(model, BEFORE, image(*greys), AFTER) for greys in ((0, 255), (255, 0))
     )
     assert ids == same
 
@@ -108,12 +108,12 @@ def test_two_pictures_with_the_same_ids_are_two_histories(models: Models, family
                 strict=True,
             )
         )
-        for name, pictures in shown.items():
+        for name, images in shown.items():
             history = [*ids, *done[name].tokens]
-            assert_own(done[name], model, history, pictures)
+            assert_own(done[name], model, history, images)
         assert done["a"].logprobs == done["c"].logprobs
         assert done["a"].logprobs[0] != pytest.approx(done["b"].logprobs[0], abs=1e-3)
-        # "c" is computed with "a"; "b" has its words before the picture from "a".
+        # "c" is computed with "a"; "b" has its words before the image from "a".
         start = one[0].start
         sampled = sum(len(completion.tokens) - 1 for completion in done.values())
         assert engine.counters.computed == len(ids) + (len(ids) - start) + sampled
@@ -121,17 +121,15 @@ def test_two_pictures_with_the_same_ids_are_two_histories(models: Models, family
     run(model, tokenizer, body)
 
 
-def _requests(ids: list[int], shown: dict[str, list[Picture]]) -> list[Any]:
-    return [(name, ids, pictures) for name, pictures in shown.items()]
+def _requests(ids: list[int], shown: dict[str, list[Image]]) -> list[Any]:
+    return [(name, ids, images) for name, images in shown.items()]
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
-def test_a_session_whose_picture_changes_keeps_what_is_before_it(
-    models: Models, family: str
-) -> None:
+def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, family: str) -> None:
     model, tokenizer = models[family]
-    ids, before = told(model, BEFORE, picture(0, 255), AFTER)
-    _, after = told(model, BEFORE, picture(255, 0), AFTER)
+    ids, before = told(model, BEFORE, image(0, 255), AFTER)
+    _, after = told(model, BEFORE, image(255, 0), AFTER)
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
@@ -146,17 +144,17 @@ def test_a_session_whose_picture_changes_keeps_what_is_before_it(
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
-def test_a_picture_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
+def test_a_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     save_vision_model(tmp_path / family, family, positions=8192)
     model, tokenizer = vision_model(tmp_path / family, family)
     words = [5 + index % 200 for index in range(PREFILL_TOKENS - 8)]
-    ids, pictures = told(model, words, noise(3, (16, 48)), AFTER)
-    assert pictures[0].start < PREFILL_TOKENS < pictures[0].end
+    ids, images = told(model, words, noise(3, (16, 48)), AFTER)
+    assert images[0].start < PREFILL_TOKENS < images[0].end
 
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        done = await turn(engine, "s", ids, pictures)
-        assert_own(done, model, [*ids, *done.tokens], pictures)
+        done = await turn(engine, "s", ids, images)
+        assert_own(done, model, [*ids, *done.tokens], images)
 
     run(model, tokenizer, body, max_tokens=PREFILL_TOKENS + 100, max_sequences=1)
 
@@ -164,7 +162,7 @@ def test_a_picture_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
 def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
     """And a logit processor is shown the model's ids."""
     model, tokenizer = models["llava"]
-    ids, pictures = told(model, BEFORE, picture(0, 255), AFTER)
+    ids, images = told(model, BEFORE, image(0, 255), AFTER)
     seen: list[list[int]] = []
 
     def favour(history: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -174,23 +172,23 @@ def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
         sampling = Sampling(max_tokens=2, processors=(favour,))
-        done = await engine.generate(ids, sampling, session="s", pictures=pictures)
+        done = await engine.generate(ids, sampling, session="s", images=images)
         assert list(done.tokens) == [model.config.image_token_id] * 2
         assert seen[1] == [*ids, done.tokens[0]]
         history = [*ids, *done.tokens, *AFTER]
-        again = await turn(engine, "s", history, pictures)
+        again = await turn(engine, "s", history, images)
         engine.close("s")
         engine.open("fresh")
-        fresh = await turn(engine, "fresh", history, pictures)
+        fresh = await turn(engine, "fresh", history, images)
         assert list(again.logprobs) == pytest.approx(list(fresh.logprobs), abs=1e-4)
 
     run(model, tokenizer, body)
 
 
-def test_a_model_of_words_takes_no_pictures(tokenizer: Any) -> None:
+def test_a_model_of_words_takes_no_images(tokenizer: Any) -> None:
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
-        with pytest.raises(ConfigError, match="Qwen3ForCausalLM takes no pictures"):
-            await turn(engine, "s", PROMPT, [Picture(2, 3, b"")])
+        with pytest.raises(ConfigError, match="Qwen3ForCausalLM takes no images"):
+            await turn(engine, "s", PROMPT, [Image(2, 3, b"")])
 
     run(tiny_model("qwen3"), tokenizer, body)

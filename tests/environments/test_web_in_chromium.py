@@ -1,4 +1,4 @@
-"""Web environments in Chromium: what plain pages give, pictures, restored and lost episodes."""
+"""Web environments in Chromium: what plain pages give, images, restored and lost episodes."""
 
 import asyncio
 import os
@@ -58,9 +58,9 @@ def test_the_same_as_plain_pages() -> None:
         assert marked(chromium._browser.marker) == []
 
 
-def test_pictures() -> None:
+def test_images() -> None:
     made = real(WebForms, count=2, kinds=["login"], observations="screenshot")
-    assert made.pictures
+    assert made.images
     task = made.tasks("train")[0]
 
     async def look() -> None:
@@ -69,9 +69,9 @@ def test_pictures() -> None:
             assert first.content == task.prompt
             step = await made.step(made.oracle(task)[0])
             assert step.observation.content == "Sign in (http://forms.test/)"
-            pictures = [*first.images, *step.observation.images]
-            assert [picture[:4] for picture in pictures] == [b"\x89PNG"] * 2
-            assert pictures[0] != pictures[1]
+            images = [*first.images, *step.observation.images]
+            assert [image[:4] for image in images] == [b"\x89PNG"] * 2
+            assert images[0] != images[1]
             other = made.fresh()
             other.restore(made.snapshot())
             again = await other.step(Action("", calls=(ToolCall("nothing", {}),)))

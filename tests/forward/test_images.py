@@ -1,4 +1,4 @@
-"""What models make of pictures: against their own forward, and against transformers' processors."""
+"""What models make of images: against their own forward, and against transformers' processors."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from turnwise.config import ModelConfig
 from turnwise.errors import DataError, InfrastructureError, NotSupportedError
 from turnwise.forward.images import attach_reader
 from turnwise.forward.logprobs import check_supported, token_logprobs
-from turnwise.models.load import load_model, takes_pictures
+from turnwise.models.load import load_model, takes_images
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
 from tests.rounding import assert_rounding
@@ -38,7 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logprobs_are_those_of_the_models_own_forward(models: dict[str, Any], family: str) -> None:
-    """In a batch of three: words alone, one picture, two of other shapes."""
+    """In a batch of three: words alone, one image, two of other shapes."""
     model = models[family]
     check_supported(model)
     pngs = [[], [noise(1)], [noise(2, (48, 32)), noise(3, (16, 40))]]
@@ -50,10 +50,8 @@ def test_logprobs_are_those_of_the_models_own_forward(models: dict[str, Any], fa
         inputs[row, : len(ids)] = torch.tensor(ids)
         selected[row, len(ids) - 11 : len(ids) - 1] = True
     targets = torch.tensor([token for ids, _ in rows for token in ids[-10:]])
-    pictures = [shown for _, shown in rows]
-    found, _ = token_logprobs(
-        model, inputs, selected, targets, 1.0, autocast=False, pictures=pictures
-    )
+    images = [shown for _, shown in rows]
+    found, _ = token_logprobs(model, inputs, selected, targets, 1.0, autocast=False, images=images)
 
     def own(exact: Any) -> list[torch.Tensor]:
         every = [
@@ -70,17 +68,17 @@ def test_logprobs_are_those_of_the_models_own_forward(models: dict[str, Any], fa
 def test_gradients_are_those_of_the_models_own_forward(models: dict[str, Any], family: str) -> None:
     """Nothing reaches the tower, the projector or the placeholder's own embedding."""
     model = models[family]
-    ids, pictures = told(model, WORDS, noise(1, (32, 16)), WORDS)
+    ids, images = told(model, WORDS, noise(1, (32, 16)), WORDS)
     inputs, targets = torch.tensor([ids[:-1]]), torch.tensor(ids[-10:])
     selected = torch.zeros_like(inputs, dtype=torch.bool)
     selected[:, -10:] = True
     logprobs, _ = token_logprobs(
-        model, inputs, selected, targets, 1.0, autocast=False, pictures=[pictures]
+        model, inputs, selected, targets, 1.0, autocast=False, images=[images]
     )
     found = _gradients(model, logprobs.sum())
 
     def own(exact: Any) -> dict[str, torch.Tensor]:
-        logits = own_logits(exact, ids, [pictures[0].png], gradient=True)
+        logits = own_logits(exact, ids, [images[0].png], gradient=True)
         chosen = logits.log_softmax(-1)[-11:-1].gather(1, targets[:, None])
         return _gradients(exact, chosen.sum())
 
@@ -103,16 +101,16 @@ def _gradients(model: Any, total: torch.Tensor) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
 def test_positions_on_three_axes_are_the_models_own(models: dict[str, Any], family: str) -> None:
     model = models[family]
-    ids, pictures = told(model, WORDS, noise(1, (40, 16)), noise(2, (16, 64)), WORDS)
+    ids, images = told(model, WORDS, noise(1, (40, 16)), noise(2, (16, 64)), WORDS)
     types = (torch.tensor([ids]) == model.config.image_token_id).int()
-    grids = [model.image_reader.grid(picture.png) for picture in pictures]
+    grids = [model.image_reader.grid(image.png) for image in images]
     assert grids == [(2, 5), (8, 2)]
     given = torch.tensor([[1, 2 * rows, 2 * columns] for rows, columns in grids])
     expected, _ = model.model.get_rope_index(
         torch.tensor([ids]), mm_token_type_ids=types, image_grid_thw=given
     )
     np.testing.assert_array_equal(
-        model.image_reader.axes(np.array(ids), pictures), expected[:, 0].numpy()
+        model.image_reader.axes(np.array(ids), images), expected[:, 0].numpy()
     )
 
 
@@ -126,7 +124,7 @@ def test_tiles_are_laid_out_as_by_the_processor(models: dict[str, Any], family: 
         assert reader.tokens(noise(4, size)) == expected
 
 
-def test_what_stands_around_a_picture(models: dict[str, Any]) -> None:
+def test_what_stands_around_a_image(models: dict[str, Any]) -> None:
     for family, (first, last) in {
         "internvl": ("<img>", "</img>"),
         "llava": ("<image>", "<image>"),
@@ -138,23 +136,23 @@ def test_what_stands_around_a_picture(models: dict[str, Any]) -> None:
         assert set(tokens[1:-1]) == {"<image>"}
 
 
-def test_bytes_that_are_no_picture(models: dict[str, Any]) -> None:
-    for png in (b"", b"no picture", noise(1)[:60]):
-        with pytest.raises(InfrastructureError, match="a picture cannot be read"):
+def test_bytes_that_are_no_image(models: dict[str, Any]) -> None:
+    for png in (b"", b"no image", noise(1)[:60]):
+        with pytest.raises(InfrastructureError, match="an image cannot be read"):
             models["llava"].image_reader.tokens(png)
 
 
 def test_a_folder_without_an_image_processor(tmp_path: Path) -> None:
     folder = save_vision_model(tmp_path / "model")
-    assert takes_pictures(ModelConfig(name=str(folder)))
-    assert not takes_pictures(ModelConfig(name="tiny"))
+    assert takes_images(ModelConfig(name=str(folder)))
+    assert not takes_images(ModelConfig(name="tiny"))
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(DataError, match=r"image processor of .* cannot be loaded") as caught:
         load_model(ModelConfig(name=str(folder), device="cpu"))
     assert "\n" not in str(caught.value)
 
 
-def test_a_llava_whose_pictures_are_laid_out_in_another_way(models: dict[str, Any]) -> None:
+def test_a_llava_whose_images_are_laid_out_in_another_way(models: dict[str, Any]) -> None:
     config = SimpleNamespace(
         model_type="llava", vision_config=SimpleNamespace(model_type="pixtral")
     )

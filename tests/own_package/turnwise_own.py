@@ -52,9 +52,9 @@ class Counting(EmbeddedEngine):
         made.greeting, made.turns = greeting, 0
         return made
 
-    async def generate(self, prompt, sampling, *, session, pictures=()):
+    async def generate(self, prompt, sampling, *, session, images=()):
         self.turns += 1
-        return await super().generate(prompt, sampling, session=session, pictures=pictures)
+        return await super().generate(prompt, sampling, session=session, images=images)
 
     async def stop(self):
         await super().stop()

@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, b"caf\xe9", {"Content-Type": "text/plain; charset=latin-1"})
         elif name == "/odd":
             self._answer(200, b"caf\xe9\0", {"Content-Type": "text/plain; charset=none-such"})
-        elif name == "/picture":
+        elif name == "/image":
             self._answer(200, b"\x89PNG\0", {"Content-Type": "image/png"})
         elif name == "/big":
             self._answer(200, b"x" * 50_000, {"Content-Type": "text/plain"})
@@ -92,7 +92,7 @@ def test_pages_as_text(fetcher: Fetcher, place: str) -> None:
     assert fetcher.fetch(f"http://{place}/html") == "Big news\nOne bold word\na\nb & c"
     assert fetcher.fetch(f"http://{place}/latin") == "café"
     assert fetcher.fetch(f"http://{place}/odd") == "caf\ufffd"
-    assert fetcher.fetch(f"http://{place}/picture") == "[5 bytes of image/png: no text]"
+    assert fetcher.fetch(f"http://{place}/image") == "[5 bytes of image/png: no text]"
     assert fetcher.fetch(f"http://{place}/gone") == "[status 404 Not Found]\nnot here"
     assert fetcher.fetch(f"http://{place}") == "(empty)"
     Handler.seen.clear()

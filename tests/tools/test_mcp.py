@@ -45,8 +45,8 @@ def fail(why: str) -> str:
     raise ToolError(why)
 
 @server.tool()
-def picture() -> Image:
-    """A picture."""
+def image() -> Image:
+    """An image."""
     return Image(data=b"abc", format="png")
 
 @server.tool()
@@ -135,7 +135,7 @@ async def _called(server: McpServer, tool: str, within: float = A_HANG, **argume
 
 def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
     schemas = {one["name"]: one for one in server.schemas}
-    assert list(schemas) == ["add", "die", "fail", "picture", "sleep"]
+    assert list(schemas) == ["add", "die", "fail", "image", "sleep"]
     assert schemas["add"]["description"] == "Add to a total."
     assert schemas["add"]["parameters"]["properties"]["number"]["type"] == "integer"
     assert schemas["add"]["parameters"]["required"] == ["number"]
@@ -144,7 +144,7 @@ def test_tools_are_listed_with_their_schemas(server: McpServer) -> None:
 
 def test_calls(server: McpServer) -> None:
     assert asyncio.run(_called(server, "add", number=2)) == "total 2"
-    assert asyncio.run(_called(server, "picture")) == "[image: no text]"
+    assert asyncio.run(_called(server, "image")) == "[image: no text]"
     for name, arguments, text in (
         ("fail", {"why": "because"}, "because"),
         ("add", {"number": "x"}, "number"),

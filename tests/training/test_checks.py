@@ -137,7 +137,7 @@ class Speechless(Capitals):
 class Pictured(Capitals):
     """Observations have images."""
 
-    pictures = True
+    shows_images = True
 
 
 class Answerless(Capitals):

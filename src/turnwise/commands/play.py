@@ -29,9 +29,9 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
     environment = make_environment(
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
-    if environment.pictures:
+    if environment.shows_images:
         raise ConfigError(
-            f"environment {environment.spec.name} shows pictures, and a terminal words: set "
+            f"environment {environment.spec.name} shows images, and a terminal words: set "
             'environment.options.observations = "text"'
         )
     tasks = environment.tasks("heldout")

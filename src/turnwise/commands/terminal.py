@@ -182,9 +182,9 @@ def _legend(name: str, recipe: Recipe) -> Text:
 
 def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
     """The trajectory as read by the model, spans of one source and turn at a time, each context
-    after the first under a line of its own, a picture by the name of its file."""
+    after the first under a line of its own, an image by the name of its file."""
     text = Text()
-    pictures = {shown["start"]: shown for shown in row.get("pictures") or []}
+    images = {shown["start"]: shown for shown in row.get("images") or []}
     starts = [start for start, _ in row["contexts"]]
     for number, (start, fresh) in enumerate(row["contexts"]):
         if number:
@@ -192,22 +192,22 @@ def trajectory_text(row: Mapping[str, Any], tokenizer: Tokenizer) -> Text:
         end = starts[number + 1] if number + 1 < len(starts) else None
         place = start
         for source, _, ids in _spans(row, slice(start, end)):
-            for piece in _pieces(ids, place, pictures, tokenizer):
+            for piece in _pieces(ids, place, images, tokenizer):
                 text.append(f"«{piece}»" if source == Source.MODEL else piece, STYLES[source])
             place += len(ids)
     return text
 
 
 def _pieces(
-    ids: Sequence[int], place: int, pictures: Mapping[int, Any], tokenizer: Tokenizer
+    ids: Sequence[int], place: int, images: Mapping[int, Any], tokenizer: Tokenizer
 ) -> Iterator[str]:
-    """The text of ids from a place of the record on, around pictures."""
+    """The text of ids from a place of the record on, around images."""
     begun = 0
-    for start in (start for start in sorted(pictures) if place <= start < place + len(ids)):
-        shown = pictures[start]
+    for start in (start for start in sorted(images) if place <= start < place + len(ids)):
+        shown = images[start]
         if words := ids[begun : start - place]:
             yield tokenizer.decode(words, skip_special_tokens=False)
-        yield f"[picture pictures/{shown['file']}, {shown['length']} tokens]"
+        yield f"[image images/{shown['file']}, {shown['length']} tokens]"
         begun = start - place + shown["length"]
     if rest := ids[begun:]:
         yield tokenizer.decode(rest, skip_special_tokens=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from turnwise.config import AnyEngineConfig
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -84,8 +84,8 @@ class EngineSetup:
 class BuiltEngine(Protocol):
     """The class of an engine that a recipe can name; its instances are an `Engine`."""
 
-    takes_pictures: ClassVar[bool]
-    """Whether it samples after pictures."""
+    takes_images: ClassVar[bool]
+    """Whether it samples after images."""
     shares_weights: ClassVar[bool]
     """Whether it samples from the tensors of `EngineSetup.model` themselves, so that a model that
     learns at the same time has to be copied."""
@@ -114,9 +114,9 @@ class Engine(Protocol):
         sampling: Sampling,
         *,
         session: str,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[Image] = (),
     ) -> Completion:
-        """Sample one turn. `prompt` is the whole history, `pictures` are what some of its tokens
+        """Sample one turn. `prompt` is the whole history, `images` are what some of its tokens
         stand for, in order; what the session's cache already holds is not computed again."""
         ...
 

@@ -34,7 +34,7 @@ from turnwise.engines.weights import WeightUpdate, match_weights
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.make_runner import make_runner
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 
 @dataclass
@@ -71,7 +71,7 @@ class EmbeddedEngine:
     log-probabilities are those of what is computed so.
     """
 
-    takes_pictures = True
+    takes_images = True
     shares_weights = True
 
     @classmethod
@@ -163,16 +163,16 @@ class EmbeddedEngine:
         sampling: Sampling,
         *,
         session: str,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[Image] = (),
     ) -> Completion:
         """Sample one turn after `prompt`, the whole history.
 
         A prompt that leaves no room gives an empty completion with CONTEXT. Raises ConfigError
-        for a prompt or sampling that makes no sense, or pictures for a model that takes none,
+        for a prompt or sampling that makes no sense, or images for a model that takes none,
         InfrastructureError when the engine is stopped, RuntimeError for a session that is not open
         or has a request already.
         """
-        prepared = self.prepare(prompt, sampling, pictures)
+        prepared = self.prepare(prompt, sampling, images)
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self.submit(prepared, session, future)
         self._keep_pumping()
@@ -182,7 +182,7 @@ class EmbeddedEngine:
             self._wake.set()
 
     def prepare(
-        self, prompt: Sequence[int], sampling: Sampling, pictures: Sequence[Picture] = ()
+        self, prompt: Sequence[int], sampling: Sampling, images: Sequence[Image] = ()
     ) -> PreparedRequest:
         """The argument of `submit`. Changes nothing, so that any thread may do it. Raises
         ConfigError for a prompt or sampling that makes no sense."""
@@ -191,14 +191,14 @@ class EmbeddedEngine:
         room = max(0, self._limit - len(history))
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
         return PreparedRequest(
-            history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts)
+            history, images, sampling, draws, StopMatcher(sampling.stop, self._texts)
         )
 
     def submit(self, prepared: PreparedRequest, session: str, future: Future[Completion]) -> None:
         """Have a turn sampled from the next pass on. Raises what `generate` raises of sessions and
-        pictures."""
+        images."""
         prompt = prepared.prompt
-        images = self._images(prompt, prepared.pictures)
+        images = self._images(prompt, prepared.images)
         holder = self._check_session(session)
         if not len(prepared.draws):
             keep(future, Completion([], [], StopReason.CONTEXT, self.version))
@@ -267,12 +267,12 @@ class EmbeddedEngine:
         self._forget()
         self._schedule.fail(error)
 
-    def _images(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> SessionImages | None:
-        if not pictures:
+    def _images(self, prompt: np.ndarray, images: Sequence[Image]) -> SessionImages | None:
+        if not images:
             return None
         if not isinstance(self.runner, ImageRunner):
-            raise ConfigError(f"the engine's {type(self._model).__name__} takes no pictures")
-        return SessionImages.of(self.runner.reader, prompt, pictures)
+            raise ConfigError(f"the engine's {type(self._model).__name__} takes no images")
+        return SessionImages.of(self.runner.reader, prompt, images)
 
     def _check_session(self, name: str) -> Session:
         if self._stopped:

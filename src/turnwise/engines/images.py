@@ -1,9 +1,9 @@
-"""Pictures in the history of a session of the embedded engine.
+"""Images in the history of a session of the embedded engine.
 
-Two pictures have the same placeholders, so ids alone do not say whether two histories are equal.
-The engine knows a picture's tokens by its content instead: in a session's history each of them is a
-number that the picture's bytes give, below all ids. Whatever compares histories, to keep or share
-what is cached, compares pictures as well. Not here: what a forward pass is given
+Two images have the same placeholders, so ids alone do not say whether two histories are equal.
+The engine knows an image's tokens by its content instead: in a session's history each of them is a
+number that the image's bytes give, below all ids. Whatever compares histories, to keep or share
+what is cached, compares images as well. Not here: what a forward pass is given
 (`forward/image_runner.py`).
 """
 
@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.forward.images import Features, ImageReader
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 
 @dataclass(frozen=True)
 class SessionImages:
-    """The pictures that a session has seen by now."""
+    """The images that a session has seen by now."""
 
     ids: NDArray[np.int64]
     """The prompt, with placeholders."""
-    pictures: tuple[Picture, ...]
+    images: tuple[Image, ...]
     places: NDArray[np.int64]
     """int64[k], of the placeholders in the prompt."""
     axes: NDArray[np.int64] | None
@@ -33,19 +33,19 @@ class SessionImages:
 
     @classmethod
     def of(
-        cls, reader: ImageReader, ids: NDArray[np.int64], pictures: Sequence[Picture]
+        cls, reader: ImageReader, ids: NDArray[np.int64], images: Sequence[Image]
     ) -> "SessionImages":
         """Make it from a prompt of int64[n]."""
-        axes = reader.axes(ids, pictures) if reader.family.axes else None
-        return cls(ids, tuple(pictures), reader.placeholders(ids, pictures), axes)
+        axes = reader.axes(ids, images) if reader.family.axes else None
+        return cls(ids, tuple(images), reader.placeholders(ids, images), axes)
 
     @property
     def history(self) -> NDArray[np.int64]:
-        """int64[n], with marks of the pictures in place of their tokens."""
+        """int64[n], with marks of the images in place of their tokens."""
         history = self.ids.copy()
-        for picture in self.pictures:
-            digest = int.from_bytes(sha256(picture.png).digest()[:8], "big")
-            history[picture.start : picture.end] = -1 - (digest >> 1)
+        for image in self.images:
+            digest = int.from_bytes(sha256(image.png).digest()[:8], "big")
+            history[image.start : image.end] = -1 - (digest >> 1)
         return history
 
     def restored(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -69,13 +69,13 @@ class SessionImages:
     def features(self, reader: ImageReader, first: int, last: int) -> list[Features]:
         """Features of the placeholders from the place `first` on and before `last`."""
         found = []
-        for picture in self.pictures:
-            if picture.end <= first or picture.start >= last:
+        for image in self.images:
+            if image.end <= first or image.start >= last:
                 continue
-            inside = (self.places >= picture.start) & (self.places < picture.end)
+            inside = (self.places >= image.start) & (self.places < image.end)
             own = self.places[inside]
             chosen = slice(*np.searchsorted(own, (first, last)).tolist())
-            found.append(_part(reader.features(picture.png), chosen))
+            found.append(_part(reader.features(image.png), chosen))
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.errors import NotSupportedError
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 ScriptedPolicy = Callable[[str, list[int]], Sequence[int]]
 """(session, whole token history) -> the tokens of the next turn."""
@@ -45,10 +45,10 @@ class ScriptedEngine:
         sampling: Sampling,
         *,
         session: str,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[Image] = (),
     ) -> Completion:
         """The policy's tokens, cut at `max_tokens`. Raises RuntimeError for an unknown session."""
-        del pictures
+        del images
         if session not in self._open:
             raise RuntimeError(f"session {session!r} is not open")
         script = list(self._policy(session, list(prompt)))

@@ -17,7 +17,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.images import SessionImages
 from turnwise.engines.sampling import StopMatcher
 from turnwise.forward.cache import CacheExtent
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 Result = TypeVar("Result")
 Future = asyncio.Future[Result] | concurrent.futures.Future[Result]
@@ -31,7 +31,7 @@ class Session:
     name: str
     history: np.ndarray
     """int64[tokens at most]; keys and values of the first `length` are in the session's run. A
-    picture's tokens are marks of it, below 0 (`images.py`)."""
+    image's tokens are marks of it, below 0 (`images.py`)."""
     length: int = 0
     run: CacheExtent | None = None
     """The session's part of the cache."""
@@ -39,7 +39,7 @@ class Session:
     last_used: int = 0
     """Time when its last request was admitted, by the budget's clock."""
     images: SessionImages | None = None
-    """The pictures it has seen; None where its history is words alone."""
+    """The images it has seen; None where its history is words alone."""
 
     def ids(self, known: int) -> np.ndarray:
         """int64[known], the first tokens of the history as the model knows them; a copy."""
@@ -66,7 +66,7 @@ class PreparedRequest:
 
     prompt: np.ndarray
     """int64[tokens]"""
-    pictures: Sequence[Picture]
+    images: Sequence[Image]
     sampling: Sampling
     draws: np.ndarray
     """float64[tokens that may be sampled], one random number for each."""

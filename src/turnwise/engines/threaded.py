@@ -18,7 +18,7 @@ from turnwise.engines import sessions
 from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 Result = TypeVar("Result")
 
@@ -54,10 +54,10 @@ class ThreadedEngine:
         sampling: Sampling,
         *,
         session: str,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[Image] = (),
     ) -> Completion:
         """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
-        prepared = self.engine.prepare(prompt, sampling, pictures)
+        prepared = self.engine.prepare(prompt, sampling, images)
         return await self._submit(partial(self.engine.submit, prepared, session))
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:

@@ -83,7 +83,7 @@ class Environment:
     """Shorten a text to a number of tokens. Set by the rollout to the policy tokenizer's own count;
     until then a token is a word between spaces."""
 
-    pictures: bool = False
+    shows_images: bool = False
     """Whether its observations have images, which the policy's model has to take."""
 
     same_splits: bool = False

@@ -128,10 +128,10 @@ def _joined(steps: Sequence[Step]) -> Step:
     """Several steps as one."""
     observations = [step.observation for step in steps if step.observation is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
-    pictures = observations[-1].images if observations else ()
+    images = observations[-1].images if observations else ()
     text = "\n".join(one.content for one in observations)
     return Step(
-        Observation(text, observations[0].source, pictures) if observations else None,
+        Observation(text, observations[0].source, images) if observations else None,
         tuple(result for step in steps for result in step.results),
         done=any(step.done for step in steps),
         abort=any(step.abort for step in steps),

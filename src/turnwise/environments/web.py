@@ -71,10 +71,10 @@ class WebEnvironment(PageTools, Environment):
     """Whether the page is not yet what the log says."""
 
     def __init__(self, pages: Pages = "text", observations: Observations = "text") -> None:
-        """Raises ConfigError for pictures of pages that are not in a browser, and as `Browser`."""
+        """Raises ConfigError for images of pages that are not in a browser, and as `Browser`."""
         if observations == "screenshot" and pages == "text":
             raise ConfigError('observations = "screenshot" needs a screen: set pages = "browser"')
-        self.pictures = observations == "screenshot"
+        self.shows_images = observations == "screenshot"
         self._browser = Browser() if pages == "browser" else None
 
     def site(self, data: Mapping[str, Any]) -> EpisodeSite:
@@ -92,8 +92,8 @@ class WebEnvironment(PageTools, Environment):
         await self._rebuild()
         assert self.page is not None
         shown = (await self.page.view()).shown()
-        text = task.prompt if self.pictures else f"{task.prompt}\n\n{shown}"
-        return await self._pictured(Observation(text, Source.USER))
+        text = task.prompt if self.shows_images else f"{task.prompt}\n\n{shown}"
+        return await self._with_image(Observation(text, Source.USER))
 
     async def acted(self, operation: str, *arguments: Any) -> str:
         """Do something, and show the page after it."""
@@ -102,7 +102,7 @@ class WebEnvironment(PageTools, Environment):
             await self._check_key(*arguments)
         text = await PageTools.acted(self, operation, *arguments)
         self._log.append([operation, *arguments])
-        return text.partition("\n")[0] if self.pictures else text
+        return text.partition("\n")[0] if self.shows_images else text
 
     async def step(self, action: Action) -> Step:
         """Run the calls in order; a call that ends the episode is run once, and later calls are
@@ -117,7 +117,7 @@ class WebEnvironment(PageTools, Environment):
                 break
         seen = Observation("\n".join(result.content for result in results))
         done = self._site.finished
-        return Step(seen if done else await self._pictured(seen), tuple(results), done=done)
+        return Step(seen if done else await self._with_image(seen), tuple(results), done=done)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Judge what the site received."""
@@ -207,8 +207,8 @@ class WebEnvironment(PageTools, Environment):
         if key != "Enter" or tag not in ENTERED:
             raise ToolError("on these pages there is only the key Enter, on fields, buttons, links")
 
-    async def _pictured(self, observation: Observation) -> Observation:
-        if not self.pictures:
+    async def _with_image(self, observation: Observation) -> Observation:
+        if not self.shows_images:
             return observation
         assert isinstance(self.page, BrowserPage)
         return replace(observation, images=(await self.page.screenshot(marks=True),))

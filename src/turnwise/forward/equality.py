@@ -68,7 +68,7 @@ def past_boundaries(model: Any, longest: int) -> int:
 
 def ordinary_tokens(model: Any, count: int, seed: int = 0) -> list[int]:
     """So many token ids, drawn without regard to meaning, none of which the configuration gives a
-    special one (an end, a placeholder of a picture)."""
+    special one (an end, a placeholder of an image)."""
     vocabulary: int = model.get_input_embeddings().num_embeddings
     special = {
         number

@@ -22,10 +22,10 @@ from turnwise.forward.kernels.training import TrainingKernels, training_kernels
 from turnwise.forward.small_llama.training import Rows, asked_hidden
 from turnwise.forward.small_llama.weights import may_train, shape_of
 from turnwise.forward.twin import twin_of
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
-Pictures = Sequence[Sequence[Picture]]
-"""The pictures of each row of a batch, in order; without any row where there are no pictures."""
+Images = Sequence[Sequence[Image]]
+"""The images of each row of a batch, in order; without any row where there are no images."""
 TEXTS = (2, 70)
 """Texts and tokens of each on which layers are compared: more than kernels take at once."""
 
@@ -39,11 +39,11 @@ def hidden_states(
     inputs: Tensor,
     selected: Tensor,
     autocast: bool,
-    pictures: Pictures = (),
+    images: Images = (),
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
-    arguments = inputs_of(base, decoder_of(base), inputs, pictures)
+    arguments = inputs_of(base, decoder_of(base), inputs, images)
     kernels = fitting_kernels(model, autocast)
     if kernels is not None and selected.any():
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
@@ -63,16 +63,16 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
     return hidden
 
 
-def inputs_of(model: Any, decoder: Any, inputs: Tensor, pictures: Pictures) -> dict[str, Any]:
-    """The arguments of a decoder's forward that show it the pictures for which placeholders of
+def inputs_of(model: Any, decoder: Any, inputs: Tensor, images: Images) -> dict[str, Any]:
+    """The arguments of a decoder's forward that show it the images for which placeholders of
     int64[B, T] inputs stand; nothing where there are none. `model` has the reader. Raises
-    NotSupportedError for a model that takes no pictures."""
-    if not any(pictures):
+    NotSupportedError for a model that takes no images."""
+    if not any(images):
         return {}
     reader = reader_of(model)
     if reader is None:
-        raise NotSupportedError(f"{type(model).__name__} takes no pictures")
-    return reader.arguments(decoder, inputs, reader.shown(inputs.cpu().numpy(), pictures))
+        raise NotSupportedError(f"{type(model).__name__} takes no images")
+    return reader.arguments(decoder, inputs, reader.shown(inputs.cpu().numpy(), images))
 
 
 def base_model(model: nn.Module) -> Any:

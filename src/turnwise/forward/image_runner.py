@@ -1,7 +1,7 @@
-"""The forward pass of a model that takes pictures: its decoder is given features in place
+"""The forward pass of a model that takes images: its decoder is given features in place
 of placeholders.
 
-Not here: what a model makes of a picture (`images.py`), and which inputs stand for one
+Not here: what a model makes of an image (`images.py`), and which inputs stand for one
 (`engines/batches.py`).
 """
 
@@ -19,7 +19,7 @@ from turnwise.forward.runner import Runner
 
 
 class ImageRunner(Runner):
-    """The forward pass of a model that takes pictures: its decoder and its output layer."""
+    """The forward pass of a model that takes images: its decoder and its output layer."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ImageRunner(Runner):
         positions: NDArray[np.int64],
         shown: ImageInputs | None,
     ) -> torch.Tensor:
-        """Compute as `forward` does, with the pictures that some inputs stand for."""
+        """Compute as `forward` does, with the images that some inputs stand for."""
         self._images = shown
         try:
             return self.forward(runs, ids, positions)

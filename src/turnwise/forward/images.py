@@ -1,9 +1,9 @@
-"""Vision-language models: which tokens stand for a picture, and what the decoder reads there.
+"""Vision-language models: which tokens stand for an image, and what the decoder reads there.
 
-A picture is a run of placeholder tokens in the ids; before the decoder their embeddings are
+An image is a run of placeholder tokens in the ids; before the decoder their embeddings are
 replaced by the features that the model's tower and projector make of it. Those two are frozen, so a
-picture's features are numbers that never change: one reader serves a model and all its copies, and
-encodes each picture once while it is remembered. Each is encoded alone, so its features do not
+image's features are numbers that never change: one reader serves a model and all its copies, and
+encodes each image once while it is remembered. Each is encoded alone, so its features do not
 depend on others. Where the decoder has rotary positions along three axes (time, rows, columns:
 Qwen2-VL, arXiv 2409.12191) they are computed here. Not here: loading (`models/load.py`); which
 placeholders a forward pass of the engine has (`forward/image_runner.py`).
@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from turnwise.errors import DataError, InfrastructureError, MissingExtraError, NotSupportedError
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 REMEMBERED = 1 << 28
-"""Bytes of features that a reader keeps, those of the pictures that were used last."""
+"""Bytes of features that a reader keeps, those of the images that were used last."""
 FILES = (
     "preprocessor_config.json",
     "processor_config.json",
@@ -43,7 +43,7 @@ FILES = (
 LLAVA_TOWERS = ("clip_vision_model", "siglip_vision_model")
 
 Layout = Callable[[str, int, Mapping[str, Any]], str]
-"""(placeholder, how many features, what the image processor says) -> the tokens of a picture."""
+"""(placeholder, how many features, what the image processor says) -> the tokens of an image."""
 
 
 def _alone(token: str, count: int, inputs: Mapping[str, Any]) -> str:
@@ -62,7 +62,7 @@ def _in_image_tags(token: str, count: int, inputs: Mapping[str, Any]) -> str:
 
 
 def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
-    """A picture that was cut up: its tiles, row by row, and then all of it."""
+    """An image that was cut up: its tiles, row by row, and then all of it."""
     rows, columns = int(inputs["rows"][0][0]), int(inputs["cols"][0][0])
     own, around = token * (count // (rows * columns + 1)), "<fake_token_around_image>"
     tiles = "".join(
@@ -75,7 +75,7 @@ def _in_tiles(token: str, count: int, inputs: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Family:
-    """The differences between families of models that read pictures."""
+    """The differences between families of models that read images."""
 
     layout: Layout
     axes: bool = False
@@ -95,13 +95,13 @@ FAMILIES: dict[str, Family] = {
     "qwen3_vl": _QWEN,
     "smolvlm": _TILES,
 }
-"""Families by the `model_type` of transformers. Not among them are models that look at pictures by
+"""Families by the `model_type` of transformers. Not among them are models that look at images by
 attention of its own (Llama 3.2's) or in both directions (Gemma 3, PaliGemma)."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features of a picture of k placeholders, from a model's tower and projector."""
+    """Features of an image of k placeholders, from a model's tower and projector."""
 
     embeddings: Tensor
     """[k, width]"""
@@ -123,7 +123,7 @@ class ImageInputs:
     places: NDArray[np.bool_]
     """[n, inputs], k of them True."""
     embeddings: Tensor | None
-    """[k, width], in row-major order of the places; None without pictures."""
+    """[k, width], in row-major order of the places; None without images."""
     layers: tuple[Tensor, ...]
     """Layers as in `Features`, for all k."""
     axes: NDArray[np.int64] | None
@@ -131,8 +131,8 @@ class ImageInputs:
 
 
 class ImageReader:
-    """The pictures of a model. Example: `reader.tokens(png)`, then `reader.arguments(decoder, ids,
-    reader.shown(ids, [[Picture(start, length, png)]]))` for the decoder's forward."""
+    """The images of a model. Example: `reader.tokens(png)`, then `reader.arguments(decoder, ids,
+    reader.shown(ids, [[Image(start, length, png)]]))` for the decoder's forward."""
 
     def __init__(
         self,
@@ -168,50 +168,48 @@ class ImageReader:
         return self
 
     def tokens(self, png: bytes) -> list[int]:
-        """The tokens that stand for a picture. Raises InfrastructureError for bytes that are not a
-        picture."""
+        """The tokens that stand for an image. Raises InfrastructureError for bytes that are not a
+        image."""
         return list(self._read(png)[1])
 
     def features(self, png: bytes) -> Features:
-        """The features of a picture."""
+        """The features of an image."""
         return self._read(png)[0]
 
     def grid(self, png: bytes) -> tuple[int, int]:
-        """Rows and columns of a picture's features, which are kept of all pictures."""
+        """Rows and columns of an image's features, which are kept of all images."""
         name = sha256(png).digest()
         if name not in self._grids:
             self._grids[name] = self.features(png).grid
         return self._grids[name]
 
-    def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Picture]]) -> ImageInputs:
-        """The placeholders of int64[n, inputs], with the pictures of each row in order; none of
+    def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Image]]) -> ImageInputs:
+        """The placeholders of int64[n, inputs], with the images of each row in order; none of
         them is cut."""
         places = np.zeros(ids.shape, np.bool_)
-        for row, pictures in enumerate(rows):
-            places[row, self.placeholders(ids[row], pictures)] = True
-        found = [self.features(picture.png) for pictures in rows for picture in pictures]
+        for row, images in enumerate(rows):
+            places[row, self.placeholders(ids[row], images)] = True
+        found = [self.features(image.png) for images in rows for image in images]
         axes = None
         if self.family.axes:
             axes = np.stack([self.axes(*pair) for pair in zip(ids, rows, strict=True)], axis=1)
         return joined(places, found, axes)
 
-    def placeholders(
-        self, ids: NDArray[np.int64], pictures: Sequence[Picture]
-    ) -> NDArray[np.int64]:
-        """The places of int64[n] ids that stand for a feature. A placeholder outside of a picture,
+    def placeholders(self, ids: NDArray[np.int64], images: Sequence[Image]) -> NDArray[np.int64]:
+        """The places of int64[n] ids that stand for a feature. A placeholder outside of an image,
         which a model may have sampled, is a token like others."""
         inside = np.zeros(len(ids), np.bool_)
-        for picture in pictures:
-            inside[picture.start : picture.start + picture.length] = True
+        for image in images:
+            inside[image.start : image.start + image.length] = True
         return np.flatnonzero(inside & (ids == self.token))
 
-    def axes(self, ids: NDArray[np.int64], pictures: Sequence[Picture]) -> NDArray[np.int64]:
-        """int64[3, n], rotary positions: a picture's time is that of its beginning, its rows and
+    def axes(self, ids: NDArray[np.int64], images: Sequence[Image]) -> NDArray[np.int64]:
+        """int64[3, n], rotary positions: an image's time is that of its beginning, its rows and
         columns count from there, and what follows comes after the longer of the two."""
         found = np.tile(np.arange(len(ids)), (3, 1))
-        for picture in pictures:
-            own = self.placeholders(ids, [picture])
-            rows, columns = self.grid(picture.png)
+        for image in images:
+            own = self.placeholders(ids, [image])
+            rows, columns = self.grid(image.png)
             end = int(own[-1]) + 1
             position = found[0, own[0]]
             found[:, own] = position + np.indices((1, rows, columns)).reshape(3, -1)
@@ -279,7 +277,7 @@ class ImageReader:
 def joined(
     places: NDArray[np.bool_], found: Sequence[Features], axes: NDArray[np.int64] | None
 ) -> ImageInputs:
-    """Join pictures, or parts of them, in the order of their places."""
+    """Join images, or parts of them, in the order of their places."""
     if not found:
         return ImageInputs(places, None, (), axes)
     layers = tuple(map(torch.cat, zip(*(each.layers for each in found), strict=True)))
@@ -288,21 +286,21 @@ def joined(
 
 def reader_of(model: nn.Module) -> ImageReader | None:
     """The reader of a model that `load_model` loaded, wrapped by peft or not; None where it does
-    not take pictures."""
+    not take images."""
     reader: ImageReader | None = getattr(model, "image_reader", None)
     return reader
 
 
 def opened(png: bytes) -> Any:
-    """The picture, in red, green and blue."""
+    """The image, in red, green and blue."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        import PIL.Image
     except ImportError:
         raise MissingExtraError("pillow", "vision") from None
     try:
-        return Image.open(io.BytesIO(png)).convert("RGB")
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
-        raise InfrastructureError(f"a picture cannot be read: {error}") from error
+        return PIL.Image.open(io.BytesIO(png)).convert("RGB")
+    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+        raise InfrastructureError(f"an image cannot be read: {error}") from error
 
 
 def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
@@ -312,7 +310,7 @@ def attach_reader(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, so
     tower = getattr(model.config.vision_config, "model_type", "")
     if model.config.model_type == "llava" and tower not in LLAVA_TOWERS:
         raise NotSupportedError(
-            f"model {source}: pictures of a LLaVA with the tower {tower} are laid out in another "
+            f"model {source}: images of a LLaVA with the tower {tower} are laid out in another "
             f"way; known are {' and '.join(LLAVA_TOWERS)}"
         )
     try:

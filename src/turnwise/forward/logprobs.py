@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
-from turnwise.forward.hidden import Pictures, base_model, hidden_states
+from turnwise.forward.hidden import Images, base_model, hidden_states
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
 from turnwise.forward.token_scores import token_scores
 
@@ -34,7 +34,7 @@ def token_logprobs(
     temperature: float,
     autocast: bool,
     *,
-    pictures: Pictures = (),
+    images: Images = (),
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -49,13 +49,13 @@ def token_logprobs(
         autocast: run the body in bfloat16, on a CPU without its attention. The output layer keeps
             the weights' own type, because rounding its logits is what makes trainer and engine
             disagree most.
-        pictures: what placeholders among the inputs stand for.
+        images: what placeholders among the inputs stand for.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
     return score_tokens(
         model,
-        hidden_states(model, inputs, selected, autocast, pictures),
+        hidden_states(model, inputs, selected, autocast, images),
         targets,
         temperature,
         entropy_gradient=entropy_gradient,
@@ -93,7 +93,7 @@ def score_norms(
     temperature: float,
     autocast: bool,
     *,
-    pictures: Pictures = (),
+    images: Images = (),
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
     """1 - 2 pi + sum_v pi_v^2 of N tokens, float32[N], from 0 to 2: the squared norm of the
@@ -102,7 +102,7 @@ def score_norms(
     Arguments as for `token_logprobs`. Summed as (pi_v - [v is the token])^2, which no rounding
     makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
     """
-    hidden = hidden_states(model, inputs, selected, autocast, pictures)
+    hidden = hidden_states(model, inputs, selected, autocast, images)
     layer = OutputLayer.of(model, temperature)
     (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
     return norms

@@ -76,9 +76,9 @@ def observed_tokens(tokens: Tokens) -> NDArray[np.bool_]:
     """bool[n]: what tools and environment replied to actions that were sampled in this trajectory.
 
     What a branch shares with its parent is left out, and so is what a context has from the one
-    before: it is trained there, once. What stands for a picture is never trained.
+    before: it is trained there, once. What stands for an image is never trained.
     """
-    own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.pictured
+    own = np.isin(tokens.turn, tokens.turn[tokens.mask]) & ~tokens.copied & ~tokens.image_mask
     observed: NDArray[np.bool_] = own & np.isin(tokens.source, OBSERVATIONS)
     return observed
 

@@ -17,7 +17,7 @@ from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.learning.credits import Credits
-from turnwise.tokens import Picture, Source, Tokens
+from turnwise.tokens import Image, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
@@ -50,8 +50,8 @@ class Example:
     without it."""
     kl_penalty: NDArray[np.float32] | None = None
     """Coefficient of each token's divergence from the policy before the update."""
-    pictures: tuple[Picture, ...] = ()
-    """Pictures that some of the tokens stand for; none of these tokens is trained."""
+    images: tuple[Image, ...] = ()
+    """Images that some of the tokens stand for; none of these tokens is trained."""
     trajectory: TrajectoryId | None = None
     """The trajectory that it is a context of; None where there is none, as in demonstrations."""
     start: int = 0
@@ -91,8 +91,8 @@ class MicroBatch:
     """float32[N]"""
     tree_batch: TreeBatch | None = None
     """The trees computed in place of `inputs` where sequences share their beginnings."""
-    pictures: tuple[tuple[Picture, ...], ...] = ()
-    """The pictures of each row; without any row where there are no pictures at all."""
+    images: tuple[tuple[Image, ...], ...] = ()
+    """The images of each row; without any row where there are no images at all."""
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -100,12 +100,12 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
 
     `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
     trains the model to invent tool output, and exists only to show the harm. What stands for a
-    picture is never trained.
+    image is never trained.
     """
     if mask_observations:
         return tokens.mask
     observed: NDArray[np.bool_] = np.isin(tokens.source, OBSERVATIONS) & ~tokens.copied
-    trained: NDArray[np.bool_] = tokens.mask | (observed & ~tokens.pictured)
+    trained: NDArray[np.bool_] = tokens.mask | (observed & ~tokens.image_mask)
     return trained
 
 
@@ -243,14 +243,14 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         weight=flat(np.full(len(example.ids), example.weight, np.float32) for example in examples),
         loss_scale=flat(scales) if len(scales) else None,
         kl_penalty=flat(penalties) if len(penalties) else None,
-        pictures=rows_of_pictures(example.pictures for example in examples),
+        images=rows_of_images(example.images for example in examples),
     )
 
 
-def rows_of_pictures(
-    rows: Iterable[tuple[Picture, ...]],
-) -> tuple[tuple[Picture, ...], ...]:
-    """The pictures of each row of a batch; without any row where there are no pictures at all."""
+def rows_of_images(
+    rows: Iterable[tuple[Image, ...]],
+) -> tuple[tuple[Image, ...], ...]:
+    """The images of each row of a batch; without any row where there are no images at all."""
     together = tuple(rows)
     return together if any(together) else ()
 
@@ -294,7 +294,7 @@ def _contexts(
                 behaviour_logprob=tokens.logprob[span][:end],
                 old_logprob=tokens.logprob[span][:end],
                 advantage=advantage[span][:end],
-                pictures=tokens.pictures_in(span, end),
+                images=tokens.images_in(span, end),
                 start=span.start,
             )
         )

@@ -24,7 +24,7 @@ from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
 from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
-from turnwise.tokens import Picture, Tokens
+from turnwise.tokens import Image, Tokens
 from turnwise.types import Group, Trajectory
 
 Pair = tuple[Tokens, Tokens]
@@ -95,7 +95,7 @@ class PreferenceLearner:
             [(e.ids, e.trained) for e in examples],
             learning,
             self.temperature,
-            pictures=[e.pictures for e in examples],
+            images=[e.images for e in examples],
         )
         self._examples = _with_reference(examples, reference)
         self.optimizer = Optimizer(model, config.learning_rate, learning)
@@ -133,7 +133,7 @@ class PreferenceLearner:
             "optimizer": self.optimizer.state(),
             "steps_done": self.steps_done,
             "pairs": [[_tensors(tokens) for tokens in pair] for pair in self._pairs],
-            "pictures": [[_pictures(tokens) for tokens in pair] for pair in self._pairs],
+            "images": [[_images(tokens) for tokens in pair] for pair in self._pairs],
             "reference": [torch.from_numpy(e.old_logprob.copy()) for e in self._examples],
         }
 
@@ -176,10 +176,10 @@ class PreferenceLearner:
 def saved_pairs(state: Mapping[str, Any]) -> list[Pair]:
     """The pairs of a learner's state."""
     loaded = []
-    for pair, shown in zip(state["pairs"], state["pictures"], strict=True):
+    for pair, shown in zip(state["pairs"], state["images"], strict=True):
         better, worse = (
-            replace(Tokens(*(tensor.numpy() for tensor in tensors)), pictures=_restored(pictures))
-            for tensors, pictures in zip(pair, shown, strict=True)
+            replace(Tokens(*(tensor.numpy() for tensor in tensors)), images=_restored(images))
+            for tensors, images in zip(pair, shown, strict=True)
         )
         loaded.append((better, worse))
     return loaded
@@ -194,25 +194,25 @@ def _with_reference(
 
 
 def _tensors(tokens: Tokens) -> list[torch.Tensor]:
-    names = [entry.name for entry in fields(Tokens) if entry.name != "pictures"]
+    names = [entry.name for entry in fields(Tokens) if entry.name != "images"]
     return [torch.from_numpy(getattr(tokens, name).copy()) for name in names]
 
 
-def _pictures(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
-    """The place of each picture, its length, and its bytes as uint8."""
+def _images(tokens: Tokens) -> list[tuple[int, int, torch.Tensor]]:
+    """The place of each image, its length, and its bytes as uint8."""
     return [
         (
-            picture.start,
-            picture.length,
-            torch.from_numpy(np.frombuffer(picture.png, np.uint8).copy()),
+            image.start,
+            image.length,
+            torch.from_numpy(np.frombuffer(image.png, np.uint8).copy()),
         )
-        for picture in tokens.pictures
+        for image in tokens.images
     ]
 
 
-def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Picture, ...]:
-    """The pictures that `_pictures` has saved."""
-    return tuple(Picture(start, length, png.numpy().tobytes()) for start, length, png in saved)
+def _restored(saved: Sequence[tuple[int, int, torch.Tensor]]) -> tuple[Image, ...]:
+    """The images that `_images` has saved."""
+    return tuple(Image(start, length, png.numpy().tobytes()) for start, length, png in saved)
 
 
 def _longer(pair: tuple[Example, Example]) -> int:

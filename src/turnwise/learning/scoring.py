@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
-from turnwise.forward.hidden import Pictures
+from turnwise.forward.hidden import Images
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.prefix_trees import tree_logprobs
-from turnwise.learning.batch import MicroBatch, by_length, rows_of_pictures, shifted
+from turnwise.learning.batch import MicroBatch, by_length, rows_of_images, shifted
 from turnwise.types import Trajectory
 
 Sequenced = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -26,8 +26,8 @@ Measure = Callable[..., Tensor]
 """The arguments of `token_logprobs` -> float32[N]."""
 
 
-def _logprobs(*arguments: Any, pictures: Pictures) -> Tensor:
-    return token_logprobs(*arguments, pictures=pictures)[0]
+def _logprobs(*arguments: Any, images: Images) -> Tensor:
+    return token_logprobs(*arguments, images=images)[0]
 
 
 def batch_logprobs(
@@ -50,7 +50,7 @@ def batch_logprobs(
         batch.targets,
         temperature,
         config.autocast,
-        pictures=batch.pictures,
+        images=batch.images,
         entropy_gradient=entropy_gradient,
     )
 
@@ -61,12 +61,12 @@ def score(
     config: LearningConfig,
     temperature: float,
     measure: Measure = _logprobs,
-    pictures: Pictures = (),
+    images: Images = (),
 ) -> list[NDArray[np.float32]]:
     """For each sequence a float32[n]: log-probabilities of its wanted tokens, or what else is to be
     measured, else NaN; as for a first token, which nothing predicts.
 
-    `temperature` divides the logits, as when sampling; above 0. `pictures` are those of each
+    `temperature` divides the logits, as when sampling; above 0. `images` are those of each
     sequence, if there are any; none is cut by what is wanted.
     """
     device = next(model.parameters()).device
@@ -77,7 +77,7 @@ def score(
         cut = [(sequences[i][0][: ends[i]], sequences[i][1][: ends[i]]) for i in batch]
         inputs, selected = shifted(cut)
         targets = torch.from_numpy(np.concatenate([sequences[i][0][wanted[i]] for i in batch]))
-        seen = [[p for p in pictures[i] if p.end <= ends[i]] for i in batch] if pictures else []
+        seen = [[p for p in images[i] if p.end <= ends[i]] for i in batch] if images else []
         with torch.no_grad():
             measured = measure(
                 model,
@@ -86,7 +86,7 @@ def score(
                 targets.to(device),
                 temperature,
                 config.autocast,
-                pictures=seen,
+                images=seen,
             )
         counts = [len(wanted[i]) for i in batch]
         for i, own in zip(batch, torch.split(measured.cpu(), counts), strict=True):
@@ -108,10 +108,10 @@ def score_contexts(
         for member in members
         for span in member.tokens.spans
     ]
-    pictures = rows_of_pictures(
-        member.tokens.pictures_in(span) for member in members for span in member.tokens.spans
+    images = rows_of_images(
+        member.tokens.images_in(span) for member in members for span in member.tokens.spans
     )
-    found = iter(score(model, sequences, config, temperature, measure, pictures))
+    found = iter(score(model, sequences, config, temperature, measure, images))
     return [np.concatenate([next(found) for _ in member.tokens.spans]) for member in members]
 
 

@@ -1,4 +1,4 @@
-"""Models and tokenizers: any causal LM through transformers, those that read pictures of the
+"""Models and tokenizers: any causal LM through transformers, those that read images of the
 families of `forward/images.py`, and the embedded `tiny`.
 
 Not here: what the weights are used for. Nothing is downloaded unless the name is a hub's.
@@ -36,13 +36,13 @@ def load_model(
 
     `weights` is a checkpoint of the run: a model, or adapters for the recipe's model. `seed` is for
     new adapters. Rotary positions that change with a text's length are those of `longest` tokens,
-    the most that any will have. A model that takes pictures has its `image_reader`. Raises
+    the most that any will have. A model that takes images has its `image_reader`. Raises
     DataError for a folder without a model or tokenizer or with a damaged file.
     """
     tokenizer = load_tokenizer(config)
     source = str(weights) if weights is not None and not config.lora_rank else _source(config)
-    pictures = takes_pictures(config)
-    kind = AutoModelForImageTextToText if pictures else AutoModelForCausalLM
+    images = takes_images(config)
+    kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
     try:
         model = kind.from_pretrained(source, dtype=DTYPES[config.dtype])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -51,7 +51,7 @@ def load_model(
     model.to(_device(config.device))
     if longest is not None:
         fix_rotations(model, longest)
-    if pictures:
+    if images:
         attach_reader(model, tokenizer, _source(config))
     if config.gradient_checkpointing:
         model.activation_checkpointing_enable()
@@ -60,8 +60,8 @@ def load_model(
     return model, tokenizer
 
 
-def takes_pictures(config: ModelConfig) -> bool:
-    """Whether the model that a recipe names reads pictures; only its configuration is loaded.
+def takes_images(config: ModelConfig) -> bool:
+    """Whether the model that a recipe names reads images; only its configuration is loaded.
     Raises DataError for an unknown model."""
     return model_type(config) in FAMILIES
 
@@ -139,7 +139,7 @@ def _with_adapters(
 
 
 def _adapted(model: PreTrainedModel) -> str | list[str]:
-    """All linear layers but the output layer; of a model that reads pictures those that read
+    """All linear layers but the output layer; of a model that reads images those that read
     words."""
     if reader_of(model) is None:
         return "all-linear"

@@ -68,7 +68,7 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         tokens.turn[:end],
         np.full(end, NO_VERSION, np.int32),
         np.full(end, np.nan, np.float32),
-        pictures=tokens.pictures_in(slice(0, end)),
+        images=tokens.images_in(slice(0, end)),
     )
     return Branch(prefix, parent.turns[:turn], parent.snapshots[turn - parent.first_turn])
 

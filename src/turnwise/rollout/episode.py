@@ -221,13 +221,11 @@ class Episode:
 
     async def _generate(self, sampling: Sampling) -> Completion:
         span = self.tokens.spans[-1]
-        prompt, shown = self.tokens.ids[span].tolist(), self.tokens.pictures_in(span)
-        pictures = {"pictures": shown} if shown else {}
+        prompt, shown = self.tokens.ids[span].tolist(), self.tokens.images_in(span)
+        images = {"images": shown} if shown else {}
         try:
             async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
-                return await self.engine.generate(
-                    prompt, sampling, session=self.session, **pictures
-                )
+                return await self.engine.generate(prompt, sampling, session=self.session, **images)
         except TimeoutError:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None
         except InfrastructureError as error:
@@ -272,7 +270,7 @@ class Episode:
         self.tokens = self.tokens.with_segments(segments, turn)
 
     def _rendered(self, render: Callable[[], list[Segment]], failure: Outcome) -> list[Segment]:
-        """The scaffold's segments of an observation, whose pictures may be none."""
+        """The scaffold's segments of an observation, whose images may be none."""
         try:
             return render()
         except InfrastructureError as error:

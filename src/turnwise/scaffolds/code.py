@@ -59,7 +59,7 @@ class CodeScaffold(TextScaffold):
         return [
             Segment(self._encode("\n<output>\n"), Source.TEMPLATE),
             Segment(self._encode_foreign(text), observation.source),
-            *self._pictured(observation),
+            *self._images(observation),
             Segment(self._encode("\n</output>\n"), Source.TEMPLATE),
         ]
 

@@ -30,7 +30,7 @@ SAMPLE = {"role": "user", "content": "Hello."}
 class NativeScaffold(TextScaffold):
     """See the module. Example: NativeScaffold(tokenizer, tools, family="qwen3")."""
 
-    shows_pictures = False
+    shows_images = False
 
     def __init__(
         self,

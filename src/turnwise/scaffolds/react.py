@@ -67,7 +67,7 @@ class ReActScaffold(TextScaffold):
             segments.append(Segment(self._encode_foreign(f" {text}"), observation.source))
             begun = False
         end = Segment(self._encode("\n"), Source.TEMPLATE)
-        return [*segments, *self._pictured(observation), end]
+        return [*segments, *self._images(observation), end]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: one action with its input, several where parallel calls are allowed,

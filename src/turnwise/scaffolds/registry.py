@@ -50,21 +50,21 @@ def make_scaffold(
     config: ScaffoldConfig,
     tokenizer: "PreTrainedTokenizerBase",
     tools: Sequence[Tool],
-    encode_picture: Callable[[bytes], Sequence[int]] | None = None,
+    encode_image: Callable[[bytes], Sequence[int]] | None = None,
 ) -> Scaffold:
-    """Build the scaffold a recipe names, `Class(tokenizer, tools, **options)`; `encode_picture`
-    gives the tokens that stand for a PNG, where the model takes pictures. Raises ConfigError for an
+    """Build the scaffold a recipe names, `Class(tokenizer, tools, **options)`; `encode_image`
+    gives the tokens that stand for a PNG, where the model takes images. Raises ConfigError for an
     unknown name or option."""
     kind = SCAFFOLDS.get(config.name)
     check_options(f"scaffold.options of {config.name!r}", kind, (tokenizer, tools), config.options)
     scaffold: Any = kind(tokenizer, tools, **config.options)
-    if shows_pictures(config.name):
-        scaffold.encode_picture = encode_picture
+    if shows_images(config.name):
+        scaffold.encode_image = encode_image
     made: Scaffold = scaffold
     return made
 
 
-def shows_pictures(name: str) -> bool:
+def shows_images(name: str) -> bool:
     """Whether the scaffold shows observations' images to a model that takes them: its class says so
-    by `shows_pictures`, and gets the images' tokens by `encode_picture`."""
-    return bool(getattr(SCAFFOLDS.get(name), "shows_pictures", False))
+    by `shows_images`, and gets the images' tokens by `encode_image`."""
+    return bool(getattr(SCAFFOLDS.get(name), "shows_images", False))

@@ -59,14 +59,14 @@ class TagsScaffold(TextScaffold):
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
     ) -> list[Segment]:
-        """An information block, or one for each of several results, the last one with the pictures;
+        """An information block, or one for each of several results, the last one with the images;
         what stands in it cannot contain special tokens."""
         del written
         segments = []
         for text in contents(observation, results):
             content = Segment(self._encode_foreign(f" {text}"), observation.source)
             segments += [self._opening, content, self._closing]
-        return [*segments[:-1], *self._pictured(observation), *segments[-1:]]
+        return [*segments[:-1], *self._images(observation), *segments[-1:]]
 
     def parse(self, tokens: Sequence[int]) -> Action:
         """Read one model turn: exactly one complete tag beside the thoughts, or several of tools

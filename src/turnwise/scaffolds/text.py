@@ -1,5 +1,5 @@
 """The base of scaffolds whose syntax is text: instructions before the task, two ways to encode, for
-the scaffold's own words and for what others wrote, and pictures after the words that they come
+the scaffold's own words and for what others wrote, and images after the words that they come
 with.
 
 Not here: any syntax (`tags`, `react`, `code`), and the formats of model families (`native`).
@@ -24,9 +24,9 @@ KEPT_TEXTS = 256
 class TextScaffold:
     """Holds the tokenizer and the tools; nothing of an episode."""
 
-    shows_pictures: ClassVar[bool] = True
+    shows_images: ClassVar[bool] = True
     """Whether observations' images are shown to a model that takes them."""
-    encode_picture: Callable[[bytes], Sequence[int]] | None = None
+    encode_image: Callable[[bytes], Sequence[int]] | None = None
     """Function from a PNG to the tokens that stand for it; None where the model takes none."""
 
     def __init__(
@@ -44,19 +44,19 @@ class TextScaffold:
 
     def begin(self, prompt: Observation) -> list[Segment]:
         """The chat template's opening where the tokenizer has one, plain text otherwise."""
-        pictured = self.encode_picture is not None
-        if pictured not in self._frames:
-            self._frames[pictured] = self._frame(pictured)
-        before, after = self._frames[pictured]
+        with_images = self.encode_image is not None
+        if with_images not in self._frames:
+            self._frames[with_images] = self._frame(with_images)
+        before, after = self._frames[with_images]
         content = Segment(self._encode_foreign(prompt.content), prompt.source)
-        return [before, content, *self._pictured(prompt), after]
+        return [before, content, *self._images(prompt), after]
 
-    def _frame(self, pictured: bool) -> tuple[Segment, Segment]:
+    def _frame(self, with_images: bool) -> tuple[Segment, Segment]:
         """The segments before and after every task."""
         if self._tokenizer.chat_template:
             marker = "\x00task\x00"
             content: Any = self._instructions + marker
-            if pictured:  # some templates of such models know parts alone
+            if with_images:  # some templates of such models know parts alone
                 content = [{"type": "text", "text": content}]
             message = {"role": "user", "content": content}
             rendered = self._tokenizer.apply_chat_template(
@@ -76,12 +76,12 @@ class TextScaffold:
         offsets = encoded["offset_mapping"]
         return text if len(offsets) <= max_tokens else text[: offsets[max_tokens][0]].rstrip()
 
-    def _pictured(self, observation: Observation) -> list[Segment]:
-        """The observation's pictures, in order."""
-        if self.encode_picture is None:
+    def _images(self, observation: Observation) -> list[Segment]:
+        """The observation's images, in order."""
+        if self.encode_image is None:
             return []
         source = observation.source
-        return [Segment(self.encode_picture(png), source, png) for png in observation.images]
+        return [Segment(self.encode_image(png), source, png) for png in observation.images]
 
     def _described(self) -> str:
         """The tools, in the words of the syntax."""

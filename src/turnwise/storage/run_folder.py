@@ -6,7 +6,7 @@
     validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
-    pictures/*.png       what the model was shown, each once, named by its content
+    images/*.png       what the model was shown, each once, named by its content
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
@@ -38,10 +38,10 @@ from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
-from turnwise.storage.trajectory_rows import SCHEMA, picture_name, trajectory_row
+from turnwise.storage.trajectory_rows import SCHEMA, image_name, trajectory_row
 from turnwise.types import Group, TrajectoryId
 
-PARTS = ("trajectories", "pictures", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
+PARTS = ("trajectories", "images", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
 FILES = (
     "cold_start.jsonl",
     "metrics.jsonl",
@@ -165,9 +165,9 @@ class RunFolder:
         credits: Credits | None = None,
         logprobs: Mapping[TrajectoryId, NDArray[np.float32]] | None = None,
     ) -> None:
-        """All trajectories of a step or an evaluation, one row each, and the pictures in them; with
+        """All trajectories of a step or an evaluation, one row each, and the images in them; with
         a step's measurements, credits and log-probabilities in training, where they are known."""
-        self._write_pictures(groups)
+        self._write_images(groups)
         signals, credits = signals or Signals(), credits or Credits({}, frozenset())
         rows = [
             trajectory_row(
@@ -183,13 +183,13 @@ class RunFolder:
         with _replaced(self.path / "trajectories" / f"{name}.parquet") as partial:
             pq.write_table(table, partial, compression="zstd")
 
-    def _write_pictures(self, groups: Sequence[Group]) -> None:
+    def _write_images(self, groups: Sequence[Group]) -> None:
         for member in (member for group in groups for member in group.trajectories):
-            for picture in member.tokens.pictures:
-                target = self.path / "pictures" / picture_name(picture)
+            for image in member.tokens.images:
+                target = self.path / "images" / image_name(image)
                 if not target.exists():
                     with _replaced(target) as partial:
-                        partial.write_bytes(picture.png)
+                        partial.write_bytes(image.png)
 
     def write_tokenizer(self, tokenizer: Any) -> None:
         """Keep what decodes the trajectories: a tokenizer of transformers."""

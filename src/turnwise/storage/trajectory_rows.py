@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from turnwise.errors import DataError
 from turnwise.learning.signals.base import NOTHING, SignalArrays
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 from turnwise.types import Trajectory, encodable
 
 SCHEMA = pa.schema(
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
         ("logprob", pa.list_(pa.float32())),
         ("contexts", pa.list_(pa.list_(pa.int64()))),
         (
-            "pictures",
+            "images",
             pa.list_(
                 pa.struct([("start", pa.int64()), ("length", pa.int64()), ("file", pa.string())])
             ),
@@ -95,9 +95,9 @@ def trajectory_row(
         "version": tokens.version,
         "logprob": tokens.logprob,
         "contexts": tokens.contexts.tolist(),
-        "pictures": [
-            {"start": shown.start, "length": shown.length, "file": picture_name(shown)}
-            for shown in tokens.pictures
+        "images": [
+            {"start": shown.start, "length": shown.length, "file": image_name(shown)}
+            for shown in tokens.images
         ],
         "trained_logprob": trained_logprob if trained_logprob is not None else [],
         "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
@@ -105,9 +105,9 @@ def trajectory_row(
     }
 
 
-def picture_name(picture: Picture) -> str:
-    """The name of a picture's file in the folder `pictures`."""
-    return f"{sha256(picture.png).hexdigest()[:32]}.png"
+def image_name(image: Image) -> str:
+    """The name of an image's file in the folder `images`."""
+    return f"{sha256(image.png).hexdigest()[:32]}.png"
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:

@@ -173,9 +173,9 @@ def _text(message: Message, place: str) -> str:
 
 def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] | None:
     """A trajectory's row (`storage.trajectory_rows.SCHEMA`) as messages that `conversation_tokens`
-    reads back; None where that cannot be: with malformed turns, pictures, or several contexts."""
+    reads back; None where that cannot be: with malformed turns, images, or several contexts."""
     actions = json.loads(row["actions"])
-    if row["pictures"] or len(row["contexts"]) > 1 or row["first_turn"]:
+    if row["images"] or len(row["contexts"]) > 1 or row["first_turn"]:
         return None
     if not actions or any(action["error"] is not None for action in actions):
         return None

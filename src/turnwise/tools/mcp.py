@@ -307,7 +307,7 @@ async def _schemas(client: Any) -> list[dict[str, Any]]:
 
 
 def _text(part: Any) -> str:
-    """A part of a result as text; a note for pictures and the like."""
+    """A part of a result as text; a note for images and the like."""
     text = getattr(part, "text", None)
     return text if isinstance(text, str) else f"[{part.type}: no text]"
 

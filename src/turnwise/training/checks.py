@@ -46,8 +46,8 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     """Raise ConfigError where environment, model or tokenizer lack what the recipe and its
     algorithm need; `tasks` are those of training, with their secrets."""
     recipe = parts.recipe
-    if parts.environment.pictures:
-        _check_pictured(recipe, algorithm)
+    if parts.environment.shows_images:
+        _check_images(recipe, algorithm)
     _check_sandbox(recipe, parts.environment)
     check_algorithm_for_environment(algorithm, parts.environment)
     scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
@@ -90,8 +90,8 @@ def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
         )
 
 
-def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
-    """Raise ConfigError for parts that put tokens together on their own, without their pictures."""
+def _check_images(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for parts that put tokens together on their own, without their images."""
     used = {
         "learning.share_prefixes": recipe.learning.share_prefixes,
         "monitor.mutual_information": recipe.monitor.mutual_information,
@@ -103,7 +103,7 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
     for name, given in used.items():
         if given:
             raise ConfigError(
-                f"the environment shows pictures, for which {name} has no place: leave it out, or "
+                f"the environment shows images, for which {name} has no place: leave it out, or "
                 "have the environment tell its observations in words"
             )
 

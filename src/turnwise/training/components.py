@@ -18,12 +18,12 @@ from turnwise.errors import ConfigError
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.learning.parity import check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
-from turnwise.models.load import load_model, model_type, takes_pictures
+from turnwise.models.load import load_model, model_type, takes_images
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.registry import make_scaffold, shows_pictures
+from turnwise.scaffolds.registry import make_scaffold, shows_images
 
 
 @dataclass(frozen=True)
@@ -87,23 +87,23 @@ def _check_sandbox(environment: Environment) -> None:
         sandbox.tier  # noqa: B018 - finds it
 
 
-def check_pictures(environment: Environment, recipe: Recipe) -> None:
+def check_images(environment: Environment, recipe: Recipe) -> None:
     """Raise ConfigError where the policy would not be shown what there is to see; of the model only
     the configuration is loaded."""
-    if not environment.pictures:
+    if not environment.shows_images:
         return
-    there = f"environment {environment.spec.name} shows pictures"
-    if not shows_pictures(recipe.scaffold.name):
+    there = f"environment {environment.spec.name} shows images"
+    if not shows_images(recipe.scaffold.name):
         raise ConfigError(
             f"{there}, and scaffold {recipe.scaffold.name} words alone: choose tags, react or code"
         )
-    if not takes_pictures(recipe.model):
+    if not takes_images(recipe.model):
         raise ConfigError(
             f"{there}, and model {recipe.model.name} ({model_type(recipe.model)}) takes none: name "
             f"one of the families {', '.join(FAMILIES)}, or have it told in words "
             '(environment.options.observations = "text")'
         )
-    if not ENGINES.get(recipe.engine.name).takes_pictures:
+    if not ENGINES.get(recipe.engine.name).takes_images:
         raise ConfigError(
             f"{there}, and engine {recipe.engine.name} is not given any: set engine.name=embedded"
         )
@@ -127,7 +127,7 @@ def build_components(
         chosen.name, chosen.options, chosen.consequential, recipe.sandbox
     )
     _check_sandbox(environment)
-    check_pictures(environment, recipe)
+    check_images(environment, recipe)
     model, tokenizer = load_model(recipe.model, weights, recipe.seed, recipe.rollout.max_tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:

@@ -73,7 +73,7 @@ def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
     """Write the successful episodes of all RL steps as conversations, one a line.
 
     They are for `sft.demonstrations.file`. The same conversation is written once. Returns how many
-    were written, and how many successes were left out, for malformed turns, pictures or several
+    were written, and how many successes were left out, for malformed turns, images or several
     contexts.
     """
     written: dict[str, None] = {}

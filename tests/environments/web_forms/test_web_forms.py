@@ -16,7 +16,7 @@ from turnwise.evaluation.measurement import (
     all_tasks,
     success,
 )
-from turnwise.training.components import check_pictures
+from turnwise.training.components import check_images
 from turnwise.types import Action, Step, Task, ToolCall
 
 made = prototype("web_forms")
@@ -106,15 +106,15 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
         make_environment("web_forms", options)
 
 
-def test_one_kind_and_pictures_that_no_model_is_shown() -> None:
+def test_one_kind_and_images_that_no_model_is_shown() -> None:
     few = WebForms(count=5, kinds=["inbox"])
     assert {task.info["kind"] for task in all_tasks(few)} == {"inbox"}
     assert "random" not in few.spec.reference_scores
     recipe = load_recipe("demo")
-    check_pictures(few, recipe)
-    few.pictures = True
-    with pytest.raises(ConfigError, match=r"pictures, and model tiny \(qwen3\) takes none"):
-        check_pictures(few, recipe)
+    check_images(few, recipe)
+    few.shows_images = True
+    with pytest.raises(ConfigError, match=r"images, and model tiny \(qwen3\) takes none"):
+        check_images(few, recipe)
 
 
 def test_a_call_of_no_tool_after_a_restore_is_in_the_restored_episode() -> None:

@@ -144,7 +144,7 @@ def test_only_listed_hosts_are_reached() -> None:
     assert stolen == []
 
 
-def test_what_is_in_the_way_and_pictures() -> None:
+def test_what_is_in_the_way_and_images() -> None:
     class Covered:
         def handle(self, request: Request) -> Response:
             return Response(WITH_SCRIPT)

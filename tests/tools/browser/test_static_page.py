@@ -100,7 +100,7 @@ def test_typed_text_is_no_element() -> None:
 def test_names_of_elements() -> None:
     given = [
         Node("button", {"aria-label": "Close", "title": "no"}, ["x"], 1),
-        Node("a", {"href": "/"}, [Node("img", {"alt": "Picture"}, [], 3)], 2),
+        Node("a", {"href": "/"}, [Node("img", {"alt": "Image"}, [], 3)], 2),
         Node("input", {"type": "submit", "value": "Go"}, [], 4),
         Node("input", {"placeholder": "Words", "name": "w"}, [], 5),
         Node("a", {}, ["no link"], 6),
@@ -108,7 +108,7 @@ def test_names_of_elements() -> None:
     ]
     view = view_of(" A  title ", "u", Node("body", {}, [*given], 0))
     found = [(element.role, element.name) for element in view.elements]
-    roles = [("button", "Close"), ("link", "Picture"), ("button", "Go"), ("textbox", "Words")]
+    roles = [("button", "Close"), ("link", "Image"), ("button", "Go"), ("textbox", "Words")]
     assert found == [*roles, ("tab", "Second tab")]
     assert view.title == "A title"
 

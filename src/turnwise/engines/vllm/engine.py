@@ -57,7 +57,7 @@ from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.weights import WeightFolders
 from turnwise.engines.weights import match_weights
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
-from turnwise.tokens import Picture
+from turnwise.tokens import Image
 
 WATCH_SECONDS = 2.0
 """Seconds between two checks of every server."""
@@ -76,7 +76,7 @@ class VllmEngine:
     tokens.
     """
 
-    takes_pictures = False
+    takes_images = False
     shares_weights = False
 
     @classmethod
@@ -149,7 +149,7 @@ class VllmEngine:
         sampling: Sampling,
         *,
         session: str,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[Image] = (),
     ) -> Completion:
         """Sample one turn after `prompt`, the whole history.
 
@@ -158,8 +158,8 @@ class VllmEngine:
         answer in time or is lost for good, RuntimeError for a session that is not open or has a
         request already.
         """
-        if pictures:
-            raise ConfigError("engine vllm is not given pictures: use the embedded engine")
+        if images:
+            raise ConfigError("engine vllm is not given images: use the embedded engine")
         check_sampling(sampling)
         check_supported(sampling)
         check_prompt(prompt, self._vocabulary)

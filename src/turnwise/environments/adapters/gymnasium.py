@@ -5,7 +5,7 @@
 
 What is shown is the environment's `ansi` rendering, its observation where that is text or a few
 numbers, or what a function of yours says of it. Rewards are the environment's. Not here: continuous
-actions, pictures.
+actions, images.
 """
 
 import hashlib

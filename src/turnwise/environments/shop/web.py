@@ -121,7 +121,7 @@ class ShopWeb(WebEnvironment):
         pages: Pages = "text",
         observations: Observations = "text",
     ) -> None:
-        """`count`, `page` and `reward` as in `Shop`. The agent is shown words, or pictures of the
+        """`count`, `page` and `reward` as in `Shop`. The agent is shown words, or images of the
         screen with the elements' numbers on it.
 
         Raises ConfigError where Chromium is needed and missing.

@@ -4,7 +4,7 @@ Thirteen kinds: press a button, fill in a form, choose, tick, enter a date, sign
 settings, choose from menus, act on a row, search a list over pages, look something up, handle a
 mail, book a journey. What ends a task is done once, as there: a wrong form cannot be sent again.
 The pages are not MiniWoB's, there is no clock, and the reward is 1 or 0. Not here: pages with
-scripts, with pictures, with something to drag.
+scripts, with images, with something to drag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class WebForms(WebEnvironment):
         observations: Observations = "text",
     ) -> None:
         """`count` tasks in each split, of these kinds, all by default. The agent is shown words,
-        or pictures of the screen with the elements' numbers on it.
+        or images of the screen with the elements' numbers on it.
 
         Raises ConfigError for an unknown kind, and where Chromium is needed and missing.
         """

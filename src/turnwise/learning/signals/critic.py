@@ -166,8 +166,8 @@ class Critic(nn.Module):
         autocast = self.learning.autocast
         ids = inputs.to(self.device)
         spans = [(member.tokens, span) for member in members for span in member.tokens.spans]
-        pictures = [own.pictures_in(span, span.stop - span.start - 1) for own, span in spans]
-        given = inputs_of(self.policy, self.body, ids, pictures) or {"input_ids": ids}
+        images = [own.images_in(span, span.stop - span.start - 1) for own, span in spans]
+        given = inputs_of(self.policy, self.body, ids, images) or {"input_ids": ids}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
             hidden = self.body(use_cache=False, **given).last_hidden_state
         chosen: Tensor = hidden[selected.to(self.device)]

@@ -2,7 +2,7 @@
 
 It answers for the sites that are objects (`sites.py`), passes on what goes to hosts on the list, by
 the rules of `http.py` (public addresses only, looked up once), and refuses everything else, each
-redirect and each picture too. It runs in the browser's own event loop. Not here: what a page that
+redirect and each image too. It runs in the browser's own event loop. Not here: what a page that
 was passed on says, and what is in an encrypted connection to a host that is allowed.
 """
 

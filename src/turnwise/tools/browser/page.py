@@ -1,4 +1,4 @@
-"""One page in Chromium: what can be done on it, what it says, and a picture of it.
+"""One page in Chromium: what can be done on it, what it says, and an image of it.
 
 Elements have numbers (`reading.py`) and are acted on by mouse and keyboard. The agent is shown at
 once what is in the way of a click; what does not end in time, and a browser that died, is
@@ -32,7 +32,7 @@ from turnwise.tools.browser.static_page import chosen_option
 Result = TypeVar("Result")
 
 LOAD_SECONDS = 3.0
-"""Waited for pictures and scripts once the page itself is there."""
+"""Waited for images and scripts once the page itself is there."""
 IN_THE_WAY = """(element) => {
   element.scrollIntoView({block: "center", inline: "center"});
   if (!element.isConnected) return "gone";
@@ -141,10 +141,10 @@ class BrowserPage:
         async def work() -> bytes:
             if places:
                 await self._handle.evaluate(script("marks.js"), places)
-            picture: bytes = await self._page.screenshot(animations="disabled", caret="hide")
+            image: bytes = await self._page.screenshot(animations="disabled", caret="hide")
             if places:
                 await self._handle.evaluate(script("marks.js"), [])
-            return picture
+            return image
 
         return await self._run(work)
 

@@ -8,7 +8,7 @@
 
 The same tree gives the same words, whichever reader made it: Chromium (`page.py`) or the reader of
 plain pages (`static_page.py`). What can be typed is quoted as JSON has it, so that no typed text
-looks like an element. Not here: frames, pictures without words, where things are on the screen.
+looks like an element. Not here: frames, images without words, where things are on the screen.
 """
 
 import json
@@ -223,8 +223,8 @@ class _Reader:
         given = node.attributes
         own = given.get("value", "") if node.tag == "input" and role == "button" else ""
         words = "" if role in TYPED or node.tag == "select" else text_of(node)
-        pictures = " ".join(one.attributes.get("alt", "") for one in node.walk()).strip()
-        names = (given.get("aria-label"), self._labels.get(node.place), own, words, pictures)
+        images = " ".join(one.attributes.get("alt", "") for one in node.walk()).strip()
+        names = (given.get("aria-label"), self._labels.get(node.place), own, words, images)
         others = (given.get("placeholder"), given.get("title"), given.get("name"))
         return " ".join(next((name for name in (*names, *others) if name), "").split())
 

@@ -1,4 +1,4 @@
-"""Runs in which the policy is shown pictures: from cold start to report, resumed, refused."""
+"""Runs in which the policy is shown images: from cold start to report, resumed, refused."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ from turnwise.training.run import run as run_stages
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 pytest.importorskip("PIL", reason="turnwise[vision] is not installed")
-from tests.vision_models import picture, save_vision_model
+from tests.vision_models import image, save_vision_model
 
 
 class Doors(Environment):
-    """Two doors, of which a picture shows the dark one; a look shows it again. Nothing but the
-    picture says which is right."""
+    """Two doors, of which an image shows the dark one; a look shows it again. Nothing but the
+    image says which is right."""
 
-    pictures = True
+    shows_images = True
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -47,7 +47,7 @@ class Doors(Environment):
 
     async def reset(self, task: Task, seed: int) -> Observation:
         greys = (task.data["shade"], 255 - task.data["shade"])
-        self._png = picture(*(greys if task.data["side"] == "l" else greys[::-1]))
+        self._png = image(*(greys if task.data["side"] == "l" else greys[::-1]))
         return Observation(task.prompt, Source.USER, (self._png,))
 
     @tool
@@ -72,7 +72,7 @@ class Doors(Environment):
 
 
 class Torn(Doors):
-    """Doors whose second picture is none."""
+    """Doors whose second image is none."""
 
     async def step(self, action: Action) -> Step:
         self._png = self._png[:40]
@@ -151,17 +151,17 @@ def test_a_run_from_cold_start_to_report(
     rows = read_rows(tmp_path / "run" / "trajectories" / "demonstrations.parquet")
     token = context.components.model.config.image_token_id
     for row in rows:
-        assert [shown["file"] for shown in row["pictures"]] == [row["pictures"][0]["file"]] * 2
-        for shown, source in zip(row["pictures"], (Source.USER, Source.TOOL), strict=True):
+        assert [shown["file"] for shown in row["images"]] == [row["images"][0]["file"]] * 2
+        for shown, source in zip(row["images"], (Source.USER, Source.TOOL), strict=True):
             place = slice(shown["start"], shown["start"] + shown["length"])
             assert row["ids"][place].count(token) >= 4
             assert set(row["source"][place]) == {source}
-    pngs = {file.name for file in (tmp_path / "run" / "pictures").iterdir()}
-    assert pngs >= {shown["file"] for row in rows for shown in row["pictures"]}
+    pngs = {file.name for file in (tmp_path / "run" / "images").iterdir()}
+    assert pngs >= {shown["file"] for row in rows for shown in row["images"]}
     console = Console(record=True, width=300)
     show_rows(console, tmp_path / "run", *reversed(choose_rows(tmp_path / "run", None, None, 1)))
     told = console.export_text()
-    assert "[picture pictures/" in told
+    assert "[image images/" in told
     assert "<image>" not in told
 
 
@@ -216,7 +216,7 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
     ],
     ids=" ".join,
 )
-def test_what_else_pictures_pass_through(
+def test_what_else_images_pass_through(
     tmp_path: Path, models: dict[str, Path], overrides: list[str]
 ) -> None:
     chosen = recipe(tmp_path, models["qwen2_5_vl"], "evaluation.tasks=0", *overrides)
@@ -247,7 +247,7 @@ def test_what_else_pictures_pass_through(
         (["algorithm.name=hca"], "log-probabilities in hindsight has no place"),
     ],
 )
-def test_what_has_no_place_for_pictures(
+def test_what_has_no_place_for_images(
     tmp_path: Path, models: dict[str, Path], overrides: list[str], message: str
 ) -> None:
     chosen = recipe(tmp_path, models["llava"], *overrides)
@@ -257,9 +257,9 @@ def test_what_has_no_place_for_pictures(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_environment_whose_pictures_are_broken_is_infrastructure(
+def test_an_environment_whose_images_are_broken_is_infrastructure(
     tmp_path: Path, models: dict[str, Path]
 ) -> None:
     chosen = recipe(tmp_path, models["llava"], f"environment.name={Path(__file__)}:Torn")
-    with pytest.raises(RunStoppedError, match="a picture cannot be read"):
+    with pytest.raises(RunStoppedError, match="an image cannot be read"):
         train(RunFolder.new(tmp_path / "run"), chosen)
