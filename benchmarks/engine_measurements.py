@@ -32,7 +32,7 @@ from turnwise.learning.batch import policy_examples
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.sft import SupervisedLearner
-from turnwise.learning.shared_prefixes import plant
+from turnwise.learning.shared_prefixes import build_prefix_trees
 from turnwise.learning.signals.base import Signals
 from turnwise.models.load import load_tokenizer
 from turnwise.tokens import Segment, Source, Tokens
@@ -192,14 +192,16 @@ def counted_work(groups: list[Group], credits: Credits, size: str) -> list[tuple
     both those of tokens that predict a trained one."""
     examples = policy_examples(groups, credits, make_algorithm("grpo", {}), True)
     lengths = [len(example.ids) - 1 for example in examples]
-    planted, others = plant(examples, SHAPES[size][0], LearningConfig().tokens_per_micro_batch)
+    shared, others = build_prefix_trees(
+        examples, SHAPES[size][0], LearningConfig().tokens_per_micro_batch
+    )
     if others:
         raise SystemExit("some groups would not be computed as trees")
     asked = [int(place) for example in examples for place in np.flatnonzero(example.trained)]
     last = len(asked), sum(asked)
     alone = sum(lengths), sum(length * (length + 1) // 2 for length in lengths)
-    tokens = sum(len(tree.ids) for _, tree in planted)
-    pairs = sum(run.pairs for _, tree in planted for run in tree.runs())
+    tokens = sum(len(tree.ids) for _, tree in shared)
+    pairs = sum(run.pairs for _, tree in shared for run in tree.runs())
     return [(*alone, *last), (tokens, pairs, *last)]
 
 

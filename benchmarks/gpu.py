@@ -215,7 +215,7 @@ async def play(
     async def replaced() -> None:
         while engine.counters.sampled < new // 2:
             await asyncio.sleep(0)
-        await engine.load(dict(swap.state_dict()), 1)
+        await engine.load_weights(dict(swap.state_dict()), 1)
 
     beside = [replaced()] if swap is not None else []
     found = await asyncio.gather(*map(episode, range(count)), *beside)

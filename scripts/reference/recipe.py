@@ -19,7 +19,10 @@ def recipe_page() -> str:
         "# Recipe\n\nA recipe is a TOML file. Every key below may stand in it, and on the command "
         "line as `table.key=value`; a key that is not here is an error that names the nearest one. "
         "A table that is one of several kinds has a section for each: its settings are those of "
-        "the kind that is chosen. `turnwise list` has the recipes that come with turnwise, the run "
+        "the kind that is chosen, and the value of the key that says the kind stands for the "
+        'table, as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
+        "`monitor.mutual_information`, those of an algorithm's signals) are left out, or given the "
+        "value `false`. `turnwise list` has the recipes that come with turnwise, the run "
         "folder's `config.toml` the recipe of a run with every value spelled out.\n\n"
     )
     text += key_table(Recipe)

@@ -353,7 +353,7 @@ def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path
         ("rollout.temperature=0", "would be the same"),
         ("rollout.top_p=0.9", "leave tokens out"),
         ("learning.share_prefixes=true model.gradient_checkpointing=true", "exclude each other"),
-        ("learning.updates_per_step=9", "lower it"),
+        ("learning.updates_per_step=9", "give at least 9"),
     ):
         assert message in shell("train", recipe, *change.split(), "--run", run, code=2).err
     assert "nothing else with it" in shell("train", "--resume", run, "--overwrite", code=2).err

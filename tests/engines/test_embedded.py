@@ -190,7 +190,7 @@ def test_loaded_weights_replace_both_model_and_caches(tokenizer: Any, family: st
         engine.open("s")
         first = await engine.generate(PROMPT, Sampling(max_tokens=5), session="s")
         assert first.version == 0
-        await engine.load(dict(other.state_dict()), 3)
+        await engine.load_weights(dict(other.state_dict()), 3)
         history = [*PROMPT, *first.tokens, 4, 5]
         second = await engine.generate(history, Sampling(max_tokens=5), session="s")
         assert second.version == 3
@@ -208,7 +208,7 @@ def test_an_empty_load_announces_weights_changed_in_place(tokenizer: Any) -> Non
         with torch.no_grad():
             for weight in model.parameters():
                 weight.mul_(0.8)
-        await engine.load({}, 1)
+        await engine.load_weights({}, 1)
         history = [*PROMPT, *first.tokens]
         second = await engine.generate(history, Sampling(max_tokens=5), session="s")
         assert second.version == 1
@@ -227,7 +227,9 @@ def test_weights_that_do_not_fit_change_nothing(tokenizer: Any, name: str, messa
 
     async def body(engine: EmbeddedEngine) -> None:
         with pytest.raises(ConfigError, match=message):
-            await engine.load({"model.norm.weight": torch.zeros(48), name: torch.zeros(7)}, 1)
+            await engine.load_weights(
+                {"model.norm.weight": torch.zeros(48), name: torch.zeros(7)}, 1
+            )
         assert engine.version == 0
 
     run(model, tokenizer, body)

@@ -300,10 +300,10 @@ def test_diverged_weights_are_an_infrastructure_error(tokenizer: Any) -> None:
 
     async def body(engine: EmbeddedEngine) -> None:
         good = {name: weight.clone() for name, weight in model.state_dict().items()}
-        await engine.load({"model.norm.weight": torch.full((48,), torch.nan)}, 1)
+        await engine.load_weights({"model.norm.weight": torch.full((48,), torch.nan)}, 1)
         with pytest.raises(InfrastructureError, match="diverged"):
             await once(engine, PROMPT, Sampling(max_tokens=2))
-        await engine.load(good, 2)
+        await engine.load_weights(good, 2)
         completion = await once(engine, PROMPT, Sampling(max_tokens=2))
         assert completion.version == 2
         assert_logprobs(model, PROMPT, completion)
@@ -355,7 +355,7 @@ def test_weights_change_in_the_middle_of_a_turn(
     async def change(engine: EmbeddedEngine) -> None:
         while engine.counters.sampled < 20:
             await asyncio.sleep(0)
-        await engine.load(dict(new.state_dict()), 1)
+        await engine.load_weights(dict(new.state_dict()), 1)
         assert engine.version == 1
 
     async def body(engine: EmbeddedEngine) -> None:
@@ -376,7 +376,7 @@ def test_weights_change_while_lockstep_waits(tokenizer: Any) -> None:
             engine.generate(PROMPT, Sampling(max_tokens=5), session="here")
         )
         await asyncio.sleep(0.02)
-        await engine.load(dict(other.state_dict()), 1)
+        await engine.load_weights(dict(other.state_dict()), 1)
         assert engine.counters.passes == 0
         engine.close("absent")
         completion = await request
@@ -396,7 +396,7 @@ def test_an_episode_goes_on_with_new_weights(tokenizer: Any, deterministic: bool
     async def body(engine: EmbeddedEngine) -> None:
         engine.open("s")
         first = await engine.generate(PROMPT, Sampling(max_tokens=6), session="s")
-        await engine.load(dict(other.state_dict()), 1)
+        await engine.load_weights(dict(other.state_dict()), 1)
         before = engine.counters.computed
         history = [*PROMPT, *first.tokens, 9, 7]
         second = await engine.generate(history, Sampling(max_tokens=6), session="s")

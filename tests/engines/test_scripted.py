@@ -51,4 +51,4 @@ def test_sessions_are_opened_once_and_closed_as_often_as_one_likes() -> None:
 
 def test_it_has_no_weights() -> None:
     with pytest.raises(NotSupportedError):
-        asyncio.run(echoing().load({}, 1))
+        asyncio.run(echoing().load_weights({}, 1))

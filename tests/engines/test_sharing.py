@@ -73,7 +73,7 @@ def test_new_weights_compute_a_common_prompt_once(tokenizer: Any) -> None:
             while engine.counters.sampled < 4 * 20:
                 await asyncio.sleep(0)
             before = engine.counters.computed, engine.counters.sampled
-            await engine.load(dict(other.state_dict()), 1)
+            await engine.load_weights(dict(other.state_dict()), 1)
             apart = before[1] // 4
             while engine.counters.sampled < before[1] + 4:
                 await asyncio.sleep(0)

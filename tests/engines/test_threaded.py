@@ -129,7 +129,7 @@ def test_weights_that_nobody_waits_for_any_more_are_taken_all_the_same(tokenizer
     engine = threaded(model, tokenizer)
 
     async def body() -> None:
-        loading = asyncio.create_task(engine.load(dict(other.state_dict()), 1))
+        loading = asyncio.create_task(engine.load_weights(dict(other.state_dict()), 1))
         await asyncio.sleep(0)
         loading.cancel()
         after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
@@ -145,12 +145,12 @@ def test_weights_are_those_of_the_next_turn(tokenizer: Any) -> None:
 
     async def body() -> None:
         assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 0  # type: ignore[arg-type]
-        await engine.load(dict(other.state_dict()), 1)
+        await engine.load_weights(dict(other.state_dict()), 1)
         after = await once(engine, PROMPT, Sampling(max_tokens=3))  # type: ignore[arg-type]
         assert after.version == 1
         assert_logprobs(other, PROMPT, after)
         with pytest.raises(ConfigError, match="nothing"):
-            await engine.load({"nothing": [1.0]}, 2)
+            await engine.load_weights({"nothing": [1.0]}, 2)
 
     run(engine, body)
 
@@ -196,8 +196,8 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
         with monkeypatch.context() as patch:
             patch.setattr(engine.engine.runner, "refresh", refused)
             with pytest.raises(RuntimeError, match="not these"):
-                await asyncio.wait_for(engine.load({}, 1), A_HANG / 2)
-        await engine.load({}, 2)
+                await asyncio.wait_for(engine.load_weights({}, 1), A_HANG / 2)
+        await engine.load_weights({}, 2)
         assert (await turn).tokens
         assert (await once(engine, PROMPT, Sampling(max_tokens=3))).version == 2  # type: ignore[arg-type]
 
@@ -220,7 +220,7 @@ def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
         with pytest.raises(InfrastructureError, match="stopped"):
             await engine.generate(PROMPT, LONG, session="a")
         with pytest.raises(InfrastructureError, match="stopped"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
         engine.close("a")
 
     run(engine, body)

@@ -11,6 +11,7 @@ from turnwise.config import load_recipe
 from turnwise.environments.base import Environment, Split
 from turnwise.environments.guarded import Guarded, guarded
 from turnwise.environments.registry import make_environment
+from turnwise.environments.sql.environment import SqlEnvironment
 from turnwise.errors import ConfigError, ToolError
 from turnwise.tools.tool import consequential, tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
@@ -135,9 +136,9 @@ def test_what_was_called_is_part_of_a_snapshot() -> None:
 
 def test_rules_that_fit_nothing() -> None:
     with pytest.raises(ConfigError, match="did you mean 'send_mail'"):
-        Guarded(Outbox(), {"send_mial": "refuse"})
+        guarded(Outbox(), {"send_mial": "refuse"})
     with pytest.raises(ConfigError, match=r"environment\.consequential\.send is -1"):
-        Guarded(Outbox(), {"send": -1})
+        guarded(Outbox(), {"send": -1})
 
 
 def test_a_recipe_says_the_rules(tmp_path: Path) -> None:
@@ -147,6 +148,8 @@ def test_a_recipe_says_the_rules(tmp_path: Path) -> None:
     assert loaded.consequential == {"sql": 1}
     made = make_environment(loaded.name, {"tasks": {"count": 2}}, loaded.consequential)
     assert isinstance(made, Guarded)
+    assert isinstance(made, SqlEnvironment)
+    assert (made.spec.name, made.spec.reference_scores) == ("sql", {"noop": 0.0})
     for wrong in ("maybe", "true"):
         with pytest.raises(ConfigError, match="consequential"):
             load_recipe(str(recipe), [f"environment.consequential.sql={wrong}"])

@@ -103,7 +103,7 @@ def test_what_cannot_be_measured_is_none(own: Path) -> None:
     assert (row.oracle, row.snapshot) == (None, None)
     assert row.deterministic
     (missing,) = measure_all(["recorded_calls"], 4)
-    assert "set environment.options.records" in missing.note
+    assert "set environment.options.tasks" in missing.note
     assert missing.tasks is None
     with pytest.raises(ConfigError, match="did you mean 'search'"):
         measure("serch", {}, 4)

@@ -14,7 +14,7 @@ from transformers import (
 
 from tests.forward.models_for_tests import VOCABULARY
 from tests.rounding import excess
-from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.cache import PADDING, CacheExtent
 from turnwise.forward.runner import Runner
 
 Found = list[tuple[list[int], torch.Tensor]]
@@ -115,7 +115,7 @@ def follow(runner: Runner, tokens: int) -> Found:
         for index, (_, history, new) in enumerate(inputs):
             ids[index, width - new :] = history[len(history) - new :]
             places[index, width - new :] = range(len(history) - new, len(history))
-        runs = [Run(40 * number, 40) for number, _, _ in inputs]
+        runs = [CacheExtent(40 * number, 40) for number, _, _ in inputs]
         logits = runner.forward(runs, ids, places)
         for row, (_, history, new) in zip(logits.double().log_softmax(-1), inputs, strict=True):
             if new:

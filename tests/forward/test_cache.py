@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.forward.cache import PADDING, PoolCache, Run
+from turnwise.forward.cache import PADDING, CacheExtent, PoolCache
 
 TOKENS, HEADS, SIZE = 24, 2, 3
-RUNS = [Run(0, 6), Run(6, 6), Run(12, 6), Run(18, 6)]
+RUNS = [CacheExtent(0, 6), CacheExtent(6, 6), CacheExtent(12, 6), CacheExtent(18, 6)]
 
 
 def numbered(rows: int, inputs: int, start: int = 1) -> torch.Tensor:
@@ -52,7 +52,14 @@ def test_neighbours_of_one_size_are_read_as_a_view() -> None:
 def test_runs_that_lie_apart_are_spans_of_their_own() -> None:
     """Not neighbours, of another size, or so much shorter that a call of its own reads less."""
     cache = PoolCache(1, 5000)
-    runs = [Run(0, 6), Run(6, 6), Run(18, 6), Run(24, 900), Run(924, 900), Run(1824, 900)]
+    runs = [
+        CacheExtent(0, 6),
+        CacheExtent(6, 6),
+        CacheExtent(18, 6),
+        CacheExtent(24, 900),
+        CacheExtent(924, 900),
+        CacheExtent(1824, 900),
+    ]
     positions = np.array([[4], [5], [1], [500], [850], [800]])
     spans = cache.place(runs, positions, "cpu").spans
     rows = [(span.rows.start, span.rows.stop) for span in spans]

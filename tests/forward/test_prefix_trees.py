@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.tiny_models import tiny_model as any_model
 from turnwise.errors import ConfigError
-from turnwise.forward.prefix_trees import blocks_of, check_sharing, grow, lay_out
+from turnwise.forward.prefix_trees import batch_trees, blocks_of, check_sharing, prefix_tree
 
 pytestmark = pytest.mark.numbers
 
@@ -22,7 +22,7 @@ LoadModel = Callable[..., Any]
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=7), min_size=1, max_size=6))
 def test_a_tree_has_every_beginning_once(sequences: list[list[int]]) -> None:
-    tree = grow([np.array(sequence) for sequence in sequences])
+    tree = prefix_tree([np.array(sequence) for sequence in sequences])
     inputs = [sequence[:-1] for sequence in sequences]
     beginnings = {tuple(one[: end + 1]) for one in inputs for end in range(len(one))}
     assert len(tree.ids) == len(beginnings)
@@ -36,18 +36,18 @@ def test_a_tree_has_every_beginning_once(sequences: list[list[int]]) -> None:
 def test_a_token_sees_its_ancestors(block: int) -> None:
     first, second = np.array([5, 6, 7, 1]), np.array([5, 6, 8, 9, 1])
     everything = [(one, np.arange(len(one)) > 0) for one in (first, second, first)]
-    forest = lay_out([grow([first, second]), grow([first])], everything, CPU)
-    assert forest.ids.tolist() == [5, 6, 7, 8, 9, 5, 6, 7]
-    assert forest.layout.positions.tolist() == [0, 1, 2, 2, 3, 0, 1, 2]
+    tree_batch = batch_trees([prefix_tree([first, second]), prefix_tree([first])], everything, CPU)
+    assert tree_batch.ids.tolist() == [5, 6, 7, 8, 9, 5, 6, 7]
+    assert tree_batch.layout.positions.tolist() == [0, 1, 2, 2, 3, 0, 1, 2]
     sees = [
         part.seen[row].tolist()
-        for part in blocks_of(forest.layout, CPU, block)
+        for part in blocks_of(tree_batch.layout, CPU, block)
         for row in part.mask[0, 0, : part.inputs.stop - part.inputs.start]
     ]
     assert sees == [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [5], [5, 6], [5, 6, 7]]
-    assert forest.predictors[forest.wanted].tolist() == [0, 1, 2, 0, 1, 3, 4, 5, 6, 7]
-    assert forest.targets[forest.wanted].tolist() == [6, 7, 1, 6, 8, 9, 1, 6, 7, 1]
-    assert len(forest.predictors) == 5 + 1 + 3
+    assert tree_batch.predictors[tree_batch.wanted].tolist() == [0, 1, 2, 0, 1, 3, 4, 5, 6, 7]
+    assert tree_batch.targets[tree_batch.wanted].tolist() == [6, 7, 1, 6, 8, 9, 1, 6, 7, 1]
+    assert len(tree_batch.predictors) == 5 + 1 + 3
 
 
 def test_models_with_other_attention_are_refused(load_model: LoadModel) -> None:

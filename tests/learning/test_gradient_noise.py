@@ -10,7 +10,7 @@ import torch
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
 from turnwise.learning.credits import estimate
-from turnwise.learning.gradient_noise import GradientSpread
+from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.types import Group
@@ -21,7 +21,7 @@ GRPO = make_algorithm("grpo", {})
 def measured(gradients: np.ndarray, groups: int) -> dict[str, float]:
     """Of parameters of two shapes whose gradients add up as given, float64[added, 5]."""
     parameters = [torch.zeros(2, 1, requires_grad=True), torch.zeros(3, requires_grad=True)]
-    spread = GradientSpread(parameters)
+    spread = GradientNoise(parameters)
     for gradient in gradients:
         for parameter, part in zip(parameters, (gradient[:2], gradient[2:]), strict=True):
             loss = (parameter.flatten() * torch.tensor(part, dtype=torch.float32)).sum()

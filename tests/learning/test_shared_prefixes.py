@@ -12,12 +12,12 @@ from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward import prefix_trees
 from turnwise.forward.logprobs import token_logprobs
-from turnwise.forward.prefix_trees import forest_logprobs, grow, lay_out
+from turnwise.forward.prefix_trees import batch_trees, prefix_tree, tree_logprobs
 from turnwise.learning.batch import Example, collate, policy_examples, supervised_examples
 from turnwise.learning.credits import estimate
 from turnwise.learning.optimizer import Moved
 from turnwise.learning.policy import PolicyLearner
-from turnwise.learning.shared_prefixes import pack_trees, plant
+from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
 from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
@@ -84,7 +84,7 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
         for member in one.trajectories
     ]
     sequences = [(example.ids, example.trained) for example in examples]
-    trees = [grow([ids for ids, _ in part]) for part in (sequences[:6], sequences[6:])]
+    trees = [prefix_tree([ids for ids, _ in part]) for part in (sequences[:6], sequences[6:])]
     batch = collate(examples, CPU)
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(2, len(batch.targets), generator=generator)
@@ -92,8 +92,8 @@ def test_logprobs_and_gradients_are_those_of_the_sequences(
     for shared in (False, True):
         model = load_model(family).eval()
         if shared:
-            forest = lay_out(trees, sequences, CPU)
-            scores = forest_logprobs(model, forest, 0.7, False, entropy_gradient=True)
+            tree_batch = batch_trees(trees, sequences, CPU)
+            scores = tree_logprobs(model, tree_batch, 0.7, False, entropy_gradient=True)
         else:
             given = (batch.inputs, batch.selected, batch.targets)
             scores = token_logprobs(model, *given, 0.7, False, entropy_gradient=True)
@@ -162,16 +162,16 @@ def test_only_what_is_less_work_is_shared() -> None:
     same = [example("same", [1, *range(40)]), example("same", [1, *range(40)])]
     apart = [example("apart", [1, 2, *range(40)]), example("apart", [1, 3, *range(40)])]
     alone = [example("alone", [5, 6, 7])]
-    planted, others = plant([*same, *apart, *alone], 16, 1000)
-    assert [members for members, _ in planted] == [same]
+    shared, others = build_prefix_trees([*same, *apart, *alone], 16, 1000)
+    assert [members for members, _ in shared] == [same]
     assert {one.name for one in others} == {"apart", "alone"}
 
 
 def test_trees_fit_into_micro_batches() -> None:
     examples = [example("g", [9, 9, 9, 9, 9, first, *range(8)]) for first in (1, 1, 2, 2)]
-    whole, _ = plant(examples, 1000, 1000)
+    whole, _ = build_prefix_trees(examples, 1000, 1000)
     assert [len(tree.ids) for _, tree in whole] == [5 + 2 * 8]
-    halves, _ = plant(examples, 1000, 15)
+    halves, _ = build_prefix_trees(examples, 1000, 15)
     assert [len(tree.ids) for _, tree in halves] == [13, 13]
     batches = list(pack_trees(halves * 2, 30))
     assert [(len(members), len(trees)) for members, trees in batches] == [(4, 2), (4, 2)]
@@ -187,6 +187,9 @@ def test_examples_of_the_policy_are_in_one_tree_a_group() -> None:
     algorithm = make_algorithm("grpo", {})
     played = groups()
     credits = estimate(played, Signals(), algorithm)
-    planted, others = plant(policy_examples(played, credits, algorithm, True), 64, 8192)
-    assert [{member.group for member in members} for members, _ in planted] == [{"a"}, {"b"}]
+    shared, others = build_prefix_trees(policy_examples(played, credits, algorithm, True), 64, 8192)
+    assert [{member.group for member in members} for members, _ in shared] == [
+        {"a"},
+        {"b"},
+    ]
     assert not others

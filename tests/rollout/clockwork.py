@@ -133,10 +133,10 @@ class Versioned:
         token = CALL if list(prompt).count(CALL) < 3 else ANSWER
         return Completion([token], [-1.0], StopReason.END_OF_TEXT, version)
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         self.version = version
 
-    async def rest(self) -> None:
+    async def sleep(self) -> None:
         pass
 
     async def stop(self) -> None:

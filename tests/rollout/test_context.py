@@ -63,7 +63,8 @@ def play(mode: str, lookups: int, **changes: int) -> Trajectory:
         return encode(next(turns))
 
     sizes = {"max_turns": 20, "max_turn_tokens": 40, "max_tokens": 520, "max_tool_calls": 99}
-    limits = RolloutConfig(**{**sizes, **changes, "context": mode, "max_ungraded_share": 1.0})
+    limits = RolloutConfig(**{**sizes, **changes, "max_ungraded_share": 1.0})
+    limits = limits.model_copy(update={"context": mode})  # also where a recipe may not ask for it
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     runner = RolloutRunner(
         environment, scaffold, ScriptedEngine(policy), limits, PrioritySemaphore(1)

@@ -51,7 +51,7 @@ async def train(
             assert under_way <= set(range(step, step + max_staleness + 1))
             found.append((await pipeline.step(step)).groups)
             await asyncio.sleep(chance.expovariate(1 / update_seconds))
-            await engine.load({}, step + 1)
+            await engine.load_weights({}, step + 1)
     finally:
         await pipeline.close()
     assert not engine.sessions

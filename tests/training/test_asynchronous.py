@@ -61,7 +61,7 @@ async def one_after_the_other(recipe: Path) -> dict[str, torch.Tensor]:
     learner = PolicyLearner(parts.model, None, loaded.learning, algorithm, 1.0)
     runner, tasks = parts.runner(loaded.rollout), parts.environment.tasks("train")
     for step in range(loaded.train.steps):
-        await parts.engine.load({}, step)
+        await parts.engine.load_weights({}, step)
         chosen = tasks_of_step(tasks, step, loaded.train.tasks_per_step, loaded.seed)
         groups = await runner.collect(chosen, loaded.train.group_size, loaded.seed, f"train/{step}")
         learner.update(groups, estimate(groups, Signals(), algorithm))

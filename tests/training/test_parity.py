@@ -41,7 +41,7 @@ class Parting(EmbeddedEngine):
 
     shift = 0.0
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """See Engine."""
         await super().load(weights, version)
         self.shift = SHIFT if version else 0.0

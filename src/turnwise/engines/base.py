@@ -120,13 +120,13 @@ class Engine(Protocol):
         stand for, in order; what the session's cache already holds is not computed again."""
         ...
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace the weights (name -> tensor); later tokens carry the new version, those of turns
         that are under way too."""
         ...
 
-    async def rest(self) -> None:
-        """Nothing is sampled before the next `load`: an engine may give memory back."""
+    async def sleep(self) -> None:
+        """Nothing is sampled before the next `load_weights`: an engine may give memory back."""
         ...
 
     async def stop(self) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from turnwise.engines.sessions import Request
 from turnwise.engines.sharing import computed_first
-from turnwise.forward.cache import PADDING, Run
-from turnwise.forward.images import ImageReader, Shown, joined
+from turnwise.forward.cache import PADDING, CacheExtent
+from turnwise.forward.images import ImageInputs, ImageReader, joined
 
 PREFILL_TOKENS = 4096
 """Inputs of one forward pass, padding included; longer prompts take several passes."""
@@ -23,7 +23,7 @@ SLACK = 32
 class Batch:
     """Inputs of n rows, each one a run of the cache; right-aligned, left sides are PADDING."""
 
-    runs: list[Run]
+    runs: list[CacheExtent]
     ids: np.ndarray
     """int64[n, inputs]"""
     positions: np.ndarray
@@ -37,7 +37,7 @@ class Batch:
     """Requests whose next token follows from this pass."""
     picks: np.ndarray | None
     """int64, the row of the batch of each in `sampled`; None when they are all rows in order."""
-    copies: list[tuple[Run, list[Run], slice]] = field(default_factory=list)
+    copies: list[tuple[CacheExtent, list[CacheExtent], slice]] = field(default_factory=list)
     """(run, runs, columns): after the pass the one gives the others what is new."""
 
 
@@ -149,25 +149,25 @@ def _start(request: Request) -> int:
     return request.run.start
 
 
-def shown_in(batch: Batch, reader: ImageReader) -> tuple[Batch, Shown | None]:
+def image_inputs(batch: Batch, reader: ImageReader) -> tuple[Batch, ImageInputs | None]:
     """The batch with ids of the model's vocabulary alone, and the placeholders among them; None
     where all inputs are words at positions of their own."""
-    sights = [request.session.sight for request in batch.requests[: len(batch.runs)]]
-    words = all(sight is None for sight in sights)
+    rows = [request.session.images for request in batch.requests[: len(batch.runs)]]
+    words = all(images is None for images in rows)
     if words or (batch.ids.min() >= 0 and not reader.family.axes):
         return batch, None
     ids, seen = batch.ids.copy(), np.maximum(batch.positions, 0)
     places, found = np.zeros(ids.shape, np.bool_), []
     axes = np.tile(seen, (3, 1, 1)) if reader.family.axes else None
-    for row, sight in enumerate(sights):
-        if sight is None:
+    for row, images in enumerate(rows):
+        if images is None:
             continue
-        known = (batch.positions[row] != PADDING) & (seen[row] < len(sight.ids))
-        ids[row, known] = sight.ids[seen[row, known]]
+        known = (batch.positions[row] != PADDING) & (seen[row] < len(images.ids))
+        ids[row, known] = images.ids[seen[row, known]]
         if axes is not None:
-            axes[:, row] = sight.positions(seen[row])
+            axes[:, row] = images.positions(seen[row])
         if known.any():
-            places[row, known] = np.isin(seen[row, known], sight.places)
+            places[row, known] = np.isin(seen[row, known], images.places)
             first, last = int(seen[row, known][0]), int(seen[row, known][-1])
-            found += sight.features(reader, first, last + 1)
+            found += images.features(reader, first, last + 1)
     return replace(batch, ids=ids), joined(places, found, axes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from turnwise.engines.sessions import Request, Session, run_of
-from turnwise.forward.cache import Run
+from turnwise.forward.cache import CacheExtent
 
 SHORTEST = 64
 """Places of the shortest run. Others have 1.5 or 1.33 times as many as the next shorter one: few
@@ -150,7 +150,7 @@ class CacheAllocator:
         end = run_of(self.seated[place]).start if place < len(self.seated) else self._tokens
         if session.run.start + size > end:
             return False
-        session.run = Run(session.run.start, size)
+        session.run = CacheExtent(session.run.start, size)
         return True
 
     def _settle(self, session: Session, size: int) -> bool:
@@ -161,7 +161,7 @@ class CacheAllocator:
         if session.run is not None:
             self._left.setdefault(session, session.run.start)
             self.seated.remove(session)
-        session.run = Run(start, size)
+        session.run = CacheExtent(start, size)
         insort(self.seated, session, key=_start)
         return True
 
@@ -182,7 +182,7 @@ class CacheAllocator:
         size."""
         found = None
         start, before = 0, size
-        for run in [*map(run_of, self.seated), Run(self._tokens, 0)]:
+        for run in [*map(run_of, self.seated), CacheExtent(self._tokens, 0)]:
             if run.start - start >= size:
                 if before == size:
                     return start
@@ -197,7 +197,7 @@ class CacheAllocator:
         for session in order:
             run = run_of(session)
             self._left.setdefault(session, run.start)
-            session.run = Run(start, run.size)
+            session.run = CacheExtent(start, run.size)
             start += run.size
         self.seated = order
 

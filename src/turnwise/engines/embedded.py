@@ -15,9 +15,9 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, StopReason
-from turnwise.engines.batches import Batch, next_batch, shown_in
+from turnwise.engines.batches import Batch, image_inputs, next_batch
 from turnwise.engines.cache_allocator import CacheAllocator
-from turnwise.engines.images import Sight
+from turnwise.engines.images import SessionImages
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
@@ -28,11 +28,11 @@ from turnwise.engines.sampling import (
     uniforms,
 )
 from turnwise.engines.schedule import Schedule
-from turnwise.engines.sessions import Promise, Request, Session, Wanted, fail, keep, run_of
+from turnwise.engines.sessions import Future, PreparedRequest, Request, Session, fail, keep, run_of
 from turnwise.engines.sharing import find_donor
 from turnwise.engines.weights import WeightUpdate, match_weights
 from turnwise.errors import ConfigError, InfrastructureError
-from turnwise.forward.image_runner import PicturedRunner
+from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.make_runner import make_runner
 from turnwise.tokens import Picture
 
@@ -170,9 +170,9 @@ class EmbeddedEngine:
         InfrastructureError when the engine is stopped, RuntimeError for a session that is not open
         or has a request already.
         """
-        wanted = self.prepare(prompt, sampling, pictures)
+        prepared = self.prepare(prompt, sampling, pictures)
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self.ask(wanted, session, future)
+        self.submit(prepared, session, future)
         self._keep_pumping()
         try:
             return await future
@@ -181,33 +181,35 @@ class EmbeddedEngine:
 
     def prepare(
         self, prompt: Sequence[int], sampling: Sampling, pictures: Sequence[Picture] = ()
-    ) -> Wanted:
-        """The argument of `ask`. Changes nothing, so that any thread may do it. Raises ConfigError
-        for a prompt or sampling that makes no sense."""
+    ) -> PreparedRequest:
+        """The argument of `submit`. Changes nothing, so that any thread may do it. Raises
+        ConfigError for a prompt or sampling that makes no sense."""
         check_sampling(sampling)
         history = check_prompt(prompt, self._vocabulary)
         room = max(0, self._limit - len(history))
         draws = uniforms(sampling.seed, min(room, sampling.max_tokens))
-        return Wanted(history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts))
+        return PreparedRequest(
+            history, pictures, sampling, draws, StopMatcher(sampling.stop, self._texts)
+        )
 
-    def ask(self, wanted: Wanted, session: str, future: Promise[Completion]) -> None:
+    def submit(self, prepared: PreparedRequest, session: str, future: Future[Completion]) -> None:
         """Have a turn sampled from the next pass on. Raises what `generate` raises of sessions and
         pictures."""
-        prompt = wanted.prompt
-        sight = self._sight(prompt, wanted.pictures)
+        prompt = prepared.prompt
+        images = self._images(prompt, prepared.pictures)
         holder = self._check_session(session)
-        if not len(wanted.draws):
+        if not len(prepared.draws):
             keep(future, Completion([], [], StopReason.CONTEXT, self.version))
             return
-        holder.begin(prompt if sight is None else sight.history)
+        holder.begin(prompt if images is None else images.history)
         if holder.length:
             holder.length = self.runner.cache.usable(run_of(holder), holder.length)
-        holder.sight = sight
-        sampling, draws, matcher = wanted.sampling, wanted.draws, wanted.matcher
+        holder.images = images
+        sampling, draws, matcher = prepared.sampling, prepared.draws, prepared.matcher
         holder.request = Request(holder, len(prompt), sampling, draws, matcher, future)
         self._schedule.waiting.append(holder.request)
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights in place, between two forward passes.
 
         Names are those of the model's state dict; names left out keep their values, so an empty
@@ -223,11 +225,11 @@ class EmbeddedEngine:
             self._load_weights()
         await done
 
-    def replace(self, weights: Mapping[str, Any], version: int, done: Promise[None]) -> None:
-        """Load weights, as `load` does, before the next pass."""
+    def replace(self, weights: Mapping[str, Any], version: int, done: Future[None]) -> None:
+        """Load weights, as `load_weights` does, before the next pass."""
         self._updates.append(WeightUpdate(match_weights(self._model, weights), version, done))
 
-    async def rest(self) -> None:
+    async def sleep(self) -> None:
         """Keeps everything: the weights are the trainer's own."""
 
     async def stop(self) -> None:
@@ -263,12 +265,12 @@ class EmbeddedEngine:
         self._forget()
         self._schedule.fail(error)
 
-    def _sight(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> Sight | None:
+    def _images(self, prompt: np.ndarray, pictures: Sequence[Picture]) -> SessionImages | None:
         if not pictures:
             return None
-        if not isinstance(self.runner, PicturedRunner):
+        if not isinstance(self.runner, ImageRunner):
             raise ConfigError(f"the engine's {type(self._model).__name__} takes no pictures")
-        return Sight.of(self.runner.reader, prompt, pictures)
+        return SessionImages.of(self.runner.reader, prompt, pictures)
 
     def _check_session(self, name: str) -> Session:
         if self._stopped:
@@ -285,7 +287,8 @@ class EmbeddedEngine:
             session.length = 0
 
     def _load_weights(self) -> None:
-        """Load the weights given since the last pass. An error reaches the caller of `load`."""
+        """Load the weights given since the last pass. An error reaches the caller of
+        `load_weights`."""
         updates, self._updates = self._updates, []
         for update in updates:
             self._forget()
@@ -350,9 +353,9 @@ class EmbeddedEngine:
                     request.session.length = length
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        if isinstance(self.runner, PicturedRunner):
-            batch, shown = shown_in(batch, self.runner.reader)
-            logits = self.runner.forward_shown(batch.runs, batch.ids, batch.positions, shown)
+        if isinstance(self.runner, ImageRunner):
+            batch, shown = image_inputs(batch, self.runner.reader)
+            logits = self.runner.forward_images(batch.runs, batch.ids, batch.positions, shown)
         else:
             logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:

@@ -20,7 +20,7 @@ from turnwise.tokens import Picture
 
 
 @dataclass(frozen=True)
-class Sight:
+class SessionImages:
     """The pictures that a session has seen by now."""
 
     ids: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Sight:
     @classmethod
     def of(
         cls, reader: ImageReader, ids: NDArray[np.int64], pictures: Sequence[Picture]
-    ) -> "Sight":
+    ) -> "SessionImages":
         """Make it from a prompt of int64[n]."""
         axes = reader.axes(ids, pictures) if reader.family.axes else None
         return cls(ids, tuple(pictures), reader.placeholders(ids, pictures), axes)

@@ -8,7 +8,7 @@ from typing import Any
 from turnwise.engines.base import BuiltEngine, Engine, EngineSetup
 from turnwise.registry import Registry, check_options
 
-METHODS = ("open", "close", "generate", "load", "rest", "stop")
+METHODS = ("open", "close", "generate", "load_weights", "sleep", "stop")
 FACTS = ("build", "takes_pictures", "shares_weights")
 
 

@@ -57,11 +57,11 @@ class ScriptedEngine:
         reason = StopReason.END_OF_TEXT if whole else StopReason.MAX_TOKENS
         return Completion(tokens, [math.nan] * len(tokens), reason, self.version)
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Raises NotSupportedError: a script has no weights."""
         raise NotSupportedError("the scripted engine has no weights to load")
 
-    async def rest(self) -> None:
+    async def sleep(self) -> None:
         """There is nothing to give back."""
 
     async def stop(self) -> None:

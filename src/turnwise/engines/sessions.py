@@ -14,13 +14,13 @@ from typing import TypeVar
 import numpy as np
 
 from turnwise.engines.base import Completion, Sampling, StopReason
-from turnwise.engines.images import Sight
+from turnwise.engines.images import SessionImages
 from turnwise.engines.sampling import StopMatcher
-from turnwise.forward.cache import Run
+from turnwise.forward.cache import CacheExtent
 from turnwise.tokens import Picture
 
 Result = TypeVar("Result")
-Promise = asyncio.Future[Result] | concurrent.futures.Future[Result]
+Future = asyncio.Future[Result] | concurrent.futures.Future[Result]
 """A result to come, on one event loop, or between threads."""
 
 
@@ -33,18 +33,18 @@ class Session:
     """int64[tokens at most]; keys and values of the first `length` are in the session's run. A
     picture's tokens are marks of it, below 0 (`images.py`)."""
     length: int = 0
-    run: Run | None = None
+    run: CacheExtent | None = None
     """The session's part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
     """Time when its last request was admitted, by the budget's clock."""
-    sight: Sight | None = None
+    images: SessionImages | None = None
     """The pictures it has seen; None where its history is words alone."""
 
     def ids(self, known: int) -> np.ndarray:
         """int64[known], the first tokens of the history as the model knows them; a copy."""
         history = self.history[:known]
-        return history.copy() if self.sight is None else self.sight.restored(history)
+        return history.copy() if self.images is None else self.images.restored(history)
 
     def keep_prefix(self, known: int) -> None:
         """Keep at most the first `known` - 1 cached tokens: the last one is always computed again,
@@ -61,7 +61,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PreparedRequest:
     """A turn that is to be sampled: checked, and with all that needs no session."""
 
     prompt: np.ndarray
@@ -84,7 +84,7 @@ class Request:
     draws: np.ndarray
     """float64[tokens that may be sampled], one random number for each."""
     matcher: StopMatcher
-    future: Promise[Completion]
+    future: Future[Completion]
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Request:
         return self.prompt + len(self.tokens) - self.session.length
 
     @property
-    def run(self) -> Run:
+    def run(self) -> CacheExtent:
         """The session's part of the cache. Raises RuntimeError when it has none."""
         return run_of(self.session)
 
@@ -140,22 +140,22 @@ class Request:
         fail(self.future, error)
 
 
-def run_of(session: Session) -> Run:
+def run_of(session: Session) -> CacheExtent:
     """The part of the cache that a session has. Raises RuntimeError when it has none."""
     if session.run is None:
         raise RuntimeError(f"session {session.name!r} has no part of the cache")
     return session.run
 
 
-def keep(promise: Promise[Result], result: Result) -> None:
+def keep(future: Future[Result], result: Result) -> None:
     """Hand a result over, unless its receiver was cancelled."""
-    if not promise.done():
+    if not future.done():
         with suppress(concurrent.futures.InvalidStateError):  # cancelled just now, by its thread
-            promise.set_result(result)
+            future.set_result(result)
 
 
-def fail(promise: Promise[Result], error: BaseException) -> None:
+def fail(future: Future[Result], error: BaseException) -> None:
     """Hand an error over, unless its receiver was cancelled."""
-    if not promise.done():
+    if not future.done():
         with suppress(concurrent.futures.InvalidStateError):
-            promise.set_exception(error)
+            future.set_exception(error)

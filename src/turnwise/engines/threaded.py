@@ -57,15 +57,16 @@ class ThreadedEngine:
         pictures: Sequence[Picture] = (),
     ) -> Completion:
         """Sample one turn; raises what `EmbeddedEngine.generate` raises."""
-        wanted = self.engine.prepare(prompt, sampling, pictures)
-        return await self._ask(partial(self.engine.ask, wanted, session))
+        prepared = self.engine.prepare(prompt, sampling, pictures)
+        return await self._submit(partial(self.engine.submit, prepared, session))
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
-        """Replace weights; they must not change until it returns. See `EmbeddedEngine.load`."""
-        await self._ask(partial(self.engine.replace, weights, version))
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        """Replace weights; they must not change until it returns. See
+        `EmbeddedEngine.load_weights`."""
+        await self._submit(partial(self.engine.replace, weights, version))
 
-    async def rest(self) -> None:
-        """Keeps everything, as `EmbeddedEngine.rest` does."""
+    async def sleep(self) -> None:
+        """Keeps everything, as `EmbeddedEngine.sleep` does."""
 
     async def stop(self) -> None:
         """End the thread, after the pass that it is in; requests that wait get InfrastructureError.
@@ -85,17 +86,17 @@ class ThreadedEngine:
             self._thread = threading.Thread(target=self._work, name="turnwise-engine", daemon=True)
             self._thread.start()
 
-    async def _ask(self, what: Callable[[Future[Result]], None]) -> Result:
+    async def _submit(self, what: Callable[[Future[Result]], None]) -> Result:
         """Have it done in the thread, and wait for what it promised. Whoever is cancelled has taken
-        the promise back before anything else is asked."""
+        the future back before anything else is asked."""
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
-        promise: Future[Result] = Future()
-        self._tell(partial(_begin, what, promise))
+        future: Future[Result] = Future()
+        self._tell(partial(_begin, what, future))
         try:
-            return await asyncio.wrap_future(promise)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            promise.cancel()
+            future.cancel()
             raise
 
     def _work(self) -> None:
@@ -121,9 +122,9 @@ class ThreadedEngine:
         return True
 
 
-def _begin(what: Callable[[Future[Result]], None], promise: Future[Result]) -> None:
-    """Do what will keep the promise; an error goes into the promise."""
+def _begin(what: Callable[[Future[Result]], None], future: Future[Result]) -> None:
+    """Do what will keep the future; an error goes into the future."""
     try:
-        what(promise)
+        what(future)
     except Exception as error:  # noqa: BLE001 - mistakes and bugs alike
-        sessions.fail(promise, error)
+        sessions.fail(future, error)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.engines.sessions import Promise
+from turnwise.engines.sessions import Future
 from turnwise.errors import ConfigError, unknown_name
 
 
@@ -21,7 +21,7 @@ class WeightUpdate:
     changes: list[tuple[torch.Tensor, torch.Tensor]]
     """Pairs of the model's own tensor and its new values."""
     version: int
-    done: Promise[None]
+    done: Future[None]
 
     @torch.no_grad()
     def load(self) -> None:

@@ -17,6 +17,7 @@ from turnwise.environments.random_actions import random_script
 from turnwise.environments.tasksets import Split as Split
 from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import NotSupportedError, ToolError
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tools_of
 from turnwise.types import (
@@ -90,6 +91,9 @@ class Environment:
 
     weaknesses: Sequence[str] = ()
     """Known ways to deceive its verifier, in sentences; shown by `turnwise environments`."""
+
+    sandbox: CodeSandbox | None = None
+    """The sandbox in which it runs code, if it has one: checked before a run begins."""
 
     verdict_programs: int = 1
     """Programs that a verdict runs in the environment's sandbox, if it has one, at most."""

@@ -6,161 +6,118 @@ marked tools do, and holds whatever the environment is:
     [environment]
     consequential = { write = 5, delete = "refuse", send_mail = "confirm" }
 
-Not here: what the tools do, and what is right to do.
+The class is derived anew for each environment, so that all else about it stays. Not here: what the
+tools do, and what is right to do.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from random import Random
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar, cast
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Split
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.tools.tool import Tool
-from turnwise.types import (
-    Action,
-    Observation,
-    Step,
-    Task,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-    Verdict,
-)
+from turnwise.types import Action, Observation, Step, Task, ToolCall, ToolResult
 
 Rule = Literal["allow", "confirm", "dry_run", "refuse"] | int
 """A number is how many calls of the tool may succeed in an episode."""
+Own = TypeVar("Own", bound=Environment)
 
 
-class Guarded(Environment):
-    """Another environment, with rules for its tools. Same tasks, same verdicts."""
+@dataclass
+class _Book:
+    """The rules of an environment, and what was called in this episode."""
 
-    def __init__(self, inner: Environment, rules: Mapping[str, Rule]) -> None:
-        """`rules` by a tool's name or a consequence; a name's rule comes before a consequence's.
+    rules: Mapping[str, Rule]
+    restorable: bool
+    """Whether the environment is, without rules."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Calls that succeeded, by tool."""
+    waiting: str = ""
+    """The call that has to be made again."""
 
-        Raises ConfigError for a name that is neither, and for a number below 0.
-        """
-        tools = {tool.name: tool for tool in inner.tools()}
-        consequences = {tool.consequence for tool in tools.values()} - {""}
-        for name, rule in rules.items():
-            if name not in tools and name not in consequences:
-                raise unknown_name("tool or consequence", name, {*tools, *consequences})
-            if isinstance(rule, int) and rule < 0:
-                raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
-        self.inner, self.pictures, self.same_splits = inner, inner.pictures, inner.same_splits
-        self.task_set = inner.task_set
-        self.warnings, self.weaknesses = inner.warnings, inner.weaknesses
-        self.sandbox, self.verdict_programs = (
-            getattr(inner, "sandbox", None),
-            inner.verdict_programs,
-        )
-        self._rules = {
-            name: rules.get(name, rules.get(tool.consequence, "allow"))
-            for name, tool in tools.items()
-        }
-        self._counts: dict[str, int] = {}
-        self._waiting = ""
+    def rule(self, call: ToolCall) -> Rule:
+        """The rule for a call."""
+        return self.rules.get(call.name, "allow")
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The inner environment's spec; of its scores only `noop`, which no rule changes."""
-        spec = self.inner.spec
-        scores = {name: value for name, value in spec.reference_scores.items() if name == "noop"}
-        return replace(spec, reference_scores=scores)
-
-    @property
-    def restorable(self) -> bool:
-        """Whether the inner one is."""
-        return self.inner.restorable
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self.inner.tasks(split)
-
-    def fresh(self) -> Self:
-        """A new episode: nothing was called yet."""
-        made = super().fresh()
-        made.inner, made._counts, made._waiting = self.inner.fresh(), {}, ""
-        return made
-
-    def tools(self) -> list[Tool]:
-        return self.inner.tools()
-
-    async def reset(self, task: Task, seed: int) -> Observation:
-        """Set the scene; nothing was called yet."""
-        self._counts, self._waiting = {}, ""
-        self.inner.truncate = self.truncate
-        return await self.inner.reset(task, seed)
-
-    async def step(self, action: Action) -> Step:
-        """Run the calls that the rules let through, one by one; say why the others were not."""
-        if all(self._rules.get(call.name, "allow") == "allow" for call in action.calls):
-            return await self.inner.step(action)
-        steps: list[Step] = []
-        for call in action.calls:
-            held = self._held_back(call)
-            if held is not None:
-                steps.append(held)
-                continue
-            step = await self.inner.step(replace(action, calls=(call,)))
-            succeeded = all(result.ok for result in step.results)
-            self._counts[call.name] = self._counts.get(call.name, 0) + succeeded
-            steps.append(step)
-            if step.done or step.abort:
-                break
-        return _joined(steps)
-
-    async def verify(self, trajectory: Trajectory) -> Verdict:
-        return await self.inner.verify(trajectory)
-
-    def oracle(self, task: Task) -> Sequence[Action]:
-        """The oracle of the environment without rules."""
-        return self.inner.oracle(task)
-
-    def random_actions(self, task: Task, stream: Random) -> Sequence[Action]:
-        return self.inner.random_actions(task, stream)
-
-    def ablations(self) -> Mapping[str, Environment]:
-        """The inner environment's ablations, under the same rules."""
-        return {name: self._around(inner) for name, inner in self.inner.ablations().items()}
-
-    def snapshot(self) -> bytes:
-        """The calls so far, and the inner environment's state."""
-        own = {"counts": self._counts, "waiting": self._waiting}
-        return json.dumps(own, sort_keys=True).encode() + b"\n" + self.inner.snapshot()
-
-    def restore(self, state: bytes) -> None:
-        own, _, inner = state.partition(b"\n")
-        found = json.loads(own)
-        self._counts, self._waiting = found["counts"], found["waiting"]
-        self.inner.restore(inner)
-
-    def reseed(self, seed: int) -> None:
-        self.inner.reseed(seed)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-    def _around(self, inner: Environment) -> "Guarded":
-        made = super().fresh()
-        made.inner = inner
-        return made
-
-    def _held_back(self, call: ToolCall) -> Step | None:
+    def held_back(self, call: ToolCall) -> Step | None:
         """Why a call is not run; None if it is."""
-        rule = self._rules.get(call.name, "allow")
+        rule = self.rule(call)
         told = f"{call.name} {json.dumps(dict(call.arguments), sort_keys=True, default=str)}"
-        confirmed, self._waiting = self._waiting == told, ""
+        confirmed, self.waiting = self.waiting == told, ""
         if rule == "refuse":
             return _told(call, f"Error: {call.name} is not permitted here", False)
         if rule == "dry_run":
             return _told(call, f"Dry run, nothing was done: {told}", True)
         if rule == "confirm" and not confirmed:
-            self._waiting = told
+            self.waiting = told
             return _told(call, f"Not done yet. To confirm, make the same call again: {told}", True)
-        if isinstance(rule, int) and self._counts.get(call.name, 0) >= rule:
+        if isinstance(rule, int) and self.counts.get(call.name, 0) >= rule:
             return _told(call, f"Error: {call.name} may be used {rule} times only", False)
         return None
+
+
+class Guarded(Environment):
+    """Rules before an environment's own class, from which `guarded` derives one together with this.
+    Tasks, verdicts and oracle are those without rules."""
+
+    _book: _Book
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The environment's spec; of its scores only `noop`, which no rule changes."""
+        spec = super().spec
+        scores = {name: share for name, share in spec.reference_scores.items() if name == "noop"}
+        return replace(spec, reference_scores=scores)
+
+    @property
+    def restorable(self) -> bool:
+        return self._book.restorable
+
+    def fresh(self) -> Self:
+        """A new episode: nothing was called yet."""
+        made = super().fresh()
+        made._book = _Book(self._book.rules, self._book.restorable)
+        return made
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Set the scene; nothing was called yet."""
+        self._book = _Book(self._book.rules, self._book.restorable)
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Step:
+        """Run the calls that the rules let through, one by one; say why the others were not."""
+        book = self._book
+        if all(book.rule(call) == "allow" for call in action.calls):
+            return await super().step(action)
+        steps: list[Step] = []
+        for call in action.calls:
+            held = book.held_back(call)
+            if held is not None:
+                steps.append(held)
+                continue
+            step = await super().step(replace(action, calls=(call,)))
+            succeeded = all(result.ok for result in step.results)
+            book.counts[call.name] = book.counts.get(call.name, 0) + succeeded
+            steps.append(step)
+            if step.done or step.abort:
+                break
+        return _joined(steps)
+
+    def ablations(self) -> Mapping[str, Environment]:
+        """The environment's ablations, under the same rules."""
+        found = super().ablations()
+        return {name: _under(variant, self._book.rules) for name, variant in found.items()}
+
+    def snapshot(self) -> bytes:
+        """The calls so far, and the environment's state."""
+        own = {"counts": self._book.counts, "waiting": self._book.waiting}
+        return json.dumps(own, sort_keys=True).encode() + b"\n" + super().snapshot()
+
+    def restore(self, state: bytes) -> None:
+        own, _, rest = state.partition(b"\n")
+        self._book = _Book(self._book.rules, self._book.restorable, **json.loads(own))
+        super().restore(rest)
 
 
 def _told(call: ToolCall, text: str, ok: bool) -> Step:
@@ -183,6 +140,29 @@ def _joined(steps: Sequence[Step]) -> Step:
     )
 
 
-def guarded(environment: Environment, rules: Mapping[str, Any]) -> Environment:
-    """The environment under these rules; the environment itself if no rule restricts it."""
-    return Guarded(environment, rules) if rules else environment
+def guarded(environment: Own, rules: Mapping[str, Any]) -> Own:
+    """The environment under rules by a tool's name or a consequence; a name's rule comes before a
+    consequence's. The environment itself if there are none.
+
+    Raises ConfigError for a name that is neither, and for a number below 0.
+    """
+    if not rules:
+        return environment
+    tools = {tool.name: tool for tool in environment.tools()}
+    consequences = {tool.consequence for tool in tools.values()} - {""}
+    for name, rule in rules.items():
+        if name not in tools and name not in consequences:
+            raise unknown_name("tool or consequence", name, {*tools, *consequences})
+        if isinstance(rule, int) and rule < 0:
+            raise ConfigError(f"environment.consequential.{name} is {rule}: give 0 or more")
+    by_tool = {
+        name: rules.get(name, rules.get(tool.consequence, "allow")) for name, tool in tools.items()
+    }
+    return _under(environment, by_tool)
+
+
+def _under(environment: Own, rules: Mapping[str, Rule]) -> Own:
+    own = type(environment)
+    made = environment.variant(cast(type[Guarded], type(own.__name__, (Guarded, own), {})))
+    made._book = _Book(rules, environment.restorable)
+    return cast(Own, made)

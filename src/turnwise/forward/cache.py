@@ -21,7 +21,7 @@ SPAN_COLUMNS = 100
 
 
 @dataclass(frozen=True, order=True)
-class Run:
+class CacheExtent:
     """Places `start` to `start + size` of the pool."""
 
     start: int
@@ -38,7 +38,7 @@ class Span:
     """Neighbouring rows of a batch whose runs have one size and are neighbours as well."""
 
     rows: slice
-    run: Run
+    run: CacheExtent
     """Run of the first row."""
     length: int
     """Places of each row that attention sees."""
@@ -130,7 +130,7 @@ class PoolCache(Cache):  # type: ignore[misc]
         super().__init__(layers=[PoolLayer(tokens + 1, by_spans) for _ in range(layers)])
         self.tokens, self.by_spans = tokens, by_spans
 
-    def place(self, runs: Sequence[Run], positions: np.ndarray, device: Any) -> Placement:
+    def place(self, runs: Sequence[CacheExtent], positions: np.ndarray, device: Any) -> Placement:
         """Say where the inputs of the next forward pass go.
 
         `runs` are those of n rows; `positions` is int64[n, inputs], the place of each input in its
@@ -147,18 +147,18 @@ class PoolCache(Cache):  # type: ignore[misc]
             layer.placement = placement
         return placement
 
-    def usable(self, run: Run, length: int) -> int:
+    def usable(self, run: CacheExtent, length: int) -> int:
         """The first `length` tokens of a run that need not be computed again: all."""
         del run
         return length
 
-    def shares(self, run: Run, length: int) -> bool:
+    def shares(self, run: CacheExtent, length: int) -> bool:
         """Whether the first `length` tokens of a run can be copied: always."""
         del run, length
         return True
 
     @torch.inference_mode()
-    def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
+    def copy(self, source: CacheExtent, targets: Sequence[CacheExtent], columns: slice) -> None:
         """Give other runs what one has in these columns."""
         for states in self._stored():
             piece = states[source.start + columns.start : source.start + columns.stop]
@@ -203,7 +203,7 @@ def _joined(views: Sequence[torch.Tensor], length: int) -> torch.Tensor:
     return together
 
 
-def _spans(runs: Sequence[Run], lengths: Sequence[int], spare: int) -> list[Span]:
+def _spans(runs: Sequence[CacheExtent], lengths: Sequence[int], spare: int) -> list[Span]:
     """Cut rows where runs are no neighbours of one size, and where going on would read more than
     `spare` columns in vain."""
     spans = []

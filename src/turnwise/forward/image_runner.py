@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from turnwise.forward.attention import evaluating
-from turnwise.forward.cache import PoolCache, Run
-from turnwise.forward.images import ImageReader, Shown
+from turnwise.forward.cache import CacheExtent, PoolCache
+from turnwise.forward.images import ImageInputs, ImageReader
 from turnwise.forward.runner import Runner
 
 
-class PicturedRunner(Runner):
+class ImageRunner(Runner):
     """The forward pass of a model that takes pictures: its decoder and its output layer."""
 
     def __init__(
@@ -33,22 +33,22 @@ class PicturedRunner(Runner):
     ) -> None:
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
-        self._shown: Shown | None = None
+        self._images: ImageInputs | None = None
         super().__init__(model, tokens, longest, autocast, spans, specialised)
 
-    def forward_shown(
+    def forward_images(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[CacheExtent],
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
-        shown: Shown | None,
+        shown: ImageInputs | None,
     ) -> torch.Tensor:
         """Compute as `forward` does, with the pictures that some inputs stand for."""
-        self._shown = shown
+        self._images = shown
         try:
             return self.forward(runs, ids, positions)
         finally:
-            self._shown = None
+            self._images = None
 
     def _general(
         self,
@@ -59,10 +59,10 @@ class PicturedRunner(Runner):
         **arguments: Any,
     ) -> torch.Tensor:
         inputs: dict[str, Any] = {"position_ids": seen}
-        if self._shown is None:
+        if self._images is None:
             inputs["input_ids"] = ids
         else:
-            inputs |= self.reader.arguments(self._decoder, ids, self._shown)
+            inputs |= self.reader.arguments(self._decoder, ids, self._images)
         with evaluating(self._modules):
             output = self._decoder(
                 attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],

@@ -117,7 +117,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ImageInputs:
     """The placeholders of one forward pass, and what takes their place."""
 
     places: NDArray[np.bool_]
@@ -183,7 +183,7 @@ class ImageReader:
             self._grids[name] = self.features(png).grid
         return self._grids[name]
 
-    def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Picture]]) -> Shown:
+    def shown(self, ids: NDArray[np.int64], rows: Sequence[Sequence[Picture]]) -> ImageInputs:
         """The placeholders of int64[n, inputs], with the pictures of each row in order; none of
         them is cut."""
         places = np.zeros(ids.shape, np.bool_)
@@ -218,7 +218,7 @@ class ImageReader:
             found[:, end:] = position + max(rows, columns) + np.arange(len(ids) - end)
         return found
 
-    def arguments(self, decoder: Any, ids: Tensor, shown: Shown) -> dict[str, Any]:
+    def arguments(self, decoder: Any, ids: Tensor, shown: ImageInputs) -> dict[str, Any]:
         """The arguments that the decoder's forward gets in place of int64[n, inputs] ids."""
         embedded = decoder.get_input_embeddings()(ids)
         arguments: dict[str, Any] = {"inputs_embeds": embedded}
@@ -278,12 +278,12 @@ class ImageReader:
 
 def joined(
     places: NDArray[np.bool_], found: Sequence[Features], axes: NDArray[np.int64] | None
-) -> Shown:
+) -> ImageInputs:
     """Join pictures, or parts of them, in the order of their places."""
     if not found:
-        return Shown(places, None, (), axes)
+        return ImageInputs(places, None, (), axes)
     layers = tuple(map(torch.cat, zip(*(each.layers for each in found), strict=True)))
-    return Shown(places, torch.cat([each.embeddings for each in found]), layers, axes)
+    return ImageInputs(places, torch.cat([each.embeddings for each in found]), layers, axes)
 
 
 def reader_of(model: nn.Module) -> ImageReader | None:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from turnwise.errors import NotSupportedError
-from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.cache import PADDING, CacheExtent
 from turnwise.forward.equality import (
     FOREIGN_ERRORS,
     SHORT,
@@ -35,7 +35,7 @@ from turnwise.forward.equality import (
     past_boundaries,
     tolerance,
 )
-from turnwise.forward.image_runner import PicturedRunner
+from turnwise.forward.image_runner import ImageRunner
 from turnwise.forward.images import reader_of
 from turnwise.forward.own_caches import OwnCaches, OwnRunner
 from turnwise.forward.runner import Runner
@@ -47,7 +47,7 @@ SINGLE = 4
 ADDED = 16
 """Tokens before those that are computed at once, by the last boundary: some on either side of
 it."""
-Pass = Callable[[Sequence[Run], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
+Pass = Callable[[Sequence[CacheExtent], NDArray[np.int64], NDArray[np.int64]], torch.Tensor]
 """(runs, ids, positions) -> logits after the last input of each row."""
 Way = Callable[..., Runner | OwnRunner]
 """(model, tokens of the cache) -> the pass."""
@@ -91,7 +91,7 @@ def _ways(model: Any, twin: Any, longest: int, autocast: bool) -> Iterator[tuple
     when it does not agree."""
     pool, own = "a pool of keys is", "its own caches are"
     reader, specialised = reader_of(model), is_small_llama(model)
-    kind = Runner if reader is None else partial(PicturedRunner, reader=reader)
+    kind = Runner if reader is None else partial(ImageRunner, reader=reader)
     make = partial(kind, longest=longest, autocast=autocast, specialised=specialised)
     if not specialised and not autocast and _attends_by_spans(make, twin, longest):
         yield partial(make, spans=True), pool
@@ -185,7 +185,7 @@ def _computed(run: Pass, histories: Sequence[Sequence[int]]) -> list[torch.Tenso
     """Give each history's log-probabilities after each pass, float32[passes, vocabulary]."""
     runs, start = [], 0
     for history in histories:
-        runs.append(Run(start, len(history)))
+        runs.append(CacheExtent(start, len(history)))
         start += len(history)
     logits = []
     for parts in zip(*(_parts(len(history)) for history in histories), strict=True):

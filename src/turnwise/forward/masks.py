@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigError, NotSupportedError
-from turnwise.forward.cache import PoolCache, Run
+from turnwise.forward.cache import CacheExtent, PoolCache
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -34,7 +34,7 @@ class Masks:
         self._model, self._dtype = model, dtype
 
     def inputs(
-        self, cache: PoolCache, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray
+        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Place the inputs of a pass in the cache; they, their positions, and the additive masks
         of each kind of layer, [n, 1, inputs, length], as tensors."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import evaluating
-from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.cache import PADDING, CacheExtent
 
 NAMES = ("past_key_values", "cache_params", "state")
 """The names that models have for their caches."""
@@ -41,22 +41,22 @@ class OwnCaches:
     def __init__(self) -> None:
         self.of_runs: dict[int, Remembered] = {}
 
-    def usable(self, run: Run, length: int) -> int:
+    def usable(self, run: CacheExtent, length: int) -> int:
         """The first tokens of a run, `length` at most, that need not be computed again."""
         found = self.of_runs.get(run.start)
         return length if found is not None and found.length == length else 0
 
-    def shares(self, run: Run, length: int) -> bool:
+    def shares(self, run: CacheExtent, length: int) -> bool:
         """Whether the first `length` tokens of a run can be copied."""
         return self.usable(run, length) == length
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: CacheExtent) -> None:
         """Forget what was remembered anywhere in the run."""
         for start in [place for place in self.of_runs if run.start <= place < run.end]:
             del self.of_runs[start]
 
     @torch.inference_mode()
-    def copy(self, source: Run, targets: Sequence[Run], columns: slice) -> None:
+    def copy(self, source: CacheExtent, targets: Sequence[CacheExtent], columns: slice) -> None:
         """Give other runs all that one remembers, as far as the columns go."""
         found = self.of_runs[source.start]
         if found.length != columns.stop:
@@ -69,7 +69,7 @@ class OwnCaches:
         """Take (source, target, length) of places elsewhere, all at once."""
         moved = {target: self.of_runs.pop(source) for source, target, _ in moves}
         for _, target, length in moves:
-            self.begin(Run(target, length))
+            self.begin(CacheExtent(target, length))
         self.of_runs |= moved
 
 
@@ -100,7 +100,7 @@ class OwnRunner:
         """The model's weights have changed; it is the model itself that runs."""
 
     def forward(
-        self, runs: Sequence[Run], ids: NDArray[np.int64], positions: NDArray[np.int64]
+        self, runs: Sequence[CacheExtent], ids: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
         `Runner.forward`. Positions are those that the model counts by itself."""
@@ -110,7 +110,7 @@ class OwnRunner:
     def forward_on(
         self,
         caches: OwnCaches,
-        runs: Sequence[Run],
+        runs: Sequence[CacheExtent],
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
     ) -> torch.Tensor:
@@ -135,7 +135,7 @@ class OwnRunner:
         return _alike(positions) if self.together else [[row] for row in range(len(positions))]
 
     def _advance(
-        self, caches: OwnCaches, runs: Sequence[Run], inputs: torch.Tensor, first: int
+        self, caches: OwnCaches, runs: Sequence[CacheExtent], inputs: torch.Tensor, first: int
     ) -> torch.Tensor:
         """[n, vocabulary], of int64[n, inputs] that come after `first` tokens."""
         before = None
@@ -154,7 +154,7 @@ class OwnRunner:
         return logits
 
 
-def _remembered(caches: OwnCaches, run: Run, length: int) -> Any:
+def _remembered(caches: OwnCaches, run: CacheExtent, length: int) -> Any:
     found = caches.of_runs.get(run.start)
     if found is None or found.length != length:
         raise RuntimeError(f"no state after {length} tokens is there to go on from")

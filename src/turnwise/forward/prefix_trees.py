@@ -85,8 +85,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Forest:
-    """Trees of sequences for one forward pass (`prefix_tree.lay_out`), one after the other.
+class TreeBatch:
+    """Trees of sequences for one forward pass (`batch_trees`), one after the other.
 
     N tokens are wanted; of the pairs of a place and the token after it U are distinct.
     """
@@ -105,7 +105,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring inputs of a forest and all that any of them sees."""
+    """Neighbouring inputs of a batch of trees and all that any of them sees."""
 
     inputs: slice
     seen: Tensor
@@ -114,7 +114,7 @@ class Block:
     """bool[1, 1, inputs, k], True where an input sees it."""
 
 
-def grow(sequences: Sequence[NDArray[np.int64]]) -> Tree:
+def prefix_tree(sequences: Sequence[NDArray[np.int64]]) -> Tree:
     """The tree of some sequences' inputs: each goes on where it parts from the earlier one that it
     has most in common with."""
     every = [sequence[:-1] for sequence in sequences]
@@ -146,11 +146,11 @@ def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
     return int(apart[0]) if len(apart) else size
 
 
-def lay_out(
+def batch_trees(
     trees: Sequence[Tree],
     sequences: Sequence[tuple[NDArray[np.int64], NDArray[np.bool_]]],
     device: torch.device,
-) -> Forest:
+) -> TreeBatch:
     """Tensors of one forward pass. `sequences` are those of the trees in order, ids and wanted
     tokens of each; the first token is never wanted."""
     rest = iter(sequences)
@@ -167,7 +167,7 @@ def lay_out(
     def tensor(array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-    return Forest(
+    return TreeBatch(
         ids=tensor(np.concatenate([tree.ids for tree in trees])),
         layout=_layout(trees),
         predictors=tensor(distinct[0]),
@@ -233,9 +233,9 @@ def blocks_of(layout: Layout, device: torch.device, size: int) -> Iterator[Block
         )
 
 
-def forest_logprobs(
+def tree_logprobs(
     model: nn.Module,
-    forest: Forest,
+    tree_batch: TreeBatch,
     temperature: float,
     autocast: bool,
     *,
@@ -244,32 +244,32 @@ def forest_logprobs(
     """The results of `token_logprobs` for the N wanted tokens."""
     logprobs, entropies = score_tokens(
         model,
-        _hidden(model, forest, autocast),
-        forest.targets,
+        _hidden(model, tree_batch, autocast),
+        tree_batch.targets,
         temperature,
         entropy_gradient=entropy_gradient,
     )
-    return logprobs[forest.wanted], entropies[forest.wanted]
+    return logprobs[tree_batch.wanted], entropies[tree_batch.wanted]
 
 
-def _hidden(model: nn.Module, forest: Forest, autocast: bool) -> Tensor:
+def _hidden(model: nn.Module, tree_batch: TreeBatch, autocast: bool) -> Tensor:
     """[U, width], at the predictors."""
-    base, device = base_model(model), forest.ids.device
+    base, device = base_model(model), tree_batch.ids.device
     kernels = fitting_kernels(model, autocast)
     if kernels is not None:
-        asked, which = torch.unique_consecutive(forest.predictors, return_inverse=True)
-        return asked_hidden(base, kernels, Rows(forest.ids, forest.layout, asked))[which]
+        asked, which = torch.unique_consecutive(tree_batch.predictors, return_inverse=True)
+        return asked_hidden(base, kernels, Rows(tree_batch.ids, tree_batch.layout, asked))[which]
     # The mask is empty, so that any other function would fail on it: none is made.
     with attending(base, IN_BLOCKS, _attend):
         hidden = last_hidden(
             model,
-            forest.ids[None],
+            tree_batch.ids[None],
             autocast,
             attention_mask=torch.empty(1, 1, 0, 0, device=device),
-            position_ids=forest.layout.positions[None].to(device),
-            blocks=list(blocks_of(forest.layout, device, BLOCK)),
+            position_ids=tree_batch.layout.positions[None].to(device),
+            blocks=list(blocks_of(tree_batch.layout, device, BLOCK)),
         )
-    return hidden[0, forest.predictors]
+    return hidden[0, tree_batch.predictors]
 
 
 def _attend(
@@ -282,7 +282,7 @@ def _attend(
     blocks: Sequence[Block],
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a forest: query, key and value are [1, heads, T, size]."""
+    """Attention of a batch of trees: query, key and value are [1, heads, T, size]."""
     queries = _split(query, [block.inputs.stop - block.inputs.start for block in blocks])
     keys, values = _gathered(key, blocks), _gathered(value, blocks)
     parts = [
@@ -341,8 +341,8 @@ def _agrees(model: nn.Module, longest: int) -> bool:
     ids = torch.from_numpy(both).to(device)
     every = torch.ones_like(ids[:, 1:], dtype=torch.bool)
     try:
-        forest = lay_out([grow(list(both))], [(row, wanted) for row in both], device)
-        shared, _ = forest_logprobs(model, forest, 1.0, autocast=False)
+        tree_batch = batch_trees([prefix_tree(list(both))], [(row, wanted) for row in both], device)
+        shared, _ = tree_logprobs(model, tree_batch, 1.0, autocast=False)
         alone, _ = token_logprobs(
             model, ids[:, :-1], every, ids[:, 1:].flatten(), 1.0, autocast=False
         )

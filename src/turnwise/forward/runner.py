@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.forward.attention import evaluating
-from turnwise.forward.cache import PoolCache, Run
+from turnwise.forward.cache import CacheExtent, PoolCache
 from turnwise.forward.masks import Masks
 from turnwise.forward.small_llama.passes import fastest_passes
 from turnwise.forward.span_attention import attention_in_spans
@@ -84,7 +84,9 @@ class Runner:
         if self._passes is not None:
             self._passes.refresh()
 
-    def forward(self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray) -> torch.Tensor:
+    def forward(
+        self, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
+    ) -> torch.Tensor:
         """Logits after the last input of each row, float32[n, vocabulary].
 
         `ids` and `positions` are int64[n, inputs]; inputs are right-aligned, PADDING positions
@@ -94,7 +96,7 @@ class Runner:
 
     @torch.inference_mode()
     def forward_on(
-        self, cache: PoolCache, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray
+        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> torch.Tensor:
         """Compute as `forward` does, over another cache than its own."""
         if self._passes is not None:

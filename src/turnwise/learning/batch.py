@@ -15,7 +15,7 @@ from torch import Tensor
 
 from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
-from turnwise.forward.prefix_trees import Forest
+from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.learning.credits import Credits
 from turnwise.tokens import Picture, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
@@ -89,7 +89,7 @@ class MicroBatch:
     """float32[N]; None, as `kl_penalty` is, where no example was treated."""
     kl_penalty: Tensor | None
     """float32[N]"""
-    forest: Forest | None = None
+    tree_batch: TreeBatch | None = None
     """The trees computed in place of `inputs` where sequences share their beginnings."""
     pictures: tuple[tuple[Picture, ...], ...] = ()
     """The pictures of each row; without any row where there are no pictures at all."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 
-class GradientSpread:
+class GradientNoise:
     """Watches gradients add up, group after group. Holds one more copy of them.
 
     An update's gradient is the sum of those of n groups, whose tasks and trajectories are drawn

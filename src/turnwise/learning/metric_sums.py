@@ -11,7 +11,7 @@ from turnwise.algorithms.losses import TokenLosses
 
 
 @dataclass
-class Tally:
+class MetricSums:
     """Sums and counts of one or more updates. Example: see `PolicyLearner.update`."""
 
     updates: int = 0
@@ -51,7 +51,7 @@ class Tally:
         self.auxiliary_losses[term] = self.auxiliary_losses.get(term, 0.0) + loss
         self.auxiliary_tokens[term] = self.auxiliary_tokens.get(term, 0) + tokens
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "MetricSums") -> None:
         """Count another update."""
         self.updates += other.updates
         self.tokens += other.tokens

@@ -24,7 +24,7 @@ from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model
 from turnwise.forward.logprobs import check_supported
-from turnwise.forward.prefix_trees import check_sharing, lay_out
+from turnwise.forward.prefix_trees import batch_trees, check_sharing
 from turnwise.learning.auxiliary import (
     AuxiliaryLoss,
     AuxiliaryTerm,
@@ -41,12 +41,12 @@ from turnwise.learning.batch import (
     policy_examples,
 )
 from turnwise.learning.credits import Credits
-from turnwise.learning.gradient_noise import GradientSpread
-from turnwise.learning.metric_sums import Tally
+from turnwise.learning.gradient_noise import GradientNoise
+from turnwise.learning.metric_sums import MetricSums
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
-from turnwise.learning.shared_prefixes import pack_trees, plant
+from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
 from turnwise.learning.watch import Logprobs, Watch, no_logprobs
 from turnwise.types import Group, Trajectory
 
@@ -123,7 +123,7 @@ class PolicyLearner:
         trajectory can be trained on makes no update; one whose loss or gradient is not finite
         leaves weights and optimizer untouched and is named in `problems`. Metrics that nothing
         was measured for are absent. With `measure_variance` the first update's gradient is computed
-        group by group, for the metrics of `GradientSpread`.
+        group by group, for the metrics of `GradientNoise`.
         """
         prepare_for_training(self.model)
         count = self.config.updates_per_step
@@ -132,7 +132,7 @@ class PolicyLearner:
         batches = [
             (self._examples(part, credits), auxiliary_terms(part, self.algorithm)) for part in parts
         ]
-        totals = Tally()
+        totals = MetricSums()
         problems: list[str] = []
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
@@ -145,17 +145,17 @@ class PolicyLearner:
                 continue
             first = totals.updates == 0
             noisy = measure_variance and first
-            spread = GradientSpread(self.optimizer.parameters) if noisy else None
-            watch = Watch(first, logprobs if number < count else None, spread)
+            noise = GradientNoise(self.optimizer.parameters) if noisy else None
+            watch = Watch(first, logprobs if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
-            tally, problem = self._update_once(examples, watch, terms, other)
+            sums, problem = self._update_once(examples, watch, terms, other)
             if problem:
                 problems.append(problem)
                 continue
-            totals.add(tally)
-            if spread is not None:
-                measured = spread.metrics(len(part))
+            totals.add(sums)
+            if noise is not None:
+                measured = noise.metrics(len(part))
         told = {
             "policy/skipped_updates": float(len(problems)),
             "policy/learning_rate": learning_rate,
@@ -230,35 +230,35 @@ class PolicyLearner:
         watch: Watch,
         terms: Sequence[AuxiliaryTerm],
         other: Callable[[], str] | None,
-    ) -> tuple[Tally, str]:
+    ) -> tuple[MetricSums, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
-        tally = Tally(updates=1)
+        sums = MetricSums(updates=1)
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        problem = self._add_policy_gradient(examples, algorithm, tally, watch)
+        problem = self._add_policy_gradient(examples, algorithm, sums, watch)
         for term in terms:
-            problem = problem or self._add_gradient(term, tally)
+            problem = problem or self._add_gradient(term, sums)
         if other is not None:
             problem = problem or other()
         if problem:
             self.optimizer.clear()
-            return tally, problem
+            return sums, problem
         moved = self.optimizer.apply()
-        tally.gradient_norm = norm = moved.gradient_norm
-        tally.weights_changed = moved.weights_changed
-        tally.weights_changed_rounded = moved.weights_changed_rounded
+        sums.gradient_norm = norm = moved.gradient_norm
+        sums.weights_changed = moved.weights_changed
+        sums.weights_changed_rounded = moved.weights_changed_rounded
         if moved.skipped:
             everything = [*examples, *(example for term in terms for example in term.examples)]
             names = f"; from {everything[0].name} to {everything[-1].name}" if everything else ""
-            return tally, f"the gradient's norm is {norm}, all losses being finite{names}"
-        return tally, ""
+            return sums, f"the gradient's norm is {norm}, all losses being finite{names}"
+        return sums, ""
 
     def _add_policy_gradient(
         self,
         examples: Sequence[Example],
         algorithm: Algorithm,
-        tally: Tally,
+        sums: MetricSums,
         watch: Watch,
     ) -> str:
         """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
@@ -273,10 +273,10 @@ class PolicyLearner:
                     return problem
                 loss = result.losses.sum()
                 add_gradient(loss)
-                tally.add_losses(result, len(batch.targets), loss.item())
+                sums.add_losses(result, len(batch.targets), loss.item())
                 watch.see(members, tokens.logprob.detach())
                 if watch.gap:
-                    tally.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
+                    sums.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
             if watch.noise is not None:
                 watch.noise.add()
         return ""
@@ -288,15 +288,15 @@ class PolicyLearner:
         most, rest = self.config.tokens_per_micro_batch, list(examples)
         if self.config.share_prefixes:
             width = base_model(self.model).config.get_text_config().hidden_size
-            planted, rest = plant(examples, width, most)
-            for members, trees in pack_trees(planted, most):
+            shared, rest = build_prefix_trees(examples, width, most)
+            for members, trees in pack_trees(shared, most):
                 sequences = [(member.ids, member.trained) for member in members]
-                forest = lay_out(trees, sequences, self.device)
-                yield members, replace(collate(members, self.device), forest=forest)
+                tree_batch = batch_trees(trees, sequences, self.device)
+                yield members, replace(collate(members, self.device), tree_batch=tree_batch)
         for members in pack(rest, most):
             yield members, collate(members, self.device)
 
-    def _add_gradient(self, term: AuxiliaryTerm, tally: Tally) -> str:
+    def _add_gradient(self, term: AuxiliaryTerm, sums: MetricSums) -> str:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
         for members in pack(term.examples, self.config.tokens_per_micro_batch):
             batch = collate(members, self.device)
@@ -305,7 +305,7 @@ class PolicyLearner:
             if problem:
                 return problem
             add_gradient(-term.coefficient * (logprobs * batch.weight).sum())
-            tally.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
+            sums.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
         return ""
 
     def _forward(self, batch: MicroBatch) -> TrainedTokens:

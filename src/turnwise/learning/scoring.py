@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from turnwise.config import LearningConfig
 from turnwise.forward.hidden import Pictures
 from turnwise.forward.logprobs import token_logprobs
-from turnwise.forward.prefix_trees import forest_logprobs
+from turnwise.forward.prefix_trees import tree_logprobs
 from turnwise.learning.batch import MicroBatch, by_length, rows_of_pictures, shifted
 from turnwise.types import Trajectory
 
@@ -39,9 +39,9 @@ def batch_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies, float32[N] each, of a micro-batch's N trained tokens, as
     `token_logprobs` gives them."""
-    if batch.forest is not None:
-        return forest_logprobs(
-            model, batch.forest, temperature, config.autocast, entropy_gradient=entropy_gradient
+    if batch.tree_batch is not None:
+        return tree_logprobs(
+            model, batch.tree_batch, temperature, config.autocast, entropy_gradient=entropy_gradient
         )
     return token_logprobs(
         model,

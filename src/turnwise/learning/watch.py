@@ -1,6 +1,6 @@
 """Measurements of an update beside its gradient, taken from the passes that it makes anyway.
 
-Not here: the sums that become metrics (`tally.py`).
+Not here: the sums that become metrics (`metric_sums.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from turnwise.learning.batch import Example
-from turnwise.learning.gradient_noise import GradientSpread
+from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.types import Group, TrajectoryId
 
 Logprobs = Mapping[TrajectoryId, NDArray[np.float32]]
@@ -28,7 +28,7 @@ class Watch:
     step, when the weights are still those that sampled."""
     logprobs: Logprobs | None
     """Filled in the first pass over a step's trajectories; None later."""
-    noise: GradientSpread | None
+    noise: GradientNoise | None
 
     def see(self, members: Sequence[Example], logprobs: Tensor) -> None:
         """Keep the policy's log-probabilities, float32[N], of the members' trained tokens."""

@@ -111,7 +111,7 @@ def _check_pictured(recipe: Recipe, algorithm: Algorithm) -> None:
 def _check_sandbox(recipe: Recipe, environment: Environment) -> None:
     """Raise ConfigError where programs may run for longer than their verdict has: an agent that
     writes them could have an episode left ungraded."""
-    sandbox, most = getattr(environment, "sandbox", None), recipe.rollout.max_seconds
+    sandbox, most = environment.sandbox, recipe.rollout.max_seconds
     if not isinstance(sandbox, CodeSandbox):
         return
     seconds, programs = sandbox.settings.limits.seconds, environment.verdict_programs

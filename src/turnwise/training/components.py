@@ -67,7 +67,7 @@ class Components:
         those that it looks at, as servers have copies anyhow.
         """
         weights = trained_weights(self.model) if _copied(self.recipe) else {}
-        await self.engine.load(weights, version)
+        await self.engine.load_weights(weights, version)
 
     async def check(self) -> None:
         """Raise NotSupportedError, a line that names the model and says by how much, unless engine
@@ -82,7 +82,7 @@ class Components:
 
 def _check_sandbox(environment: Environment) -> None:
     """Raise ConfigError, before a model is loaded, if the environment's sandbox cannot be had."""
-    sandbox = getattr(environment, "sandbox", None)
+    sandbox = environment.sandbox
     if isinstance(sandbox, CodeSandbox):
         sandbox.tier  # noqa: B018 - finds it
 

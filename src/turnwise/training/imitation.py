@@ -25,7 +25,7 @@ class Imitation:
         recipe, components = context.recipe, context.components
         if not context.heldout or context.folder.evaluation("sft") is not None:
             return step
-        await components.engine.rest()
+        await components.engine.sleep()
         root = checkpoint.root_of(context.folder.checkpoints, StageName.IMITATION)
         saved, damaged = checkpoint.newest_of_stage(root)
         set_aside(damaged, context.display)

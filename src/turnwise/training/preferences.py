@@ -28,7 +28,7 @@ class Preferences:
                 f"warning: no preferences: the rewards of all {config.pairs} groups are all equal"
             )
             return step
-        await context.components.engine.rest()
+        await context.components.engine.sleep()
         learner = PreferenceLearner(
             context.components.model,
             pairs,

@@ -106,7 +106,7 @@ class ReinforcementLoop:
         played = await self.pipeline.step(self.step)
         check_staleness(played.groups, self.step, context.recipe.train.max_staleness)
         sampled = time.monotonic()
-        await context.components.engine.rest()
+        await context.components.engine.sleep()
         learned = await self._beside_sampling(
             partial(self.learners.learn, played.groups, self.step)
         )

@@ -88,7 +88,7 @@ async def _check_parity(context: RunContext) -> None:
     """See that what will be sampled is what is trained, where anything is sampled at all."""
     if context.recipe.train.steps or context.recipe.preferences.steps or context.heldout:
         await context.components.check()
-        await context.components.engine.rest()
+        await context.components.engine.sleep()
 
 
 def _write_report(context: RunContext) -> dict[str, Any]:

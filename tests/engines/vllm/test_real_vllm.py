@@ -114,13 +114,13 @@ def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
 
     async def body(engine: VllmEngine) -> None:
         for version in (0, 1):
-            await engine.load({}, version)
+            await engine.load_weights({}, version)
             assert engine.parity < 1e-4
             change(model, version)
         with torch.no_grad():
             for weight in model.parameters():
                 weight.copy_(fresh.pop(0))
-        await engine.load({}, 2)
+        await engine.load_weights({}, 2)
         calm = await turns(engine)
         reasons = {turn.stop_reason for turn in calm}
         assert reasons & {StopReason.STOP_STRING, StopReason.END_OF_TEXT}
@@ -161,7 +161,7 @@ def test_tied_embeddings_do_not_go_stale(tmp_path: Path, python: str) -> None:
 
     async def body(engine: VllmEngine) -> None:
         for version in range(3):
-            await engine.load({}, version)
+            await engine.load_weights({}, version)
             assert engine.parity < 1e-4
             change(model, version)
 
@@ -186,18 +186,18 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
     smaller = Qwen3ForCausalLM(type(model.config)(**other))
 
     async def good(engine: VllmEngine) -> None:
-        await engine.load({}, 7)
+        await engine.load_weights({}, 7)
         turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "one")
         assert (turn.version, len(turn.tokens)) == (7, 4)
         change(model)
-        await engine.rest()  # on a CPU nothing is given back, but the server stops and goes on
-        await engine.load({}, 8)
+        await engine.sleep()  # on a CPU nothing is given back, but the server stops and goes on
+        await engine.load_weights({}, 8)
         turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "two")
         assert turn.version == 8
 
     async def bad(engine: VllmEngine) -> None:
         with pytest.raises(RunStoppedError) as caught:
-            await engine.load({}, 0)
+            await engine.load_weights({}, 0)
         assert "\n" not in str(caught.value)
         assert "the weights were not taken" in str(caught.value)
 

@@ -30,7 +30,7 @@ def test_tokens_and_log_probabilities_are_those_of_the_newest_weights(tmp_path: 
 
     async def body(engine: VllmEngine, model: Any) -> None:
         for version in (0, 1, 2):
-            await engine.load({}, version)
+            await engine.load_weights({}, version)
             found = await once(engine)
             assert found.version == version
             expected = reference_logprobs(model, [*PROMPT, *found.tokens], len(found.tokens), 1.0)
@@ -51,8 +51,8 @@ def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
-        await engine.load({}, 1)
+        await engine.load_weights({}, 0)
+        await engine.load_weights({}, 1)
 
     drive(tmp_path, [server], body)
     one = ["/pause?mode=wait", "/collective_rpc", "/resume", "/update_weight_version"]
@@ -63,11 +63,11 @@ def test_a_server_that_keeps_old_weights_stops_the_run(tmp_path: Path) -> None:
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.on_load = lambda folder: None
         change(model)
         with pytest.raises(RunStoppedError, match=r"version 1.*parity_bound is 0\.05"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
 
     drive(tmp_path, [server], body)
 
@@ -85,7 +85,7 @@ def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -
 
     async def body(engine: VllmEngine, model: Any) -> None:
         with pytest.raises(RunStoppedError, match="parity_bound"):
-            await engine.load({}, 0)
+            await engine.load_weights({}, 0)
 
     drive(tmp_path, [server], body, parity_bound=1e-3)
 
@@ -97,7 +97,7 @@ def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:
 
     async def body(engine: VllmEngine, model: Any) -> None:
         change(model)
-        await engine.load({}, 4)
+        await engine.load_weights({}, 4)
         calm = [await once(engine, f"calm {seed}", seed) for seed in range(6)]
         server.hold.clear()
         asked = len(server.bodies)
@@ -125,7 +125,7 @@ def test_a_server_that_somebody_restarted_gets_the_weights_again(
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         before = await once(engine)
         await server.die()
         await server.start()
@@ -139,7 +139,7 @@ def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Pat
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.on_load = lambda folder: None
         server.sample = serving().sample
         await server.die()
@@ -149,7 +149,7 @@ def test_a_server_that_comes_back_with_other_weights_stops_the_run(tmp_path: Pat
         with pytest.raises(InfrastructureError, match="parity_bound"):
             await turn
         with pytest.raises(RunStoppedError, match="parity_bound"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
 
     drive(tmp_path, [server], body)
 
@@ -158,7 +158,7 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         await server.die()
         for _ in range(2):
             with pytest.raises(
@@ -166,7 +166,7 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
             ):
                 await once(engine)
         with pytest.raises(RunStoppedError, match=r"max_restarts \(2\) allows"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
         assert engine.restarts == 2
 
     drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
@@ -176,9 +176,9 @@ def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.hold.clear()
-        with pytest.raises(InfrastructureError, match=r"within (vllm\.request_seconds = )?3"):
+        with pytest.raises(InfrastructureError, match=r"within (engine\.request_seconds = )?3"):
             await once(engine)
         server.hold.set()
         assert len((await once(engine)).tokens) == 6
@@ -205,7 +205,7 @@ def test_a_bad_answer_is_an_error_of_infrastructure(
     tmp_path: Path, sample: Any, message: str
 ) -> None:
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         with pytest.raises(InfrastructureError, match=message):
             await once(engine)
 
@@ -216,13 +216,13 @@ def test_weights_change_between_turns_and_never_within_one(tmp_path: Path) -> No
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.hold.clear()
         asked = len(server.bodies)
         early = asyncio.create_task(once(engine, "early"))
         await until(lambda: len(server.bodies) == asked + 1)
         change(model)
-        loading = asyncio.create_task(engine.load({}, 1))
+        loading = asyncio.create_task(engine.load_weights({}, 1))
         await until(lambda: not engine._open)
         late = asyncio.create_task(once(engine, "late"))
         await asyncio.sleep(0.2)
@@ -240,7 +240,7 @@ def test_a_session_stays_with_its_replica_and_moves_when_that_is_lost(tmp_path: 
     servers = [serving(), serving()]
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         for server in servers:
             server.bodies.clear()
         names = ["a", "b", "c", "d"]
@@ -269,7 +269,7 @@ def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> Non
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.hold.clear()
         engine.open("given up")
         turn = asyncio.create_task(engine.generate(PROMPT, Sampling(4), session="given up"))
@@ -288,7 +288,7 @@ def test_closing_a_session_ends_its_request_at_the_server(tmp_path: Path) -> Non
 
 def test_a_full_context_is_an_outcome(tmp_path: Path) -> None:
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         engine.open("long")
         full = await engine.generate([7] * LIMIT, Sampling(4), session="long")
         assert (list(full.tokens), full.stop_reason) == ([], StopReason.CONTEXT)
@@ -304,7 +304,7 @@ def test_misuse_is_said(tmp_path: Path) -> None:
     async def body(engine: VllmEngine, model: Any) -> None:
         with pytest.raises(RuntimeError, match="no weights are loaded"):
             await once(engine)
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         with pytest.raises(ConfigError, match=r"set rollout\.top_p or rollout\.min_p, not both"):
             await once(engine, top_p=0.9, min_p=0.1)
         with pytest.raises(ConfigError, match="logit processors are functions of this process"):
@@ -325,14 +325,14 @@ def test_misuse_is_said(tmp_path: Path) -> None:
 
 def test_weights_by_name_are_copied_or_nothing_is_changed(tmp_path: Path) -> None:
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         norm = model.model.norm.weight
         with pytest.raises(ConfigError, match="did you mean"):
-            await engine.load({"model.norm.weigth": norm}, 1)
+            await engine.load_weights({"model.norm.weigth": norm}, 1)
         with pytest.raises(ConfigError, match=r"has shape \[3\]"):
-            await engine.load({"model.norm.weight": norm[:3]}, 1)
+            await engine.load_weights({"model.norm.weight": norm[:3]}, 1)
         assert engine.version == 0
-        await engine.load({"model.norm.weight": norm * 2}, 1)
+        await engine.load_weights({"model.norm.weight": norm * 2}, 1)
         assert engine.parity < 1e-5
         assert model.model.norm.weight[0].item() == 2.0
 
@@ -346,10 +346,10 @@ def test_weights_that_the_server_cannot_take_stop_the_run(tmp_path: Path) -> Non
         raise Refusal(500, "Worker failed with error 'shapes do not match'")
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.on_load = mismatch
         with pytest.raises(RunStoppedError, match=r"not taken.*shapes do not match"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
         server.on_load = lambda folder: None
 
     drive(tmp_path, [server], body)
@@ -359,15 +359,15 @@ def test_colocated_servers_sleep_until_the_next_weights(tmp_path: Path) -> None:
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.calls.clear()
-        await engine.rest()
-        await engine.rest()
+        await engine.sleep()
+        await engine.sleep()
         assert server.calls == ["/sleep?level=2"]
         waiting = asyncio.create_task(once(engine))
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        await engine.load({}, 1)
+        await engine.load_weights({}, 1)
         assert (await waiting).version == 1
 
     drive(tmp_path, [server], body, colocated=True)
@@ -384,8 +384,8 @@ def test_a_server_that_is_not_colocated_never_sleeps(tmp_path: Path) -> None:
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
-        await engine.rest()
+        await engine.load_weights({}, 0)
+        await engine.sleep()
         assert len((await once(engine)).tokens) == 6
 
     drive(tmp_path, [server], body)
@@ -396,12 +396,12 @@ def test_a_server_that_dies_asleep_is_brought_up_by_the_next_load(tmp_path: Path
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         await server.die()
-        await engine.rest()
+        await engine.sleep()
         assert engine.restarts == 0
         await server.start()
-        await engine.load({}, 1)
+        await engine.load_weights({}, 1)
         assert engine.restarts == 1
         assert (await once(engine)).version == 1
 
@@ -412,7 +412,7 @@ def test_a_stopped_engine_says_so_and_lets_other_servers_run(tmp_path: Path) -> 
     server = serving()
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         server.hold.clear()
         turn = asyncio.create_task(once(engine))
         asked = len(server.bodies)
@@ -453,12 +453,12 @@ def test_a_bug_in_the_background_reaches_whoever_waits(
         raise KeyError("a bug")
 
     async def body(engine: VllmEngine, model: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         monkeypatch.setattr(engine, "_bring_back", broken)
         await server.die()
         with pytest.raises(KeyError, match="a bug"):
             await once(engine)
         with pytest.raises(KeyError, match="a bug"):
-            await engine.load({}, 1)
+            await engine.load_weights({}, 1)
 
     drive(tmp_path, [server], body)

@@ -90,12 +90,12 @@ def drive(folder: Path, body: Any, **settings: Any) -> None:
 
 def test_servers_are_started_restarted_and_ended(tmp_path: Path, python: str, notes: Path) -> None:
     async def body(engine: Any) -> None:
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         first = starts(notes)
         assert len(first) == 2
         engine.open("one")
         before = await engine.generate([70, 71], Sampling(3, seed=1), session="one")
-        await engine.load({}, 1)
+        await engine.load_weights({}, 1)
         for process, _ in first:
             os.kill(process, signal.SIGKILL)
         after = await engine.generate([70, 71], Sampling(3, seed=1), session="one")
@@ -138,7 +138,7 @@ def test_without_a_folder_nothing_is_left(python: str, notes: Path) -> None:
         servers = StartedServers(python=python)
         config = VllmEngineConfig(name="vllm", servers=servers, parity_bound=1e9)
         engine = make_vllm(config, small_model(tokenizer), tokenizer, 64)
-        await engine.load({}, 0)
+        await engine.load_weights({}, 0)
         arguments = starts(notes)[0][1]
         folders.append(Path(arguments[arguments.index("--model") + 1]).parent.parent)
         assert folders[0].is_dir()
@@ -155,7 +155,7 @@ def test_a_server_that_ends_while_it_starts_says_why(
 
     async def body(engine: Any) -> None:
         with pytest.raises(InfrastructureError, match=r"head size nobody can serve.*server-0\.log"):
-            await engine.load({}, 0)
+            await engine.load_weights({}, 0)
 
     drive(tmp_path / "run", body, python=python)
 
@@ -193,7 +193,7 @@ def test_stopping_twice_and_before_starting_is_nothing(tmp_path: Path, python: s
 
 
 def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no vLLM.*set vllm\.python"):
+    with pytest.raises(ConfigError, match=r"has no vLLM.*set engine\.servers\.python"):
         check_interpreter(sys.executable)
     with pytest.raises(ConfigError, match="cannot be run"):
         check_interpreter(str(tmp_path / "nothing"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -139,6 +140,7 @@ def test_records_are_for_sqlite() -> None:
 
 
 def test_the_error_for_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()  # environments of other tests drop their schemas now, with psycopg
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"turnwise\[postgres\]"):
         SqlEnvironment(MadeRequests(1), postgres="postgresql://localhost/a")

@@ -15,7 +15,7 @@ from tests.engines.driving import PROMPT, assert_logprobs, run
 from tests.forward.shapes import SHAPES, follow, off, shaped
 from turnwise.engines.base import Sampling
 from turnwise.engines.embedded import EmbeddedEngine
-from turnwise.forward.cache import Run
+from turnwise.forward.cache import CacheExtent
 from turnwise.forward.kernels.decode import decode_kernels
 from turnwise.forward.runner import Runner
 
@@ -72,7 +72,7 @@ def test_what_is_no_number_stays_so(part: str) -> None:
     with torch.no_grad():
         getattr(model.model.layers[0].self_attn, part).weight.fill_(float("nan"))
     runner.refresh()
-    runs, ids, positions = [Run(0, 40)], np.array([[5]]), np.array([[7]])
+    runs, ids, positions = [CacheExtent(0, 40)], np.array([[5]]), np.array([[7]])
     assert runner.forward(runs, ids, positions).isnan().all()
 
 
@@ -89,7 +89,7 @@ def test_runs_are_read_wherever_they_are(tokenizer: Any) -> None:
         for index in range(12):
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(12)))
-        seated = engine._budget.seated
+        seated = engine._allocator.seated
         assert [session.name for session in seated] == [str(index) for index in range(12)]
         assert {session.run.size for session in seated if session.run} == {64, 128}
 

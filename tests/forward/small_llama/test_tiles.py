@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tests.forward.shapes import SHAPES, distance, follow, off, shaped
-from turnwise.forward.cache import PADDING, Run
+from turnwise.forward.cache import PADDING, CacheExtent
 from turnwise.forward.kernels.compiler import switched_on
 from turnwise.forward.rounding import allowed
 from turnwise.forward.runner import Runner
@@ -84,7 +84,7 @@ def test_what_is_no_number_stays_so(part: str) -> None:
     runner.refresh()
     for count in (1, 5):
         ids, places = np.full((1, count), 5), np.arange(7, 7 + count)[None]
-        assert runner.forward([Run(0, 40)], ids, places).isnan().all()
+        assert runner.forward([CacheExtent(0, 40)], ids, places).isnan().all()
 
 
 def test_new_weights_are_seen() -> None:
@@ -123,5 +123,5 @@ def prefilled(runner: Runner, texts: list[list[int]]) -> list[torch.Tensor]:
     for row, text in enumerate(texts):
         ids[row, width - len(text) :] = text
         places[row, width - len(text) :] = range(len(text))
-    runs = [Run(room * row, room) for row in range(len(texts))]
+    runs = [CacheExtent(room * row, room) for row in range(len(texts))]
     return list(runner.forward(runs, ids, places).double().log_softmax(-1))

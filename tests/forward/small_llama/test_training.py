@@ -15,7 +15,7 @@ from tests.rounding import excess
 from turnwise.forward.hidden import last_hidden
 from turnwise.forward.kernels.shape import Shape
 from turnwise.forward.kernels.training import Heads, TrainingKernels, training_kernels
-from turnwise.forward.prefix_trees import grow, lay_out
+from turnwise.forward.prefix_trees import batch_trees, prefix_tree
 from turnwise.forward.small_llama.training import Rows, asked_hidden
 
 pytestmark = [needs_kernels, pytest.mark.numbers]
@@ -108,13 +108,13 @@ def test_a_tree_is_its_sequences(shape: str, dtype: torch.dtype) -> None:
     ]
     wanted = [np.arange(len(ids)) % 3 == 1 for ids in sequences]
     given = list(zip(sequences, wanted, strict=True))
-    trees = [grow(sequences[:3]), grow(sequences[3:])]
-    forest = lay_out(trees, given, torch.device("cpu"))
-    asked, which = torch.unique_consecutive(forest.predictors, return_inverse=True)
+    trees = [prefix_tree(sequences[:3]), prefix_tree(sequences[3:])]
+    tree_batch = batch_trees(trees, given, torch.device("cpu"))
+    asked, which = torch.unique_consecutive(tree_batch.predictors, return_inverse=True)
 
     def together() -> Tensor:
-        rows = Rows(forest.ids, forest.layout, asked)
-        return asked_hidden(model, kernels, rows)[which][forest.wanted]
+        rows = Rows(tree_batch.ids, tree_batch.layout, asked)
+        return asked_hidden(model, kernels, rows)[which][tree_batch.wanted]
 
     longest = max(map(len, sequences)) - 1
     padded = np.stack([np.pad(ids[:-1], (0, longest + 1 - len(ids))) for ids in sequences])

@@ -1,7 +1,7 @@
 """The engine over vLLM servers: token ids in, token ids and log-probabilities out.
 
-    load ─> write the weights ─> wait for turns under way ─> every server reads them ─> parity check
-    generate ─> the replica of the session ─> lost? start it again, and send the request again
+    load_weights ─> write them ─> wait for turns under way ─> every server reads them ─> parity
+    check generate ─> the replica of the session ─> lost? start it again, and send the request again
 
 A turn is sampled by one version of the weights. A server that is lost is started again with the
 newest weights, and what it was sampling is sampled again with the same seed, elsewhere if there is
@@ -72,7 +72,8 @@ log = logging.getLogger(__name__)
 class VllmEngine:
     """Samples from `model` through `replicas` that serve it; made by `make.py`.
 
-    Nothing is started before the first `load`. A trajectory has at most `max_tokens` tokens.
+    Nothing is started before the first `load_weights`. A trajectory has at most `max_tokens`
+    tokens.
     """
 
     takes_pictures = False
@@ -176,7 +177,7 @@ class VllmEngine:
             if self._sessions.get(session) is request:
                 self._sessions[session] = None
 
-    async def load(self, weights: Mapping[str, Any], version: int) -> None:
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """Give every server the model's weights, after the turns that are being sampled.
 
         Names are those of the model's state dict; names left out keep their values, so an empty
@@ -203,17 +204,18 @@ class VllmEngine:
         self._open = True
         self._background.tell()
 
-    async def rest(self) -> None:
-        """Let servers that share a GPU with the learner give its memory back until `load`."""
+    async def sleep(self) -> None:
+        """Let servers that share a GPU with the learner give its memory back until
+        `load_weights`."""
         if not self._config.colocated or self._newest is None:
             return
         await self._close_gate()
         for replica in self._replicas:
             if replica.up:
                 try:
-                    await replica.rest()
+                    await replica.sleep()
                 except ServerLostError:
-                    replica.up = False  # load() brings it up, when there is memory for it
+                    replica.up = False  # load_weights() brings it up, when there is memory for it
 
     async def stop(self) -> None:
         """End own servers; requests that wait get InfrastructureError. Idempotent."""
@@ -229,7 +231,7 @@ class VllmEngine:
         if self._stopped:
             raise InfrastructureError("the engine was stopped")
         if self._newest is None:
-            raise RuntimeError("no weights are loaded yet: await load() first")
+            raise RuntimeError("no weights are loaded yet: await load_weights() first")
         if name not in self._sessions:
             raise RuntimeError(f"session {name!r} is not open")
         if self._sessions[name] is not None:
@@ -353,7 +355,7 @@ class VllmEngine:
             await replica.bring_up(*self._newest)
         except ServerRefusedError as error:
             raise not_taken(error) from error
-        if expected and expected is self._expected:  # else load() is about to check
+        if expected and expected is self._expected:  # else load_weights() is about to check
             self._compare(replica, await self._sampled(replica), expected)
         replica.up = True
 

@@ -97,7 +97,7 @@ class Replica:
             await self.client.resume()
         await self._mark(label)
 
-    async def rest(self) -> None:
+    async def sleep(self) -> None:
         """Give memory back until the next update. Nothing may be in flight."""
         if not self._asleep:
             await self.client.sleep()

@@ -13,6 +13,7 @@ from turnwise.environments.adapters.harbor_tasks import WEAKNESS, entries, judge
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, TaskSet
 from turnwise.ranges import Range, Share
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tokens import Source
@@ -30,6 +31,7 @@ class Harbor(Environment):
         Harbor(folder="terminal-bench-2")
     """
 
+    sandbox: CodeSandbox
     workspace: Workspace
     tool_deadline = DEADLINE
     facts = EnvironmentSpec("harbor", "1")

@@ -32,6 +32,7 @@ from turnwise.errors import (
     unknown_name,
 )
 from turnwise.ranges import Count, Share
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -56,6 +57,7 @@ class ReasoningGym(Environment):
     """
 
     stateless = True
+    sandbox: CodeSandbox
 
     def __init__(
         self,

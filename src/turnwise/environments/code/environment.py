@@ -17,6 +17,7 @@ from turnwise.environments.code.pipelines import draw
 from turnwise.environments.code.programs import ProgramFile, as_json
 from turnwise.environments.code.tasks import NAME, STANDARD, MadeFunctions
 from turnwise.ranges import Seconds
+from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -40,6 +41,7 @@ class Code(Environment):
 
     facts = EnvironmentSpec("code", "1")
     stateless = True
+    sandbox: CodeSandbox
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class Repair(WorkspaceTools, Environment):
     """
 
     facts = EnvironmentSpec("repair", "1")
+    sandbox: Sandbox
     workspace: Workspace
 
     def __init__(

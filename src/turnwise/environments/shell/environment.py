@@ -34,6 +34,7 @@ class Shell(Environment):
     """
 
     facts = EnvironmentSpec("shell", "1")
+    sandbox: Sandbox
     workspace: Workspace
 
     def __init__(

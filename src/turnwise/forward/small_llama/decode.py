@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from turnwise.forward.cache import PADDING, PoolCache, PoolLayer, Run
+from turnwise.forward.cache import PADDING, CacheExtent, PoolCache, PoolLayer
 from turnwise.forward.kernels.decode import DecodeKernels, Rows
 from turnwise.forward.masks import SLIDING
 from turnwise.forward.small_llama.prefill import Prefill
@@ -27,7 +27,7 @@ class Decode:
 
     @torch.inference_mode()
     def forward(
-        self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
+        self, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
     ) -> Tensor:
         """[n, vocabulary]; `ids` and `positions` are int64[n], inputs at PADDING positions are not
         tokens."""
@@ -60,7 +60,7 @@ class Decode:
         wider = hidden.to(weights.last_norm.dtype)
         return functional.rms_norm(wider, wider.shape[-1:], weights.last_norm, weights.epsilon)
 
-    def _rows(self, runs: Sequence[Run], at: np.ndarray, padding: int) -> tuple[Rows, Rows]:
+    def _rows(self, runs: Sequence[CacheExtent], at: np.ndarray, padding: int) -> tuple[Rows, Rows]:
         """Rows for full and for sliding layers."""
         seen = np.maximum(at, 0)
         starts = np.array([run.start for run in runs])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from turnwise.forward.cache import PoolCache, Run
+from turnwise.forward.cache import CacheExtent, PoolCache
 from turnwise.forward.equality import PROBE, is_rounding, longest_product, ordinary_tokens
 from turnwise.forward.kernels.decode import decode_kernels
 from turnwise.forward.kernels.tiles import tile_kernels
@@ -46,7 +46,7 @@ class Passes:
 
     @torch.inference_mode()
     def forward(
-        self, cache: PoolCache, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray
+        self, cache: PoolCache, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray
     ) -> Tensor:
         """Logits after the last input of each row, float32[n, vocabulary]; arguments as those of
         `Runner.forward`."""
@@ -106,7 +106,7 @@ def _probed(way: Passes, ids: np.ndarray, layers: int) -> Tensor:
     """Log-probabilities after all tokens but one put in at once, and after that one, so of a prompt
     and of a token after it, float32[2, vocabulary]."""
     length = ids.shape[1]
-    cache, runs = PoolCache(layers, length), [Run(0, length)]
+    cache, runs = PoolCache(layers, length), [CacheExtent(0, length)]
     places = np.arange(length)[None]
     parts = (slice(0, -1), slice(-1, None))
     logits = [way.forward(cache, runs, ids[:, part], places[:, part]) for part in parts]

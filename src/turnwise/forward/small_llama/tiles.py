@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from turnwise.forward.cache import PADDING, PoolCache, Run
+from turnwise.forward.cache import PADDING, CacheExtent, PoolCache
 from turnwise.forward.kernels.tiles import Places, TileKernels, tiled
 from turnwise.forward.masks import SLIDING
 from turnwise.forward.small_llama.prefill import Layer, Prefill
@@ -53,7 +53,7 @@ class Tiles:
 
     @torch.inference_mode()
     def forward(
-        self, runs: Sequence[Run], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
+        self, runs: Sequence[CacheExtent], ids: np.ndarray, positions: np.ndarray, cache: PoolCache
     ) -> Tensor:
         """[n, vocabulary]; `ids` and `positions` are int64[n, inputs], inputs at PADDING positions
         are not tokens."""
@@ -72,7 +72,7 @@ class Tiles:
         return weights.logits(found)
 
     def _places(
-        self, runs: Sequence[Run], positions: np.ndarray, shown: np.ndarray, padding: int
+        self, runs: Sequence[CacheExtent], positions: np.ndarray, shown: np.ndarray, padding: int
     ) -> Places:
         counts = shown.sum(1)
         at = positions[shown]
