@@ -129,7 +129,9 @@ def _engine(model: Any) -> tuple[str, str]:
     from turnwise.learning.parity import engine_parity
 
     async def measured() -> tuple[str, str]:
-        engine = EmbeddedEngine(model, Ends(), slots=4, max_tokens=LONGEST, deterministic=True)
+        engine = EmbeddedEngine(
+            model, Ends(), max_sequences=4, max_tokens=LONGEST, deterministic=True
+        )
         try:
             found = await engine_parity(engine, model, LONGEST)
         finally:

@@ -84,7 +84,11 @@ async def turns(
     """Episodes of `count` turns of `new` tokens each; returns the tokens that were computed."""
     longest = PROMPT + count * (new + OBSERVATION)
     engine = EmbeddedEngine(
-        model, endless_tokenizer(), slots=len(prompts), max_tokens=longest, deterministic=True
+        model,
+        endless_tokenizer(),
+        max_sequences=len(prompts),
+        max_tokens=longest,
+        deterministic=True,
     )
 
     async def episode(index: int) -> None:

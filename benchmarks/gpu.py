@@ -87,7 +87,7 @@ def correctness(arguments: Namespace, shape: str) -> dict[str, Any]:
         model, other = (random_model(shape, kind, arguments.device, seed) for seed in (0, 1))
         history = PROMPT + 2 * (arguments.new + OBSERVATION)
         played, evictions = asyncio.run(
-            play(model, arguments, turns=2, cache_tokens=3 * history // 2, swap=other)
+            play(model, arguments, turns=2, kv_cache_tokens=3 * history // 2, swap=other)
         )
         versions = {version for _, sampled in played for _, _, version in sampled}
         if versions != {0, 1}:
@@ -173,7 +173,7 @@ async def play(
     model: Any,
     arguments: Namespace,
     turns: int,
-    cache_tokens: int | None = None,
+    kv_cache_tokens: int | None = None,
     swap: Any = None,
 ) -> tuple[list[tuple[list[int], list[tuple[int, float, int]]]], int]:
     """Episodes, in groups with one prompt: of each its tokens, and for every sampled one its place,
@@ -193,10 +193,10 @@ async def play(
     engine = EmbeddedEngine(
         model,
         endless_tokenizer(),
-        slots=count,
+        max_sequences=count,
         max_tokens=longest,
         deterministic=False,
-        cache_tokens=cache_tokens,
+        kv_cache_tokens=kv_cache_tokens,
     )
 
     async def episode(index: int) -> tuple[list[int], list[tuple[int, float, int]]]:

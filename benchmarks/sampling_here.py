@@ -31,7 +31,7 @@ def with_turnwise(model: Any, prompts: list[list[int]], new: int) -> tuple[Round
     tokenizer.eos_token = None
     longest = len(prompts[0]) + new
     engine = EmbeddedEngine(
-        model, tokenizer, slots=len(prompts), max_tokens=longest, deterministic=True
+        model, tokenizer, max_sequences=len(prompts), max_tokens=longest, deterministic=True
     )
     seeds = iter(range(sys.maxsize))
 

@@ -22,8 +22,8 @@ def recipe_page() -> str:
         "the kind that is chosen, and the value of the key that says the kind stands for the "
         'table, as in `engine = "vllm"`. Tables that need not be there (`evaluation.during_rl`, '
         "`monitor.mutual_information`, those of an algorithm's signals) are left out, or given the "
-        "value `false`. `turnwise list` has the recipes that come with turnwise, the run "
-        "folder's `config.toml` the recipe of a run with every value spelled out.\n\n"
+        "value `false`. `turnwise list` has the recipes that come with turnwise, the run folder's "
+        "`config.toml` the recipe of a run with every value spelled out.\n\n"
     )
     text += key_table(Recipe)
     for key, field in Recipe.model_fields.items():

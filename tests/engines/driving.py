@@ -20,10 +20,10 @@ def run(
     model: Any,
     tokenizer: Any,
     body: Callable[[EmbeddedEngine], Awaitable[None]],
-    slots: int = 4,
+    max_sequences: int = 4,
     max_tokens: int = 200,
     deterministic: bool = True,
-    cache_tokens: int | None = None,
+    kv_cache_tokens: int | None = None,
     autocast: bool = False,
 ) -> None:
     """Run `body` against an engine, with a deadline: nothing may hang."""
@@ -32,10 +32,10 @@ def run(
         engine = EmbeddedEngine(
             model,
             tokenizer,
-            slots=slots,
+            max_sequences=max_sequences,
             max_tokens=max_tokens,
             deterministic=deterministic,
-            cache_tokens=cache_tokens,
+            kv_cache_tokens=kv_cache_tokens,
             autocast=autocast,
         )
         try:

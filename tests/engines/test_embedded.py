@@ -140,7 +140,7 @@ def test_a_history_that_several_sessions_have_is_computed_once(tokenizer: Any, f
         assert engine.counters.computed == distinct + second + third + len(prompts) * 3 * 4
 
     run(model, tokenizer, by_itself)
-    run(model, tokenizer, together, slots=8)
+    run(model, tokenizer, together, max_sequences=8)
 
 
 def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_prompt_longer_than_one_pass(tokenizer: Any) -> None:
         assert engine.counters.passes == 2 + 2
         assert_logprobs(model, prompt, completion)
 
-    run(model, tokenizer, body, slots=1, max_tokens=5000)
+    run(model, tokenizer, body, max_sequences=1, max_tokens=5000)
 
 
 def test_a_seed_gives_the_same_tokens_among_neighbours(tokenizer: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_seed_gives_the_same_tokens_among_neighbours(tokenizer: Any) -> None:
         assert all(list(c.tokens) != alone for c in completions[:4] + completions[5:])
 
     run(model, tokenizer, by_itself)
-    run(model, tokenizer, among_others, slots=7, deterministic=False)
+    run(model, tokenizer, among_others, max_sequences=7, deterministic=False)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama"])

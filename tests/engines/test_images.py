@@ -85,7 +85,7 @@ def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
         await asyncio.gather(*(episode(engine, model, index) for index in range(5)))
         evictions.append(engine.evictions)
 
-    run(model, tokenizer, body, 4, 200, deterministic, cache_tokens=200)
+    run(model, tokenizer, body, 4, 200, deterministic, kv_cache_tokens=200)
     assert evictions[0] > 0
 
 
@@ -158,7 +158,7 @@ def test_a_picture_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
         done = await turn(engine, "s", ids, pictures)
         assert_own(done, model, [*ids, *done.tokens], pictures)
 
-    run(model, tokenizer, body, max_tokens=PREFILL_TOKENS + 100, slots=1)
+    run(model, tokenizer, body, max_tokens=PREFILL_TOKENS + 100, max_sequences=1)
 
 
 def test_a_placeholder_that_the_model_samples_is_a_word(models: Models) -> None:

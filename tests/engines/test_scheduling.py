@@ -1,4 +1,4 @@
-"""When the engine computes what: lockstep, slots, cancellation, failure, stopping, loading."""
+"""When the engine computes what: lockstep, bounds, cancellation, failure, stopping, loading."""
 
 import asyncio
 import random
@@ -61,9 +61,9 @@ async def play(
     await asyncio.gather(*(episode(name, index) for index, name in enumerate(names)))
 
 
-@pytest.mark.parametrize(("slots", "cache_tokens"), [(10, None), (3, None), (10, 250)])
+@pytest.mark.parametrize(("max_sequences", "kv_cache_tokens"), [(10, None), (3, None), (10, 250)])
 def test_lockstep_is_bit_identical_whatever_tools_take(
-    tokenizer: Any, slots: int, cache_tokens: int | None
+    tokenizer: Any, max_sequences: int, kv_cache_tokens: int | None
 ) -> None:
     model = tiny_model("qwen3")
     records: list[Record] = [{}, {}, {}]
@@ -74,7 +74,7 @@ def test_lockstep_is_bit_identical_whatever_tools_take(
             await play(engine, 10, seed, record=record)
             passes.add((engine.counters.passes, engine.evictions))
 
-        run(model, tokenizer, body, slots, cache_tokens=cache_tokens)
+        run(model, tokenizer, body, max_sequences, kv_cache_tokens=kv_cache_tokens)
 
     for seed, record in enumerate(records):
         play_once(seed, record)
@@ -90,7 +90,7 @@ def test_with_fewer_slots_than_sessions_all_complete(tokenizer: Any) -> None:
         assert [len(turns) for turns in record.values()] == [4, 3, 4, 3, 4, 3, 4, 3, 4]
         assert engine.evictions > 0
 
-    run(tiny_model("gemma2"), tokenizer, body, slots=2, deterministic=False)
+    run(tiny_model("gemma2"), tokenizer, body, max_sequences=2, deterministic=False)
 
 
 def test_an_idle_session_gives_up_its_place_and_comes_back(tokenizer: Any) -> None:
@@ -105,7 +105,7 @@ def test_an_idle_session_gives_up_its_place_and_comes_back(tokenizer: Any) -> No
         again = await engine.generate(history, Sampling(max_tokens=5), session="idle")
         assert_logprobs(model, history, again)
 
-    run(model, tokenizer, body, slots=1, deterministic=False)
+    run(model, tokenizer, body, max_sequences=1, deterministic=False)
 
 
 def test_the_session_idle_for_longest_gives_up_its_place(tokenizer: Any) -> None:
@@ -122,7 +122,7 @@ def test_the_session_idle_for_longest_gives_up_its_place(tokenizer: Any) -> None
         assert [await turn(name) for name in "abac"] == [whole, whole, cached, whole]
         assert [await turn(name) for name in "ab"] == [cached, whole]
 
-    run(tiny_model("qwen3"), tokenizer, body, slots=2, deterministic=False)
+    run(tiny_model("qwen3"), tokenizer, body, max_sequences=2, deterministic=False)
 
 
 def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
@@ -148,7 +148,7 @@ def test_runs_stay_right_while_neighbours_come_and_go(tokenizer: Any) -> None:
         assert_logprobs(model, history, again)
         assert engine.counters.computed == computed + 2 + 4
 
-    run(model, tokenizer, body, slots=8, deterministic=False)
+    run(model, tokenizer, body, max_sequences=8, deterministic=False)
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,15 @@ def test_a_small_budget_costs_work_and_nothing_else(
     records: list[Record] = [{}, {}]
     evictions = []
 
-    def play_with(cache_tokens: int | None, record: Record) -> None:
+    def play_with(kv_cache_tokens: int | None, record: Record) -> None:
         async def body(engine: EmbeddedEngine) -> None:
             await play(engine, 6, seed=0, turns=3, record=record, longer=50)
             evictions.append(engine.evictions)
 
-        run(model, tokenizer, body, 6, 260, deterministic, cache_tokens)
+        run(model, tokenizer, body, 6, 260, deterministic, kv_cache_tokens)
 
-    for cache_tokens, record in zip((None, 330), records, strict=True):
-        play_with(cache_tokens, record)
+    for kv_cache_tokens, record in zip((None, 330), records, strict=True):
+        play_with(kv_cache_tokens, record)
     assert evictions[0] == 0
     assert evictions[1] > 0
     assert records[0].keys() == records[1].keys()
@@ -292,7 +292,7 @@ def test_a_bug_in_the_model_reaches_every_request(tokenizer: Any, deterministic:
         assert [type(result) for result in results] == [ArithmeticError] * 3
 
     model = BrokenModel(tiny_model("qwen3").config)
-    run(model, tokenizer, body, slots=2, deterministic=deterministic)
+    run(model, tokenizer, body, max_sequences=2, deterministic=deterministic)
 
 
 def test_diverged_weights_are_an_infrastructure_error(tokenizer: Any) -> None:
@@ -410,7 +410,7 @@ def test_an_episode_goes_on_with_new_weights(tokenizer: Any, deterministic: bool
 
 def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None:
     model = tiny_model("qwen3")
-    engine = EmbeddedEngine(model, tokenizer, slots=2, max_tokens=60, deterministic=True)
+    engine = EmbeddedEngine(model, tokenizer, max_sequences=2, max_tokens=60, deterministic=True)
     for turn in range(2):
         completion = asyncio.run(once(engine, PROMPT, Sampling(max_tokens=3, seed=turn)))
         assert_logprobs(model, PROMPT, completion)
@@ -419,16 +419,16 @@ def test_an_engine_works_in_one_event_loop_after_another(tokenizer: Any) -> None
 
 def test_impossible_engines_are_refused(tokenizer: Any) -> None:
     model = tiny_model("qwen3")
-    for slots, max_tokens, cache_tokens in ((0, 10, None), (1, 1, None), (4, 100, 99)):
+    for max_sequences, max_tokens, kv_cache_tokens in ((0, 10, None), (1, 1, None), (4, 100, 99)):
         with pytest.raises(ConfigError):
             EmbeddedEngine(
                 model,
                 tokenizer,
-                slots=slots,
+                max_sequences=max_sequences,
                 max_tokens=max_tokens,
                 deterministic=True,
-                cache_tokens=cache_tokens,
+                kv_cache_tokens=kv_cache_tokens,
             )
     model.config._attn_implementation = "flash_attention_2"
     with pytest.raises(ConfigError, match="sdpa"):
-        EmbeddedEngine(model, tokenizer, slots=1, max_tokens=10, deterministic=True)
+        EmbeddedEngine(model, tokenizer, max_sequences=1, max_tokens=10, deterministic=True)

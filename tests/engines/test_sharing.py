@@ -35,7 +35,7 @@ def test_who_comes_later_copies_the_prompt(tokenizer: Any, family: str) -> None:
         assert await computed(engine, "branches", [*COMMON[:30], 9, 8, 7]) == 3 + 2
         assert await computed(engine, "too little in common", [*COMMON[:12], 9, 8]) == 14 + 2
 
-    run(model, tokenizer, body, slots=8, deterministic=False)
+    run(model, tokenizer, body, max_sequences=8, deterministic=False)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -110,4 +110,4 @@ def test_in_lockstep_nothing_is_copied_from_who_has_ended(tokenizer: Any, passes
         prompts = engine.counters.computed - (engine.counters.sampled - 11)
         assert prompts == 42 + 42 + 9 * 2
 
-    run(model, tokenizer, body, slots=16)
+    run(model, tokenizer, body, max_sequences=16)

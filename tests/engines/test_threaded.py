@@ -22,9 +22,11 @@ from turnwise.errors import ConfigError, InfrastructureError
 LONG = Sampling(max_tokens=490, seed=1)
 
 
-def threaded(model: Any, tokenizer: Any, slots: int = 4) -> ThreadedEngine:
+def threaded(model: Any, tokenizer: Any, max_sequences: int = 4) -> ThreadedEngine:
     return ThreadedEngine(
-        EmbeddedEngine(model, tokenizer, slots=slots, max_tokens=500, deterministic=False)
+        EmbeddedEngine(
+            model, tokenizer, max_sequences=max_sequences, max_tokens=500, deterministic=False
+        )
     )
 
 
@@ -70,7 +72,7 @@ def test_sampling_goes_on_while_the_event_loop_is_blocked(tokenizer: Any) -> Non
 def test_it_samples_what_the_engine_samples(tokenizer: Any) -> None:
     model, found = tiny_model("llama"), []
     engine = threaded(model, tokenizer)
-    alone = EmbeddedEngine(model, tokenizer, slots=4, max_tokens=500, deterministic=False)
+    alone = EmbeddedEngine(model, tokenizer, max_sequences=4, max_tokens=500, deterministic=False)
     sampling = Sampling(max_tokens=12, seed=5)
 
     async def body() -> None:
@@ -105,7 +107,7 @@ def test_a_cancelled_turn_leaves_its_session_usable_at_once(tokenizer: Any) -> N
 def test_turns_are_cancelled_at_any_moment(tokenizer: Any) -> None:
     """Just before they begin, while they are sampled, and just when they end."""
     model = tiny_model("qwen3")
-    engine = threaded(model, tokenizer, slots=2)
+    engine = threaded(model, tokenizer, max_sequences=2)
     dice = random.Random(0)
 
     async def episode(name: str) -> None:
@@ -205,7 +207,7 @@ def test_weights_that_cannot_be_taken_are_told_and_forgotten(
 
 
 def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
-    engine = threaded(tiny_model("qwen3"), tokenizer, slots=1)
+    engine = threaded(tiny_model("qwen3"), tokenizer, max_sequences=1)
 
     async def body() -> None:
         for name in "ab":
@@ -227,9 +229,11 @@ def test_stopping_ends_the_thread_and_fails_who_waits(tokenizer: Any) -> None:
 
 
 def test_one_that_is_never_used_has_no_thread(tokenizer: Any) -> None:
+    before = set(threading.enumerate())
     engine = threaded(tiny_model("qwen3"), tokenizer)
 
     async def body() -> None:
-        assert not [thread for thread in threading.enumerate() if "turnwise" in thread.name]
+        new = set(threading.enumerate()) - before
+        assert not [thread for thread in new if "turnwise" in thread.name]
 
     run(engine, body)

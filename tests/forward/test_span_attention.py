@@ -90,7 +90,7 @@ def test_histories_of_all_lengths_are_seen_by_each(
             engine.open(str(index))
         await asyncio.gather(*(turn(engine, index) for index in range(5)))
 
-    run(model, tokenizer, body, slots=5)
+    run(model, tokenizer, body, max_sequences=5)
 
 
 @pytest.mark.parametrize("number", [0.0, 1e4, float("nan")])

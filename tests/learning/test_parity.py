@@ -34,7 +34,7 @@ class Liar(EmbeddedEngine):
 
 def check(model: Any, kind: Any = EmbeddedEngine, bound: float = BOUND, **options: Any) -> None:
     async def main() -> None:
-        settings = {"slots": 4, "max_tokens": LIMIT, "deterministic": True, **options}
+        settings = {"max_sequences": 4, "max_tokens": LIMIT, "deterministic": True, **options}
         engine = kind(model, Ends(), **settings)
         try:
             await check_parity(engine, model, LIMIT, bound)
@@ -52,13 +52,13 @@ def test_right_models_pass(kind: str, deterministic: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["mistral", "qwen3_5_text"])
 def test_sessions_may_lose_their_cache_to_others(kind: str) -> None:
-    check(tiny_model(kind), slots=1)
+    check(tiny_model(kind), max_sequences=1)
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3])
-def test_lockstep_with_fewer_seats_than_histories_comes_to_an_end(slots: int) -> None:
+@pytest.mark.parametrize("max_sequences", [1, 2, 3])
+def test_lockstep_with_fewer_seats_than_histories_comes_to_an_end(max_sequences: int) -> None:
     """It waits for every open session, so one whose turns are over may not stay open."""
-    check(tiny_model("qwen3"), slots=slots)
+    check(tiny_model("qwen3"), max_sequences=max_sequences)
 
 
 def test_an_engine_that_is_off_is_refused_and_by_how_much() -> None:
@@ -125,7 +125,9 @@ def test_what_is_measured_is_rounding() -> None:
     model = tiny_model("qwen3")
 
     async def main() -> None:
-        engine = EmbeddedEngine(model, Ends(), slots=4, max_tokens=LIMIT, deterministic=True)
+        engine = EmbeddedEngine(
+            model, Ends(), max_sequences=4, max_tokens=LIMIT, deterministic=True
+        )
         found = await measure_parity(engine, model, LIMIT)
         await engine.stop()
         assert max(found.engine, found.learner) < BOUND

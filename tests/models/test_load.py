@@ -15,7 +15,7 @@ from turnwise.models.shipped import TINY, tiny_folder
 from turnwise.models.tiny import SPECIAL_TOKENS
 from turnwise.seeds import derive
 from turnwise.synthesis.cards import Library
-from turnwise.synthesis.drills import DrillMaker
+from turnwise.synthesis.pretraining_tasks import PretrainingTaskMaker
 from turnwise.synthesis.tiny import SHIPPED, Sizes, accuracy
 
 TEN_MEGABYTES = 10_000_000
@@ -38,13 +38,13 @@ def test_tiny_is_what_it_says() -> None:
 
 
 def test_the_shipped_weights_have_the_figures_that_stand_beside_them() -> None:
-    """On a quarter of the drills of the build's own check."""
+    """On a quarter of the pretraining tasks of the build's own check."""
     model, tokenizer = load_model(ModelConfig(device="cpu"))
     figures = json.loads((tiny_folder() / "figures.json").read_text())
     seed, modules = figures["seed"], Sizes().modules
     library = Library(standard_library(), tokenizer, derive(seed, "another"), modules)
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
-    measured = accuracy(model, [library.drill(maker) for _ in range(16)])
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
+    measured = accuracy(model, [library.example(maker) for _ in range(16)])
     assert abs(measured - figures["words"]["accuracy"]) < 0.1
 
 

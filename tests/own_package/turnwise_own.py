@@ -45,7 +45,7 @@ class Counting(EmbeddedEngine):
         made = cls(
             setup.model,
             setup.tokenizer,
-            slots=setup.config.max_sequences,
+            max_sequences=setup.config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=setup.config.deterministic,
         )

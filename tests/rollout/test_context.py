@@ -215,7 +215,7 @@ def test_every_token_was_sampled_in_exactly_its_context(mode: str) -> None:
     model = small_model(TOKENIZER)
     sizes = {"max_turns": 12, "max_turn_tokens": 16, "max_tokens": 500}
     limits = RolloutConfig(**sizes, context=mode)
-    engine = EmbeddedEngine(model, TOKENIZER, slots=2, max_tokens=500, deterministic=True)
+    engine = EmbeddedEngine(model, TOKENIZER, max_sequences=2, max_tokens=500, deterministic=True)
     environment = Letters()
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(4))

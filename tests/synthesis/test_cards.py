@@ -1,4 +1,4 @@
-"""Drills on made-up cards can be answered from their lines, and ask nothing."""
+"""Pretraining tasks on made-up cards can be answered from their lines, and ask nothing."""
 
 import re
 
@@ -8,7 +8,7 @@ from turnwise.config import ModelConfig
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.models.load import load_tokenizer
 from turnwise.synthesis.cards import STATEMENTS, Library, statements
-from turnwise.synthesis.drills import DrillMaker
+from turnwise.synthesis.pretraining_tasks import PretrainingTaskMaker
 
 CARDS = (
     Document("m.A", "A", "class", "", "", (("module", "m"), ("base", "B"))),
@@ -21,21 +21,23 @@ CARDS = (
 
 @pytest.fixture(scope="module")
 def texts() -> list[tuple[str, str]]:
-    """What is told in some drills, each with all that stands before it."""
+    """What is told in some pretraining tasks, each with all that stands before it."""
     tokenizer = load_tokenizer(ModelConfig())
     library = Library(standard_library(), tokenizer, 0, modules=40)
-    maker = DrillMaker(tokenizer, 0)
+    maker = PretrainingTaskMaker(tokenizer, 0)
     told = []
     for _ in range(30):
-        drill = library.drill(maker)
-        starts = [at for at, known in enumerate(drill.known) if known and not drill.known[at - 1]]
+        example = library.example(maker)
+        starts = [
+            at for at, known in enumerate(example.known) if known and not example.known[at - 1]
+        ]
         assert len(starts) == STATEMENTS
         for start in starts:
             end = next(
-                (at for at, known in enumerate(drill.known) if at > start and not known), None
+                (at for at, known in enumerate(example.known) if at > start and not known), None
             )
-            value = tokenizer.decode(drill.ids[start:end])
-            told.append((tokenizer.decode(drill.ids[:start]), value))
+            value = tokenizer.decode(example.ids[start:end])
+            told.append((tokenizer.decode(example.ids[:start]), value))
     return told
 
 

@@ -10,7 +10,7 @@ import pytest
 from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import SilentDisplay
-from turnwise.synthesis.drills import Drill
+from turnwise.synthesis.pretraining_tasks import PretrainingTask
 from turnwise.synthesis.tiny import BATCH_TOKENS, SHIPPED, Sizes, balanced, batches, build
 from turnwise.types import Task
 
@@ -30,11 +30,11 @@ def test_hop_kinds_and_forms_of_questions_are_equally_frequent() -> None:
 
 def test_batches_hold_everything_once_and_little_padding() -> None:
     stream = random.Random(1)
-    drills = [Drill([number] * stream.randint(50, 900), []) for number in range(400)]
-    made = batches(drills)
-    assert sorted(drill.ids[0] for batch in made for drill in batch) == list(range(400))
-    padded = sum(len(batch) * max(len(drill.ids) for drill in batch) for batch in made)
-    assert padded < 1.1 * sum(len(drill.ids) for drill in drills)
+    examples = [PretrainingTask([number] * stream.randint(50, 900), []) for number in range(400)]
+    made = batches(examples)
+    assert sorted(example.ids[0] for batch in made for example in batch) == list(range(400))
+    padded = sum(len(batch) * max(len(example.ids) for example in batch) for batch in made)
+    assert padded < 1.1 * sum(len(example.ids) for example in examples)
     assert all(len(batch) * max(len(d.ids) for d in batch) <= BATCH_TOKENS for batch in made)
 
 

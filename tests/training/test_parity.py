@@ -43,7 +43,7 @@ class Parting(EmbeddedEngine):
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
         """See Engine."""
-        await super().load(weights, version)
+        await super().load_weights(weights, version)
         self.shift = SHIFT if version else 0.0
 
     async def generate(self, *arguments: Any, **options: Any) -> Completion:
@@ -61,7 +61,9 @@ def train(recipe: Path, run: Path, *overrides: str) -> list[dict[str, Any]]:
     """The steps that were recorded before the run ended, or was stopped."""
     context = prepare(load_recipe(str(recipe), overrides), RunFolder.new(run), SilentDisplay())
     parts, limit = context.components, context.recipe.rollout.max_tokens
-    engine = Parting(parts.model, parts.tokenizer, slots=4, max_tokens=limit, deterministic=True)
+    engine = Parting(
+        parts.model, parts.tokenizer, max_sequences=4, max_tokens=limit, deterministic=True
+    )
     context = replace(context, components=replace(parts, engine=engine))
     asyncio.run(run_stages(context))
     return list(RunFolder(run).lines("metrics.jsonl"))

@@ -50,7 +50,8 @@ def build_tiny(
         ),
     ] = "read,cards,tags,words",
 ) -> None:
-    """Make the embedded model `tiny` from scratch: tokenizer, drills, checkpoint (over an hour)."""
+    """Make the embedded model `tiny` from scratch: tokenizer, pretraining tasks, checkpoint (over
+    an hour)."""
     from turnwise.threads import configure_threads
 
     configure_threads(2)

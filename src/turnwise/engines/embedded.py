@@ -55,10 +55,10 @@ class EmbeddedEngine:
     """Samples from a causal language model.
 
     A session has up to `max_tokens` tokens of history (fewer if the model has fewer positions). The
-    cache holds `cache_tokens` tokens of at most `slots` sessions; by default there is room for all
-    of them at their longest. More sessions may be open: their requests wait, and a session gives up
-    its part, idle ones first, to those that go on, and is prefilled again later, be it in the
-    middle of a turn.
+    cache holds `kv_cache_tokens` tokens of at most `max_sequences` sessions; by default there is
+    room for all of them at their longest. More sessions may be open: their requests wait, and a
+    session gives up its part, idle ones first, to those that go on, and is prefilled again later,
+    be it in the middle of a turn.
 
     With `deterministic`, the same seeds give bit-identical results however long tools take:
     requests are admitted only once every open session has one (so open all sessions that belong
@@ -85,10 +85,10 @@ class EmbeddedEngine:
         engine = cls(
             setup.model,
             setup.tokenizer,
-            slots=config.max_sequences,
+            max_sequences=config.max_sequences,
             max_tokens=setup.max_tokens,
             deterministic=config.deterministic,
-            cache_tokens=kv_cache_tokens or None,
+            kv_cache_tokens=kv_cache_tokens or None,
             autocast=compute_dtype == "bfloat16" and setup.model.dtype.itemsize > 2,
         )
         return engine if config.deterministic else ThreadedEngine(engine)
@@ -98,21 +98,23 @@ class EmbeddedEngine:
         model: PreTrainedModel,
         tokenizer: Any,
         *,
-        slots: int,
+        max_sequences: int,
         max_tokens: int,
         deterministic: bool,
-        cache_tokens: int | None = None,
+        kv_cache_tokens: int | None = None,
         autocast: bool = False,
     ) -> None:
-        if slots < 1:
-            raise ConfigError(f"the engine has {slots} slots: it needs at least 1")
+        if max_sequences < 1:
+            raise ConfigError(
+                f"the engine has max_sequences = {max_sequences}: it needs at least 1"
+            )
         if max_tokens < 2:
             raise ConfigError(f"the engine's max_tokens is {max_tokens}: it must be at least 2")
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0
         self._limit = min(max_tokens, positions) if positions > 0 else max_tokens
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._model = model
-        tokens = slots * self._limit if cache_tokens is None else cache_tokens
+        tokens = max_sequences * self._limit if kv_cache_tokens is None else kv_cache_tokens
         if tokens < self._limit:
             raise ConfigError(
                 f"engine.kv_cache_tokens is {tokens}, but one trajectory may have {self._limit}: "
@@ -122,8 +124,8 @@ class EmbeddedEngine:
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         move = self.runner.cache.move
-        self._allocator = CacheAllocator(tokens, slots, self._limit, move, deterministic)
-        self._schedule = Schedule(self._allocator, slots, deterministic)
+        self._allocator = CacheAllocator(tokens, max_sequences, self._limit, move, deterministic)
+        self._schedule = Schedule(self._allocator, max_sequences, deterministic)
         self._deterministic = deterministic
         self._sessions: dict[str, Session] = {}
         self._updates: list[WeightUpdate] = []

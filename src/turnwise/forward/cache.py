@@ -22,7 +22,7 @@ SPAN_COLUMNS = 100
 
 @dataclass(frozen=True, order=True)
 class CacheExtent:
-    """Places `start` to `start + size` of the pool."""
+    """A history's run of neighbouring places: `start` to `start + size` of the pool."""
 
     start: int
     size: int

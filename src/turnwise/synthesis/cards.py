@@ -1,10 +1,12 @@
-"""Reading drills on the cards of made-up libraries: real words, all pieces, lines as they are long.
+"""Synthetic pretraining tasks on the cards of synthetic libraries: real words, all pieces, lines as
+they are long.
 
 Blocks of lines, each block the cards that share words with a name; then statements about them: a
 field of a card, the card with one field or two, the class that two methods share, and names out of
 a line of words. The names on the cards are real ones in places that are not theirs, or put together
-anew from real words (made_up.py); so no fact is true. The drills hold no questions and no searches.
-Not here: drills on random pieces of text (drills.py).
+anew from real words (synthetic_library.py); so no fact is true. The pretraining tasks hold no
+questions and no searches. Not here: pretraining tasks on random pieces of text
+(pretraining_tasks.py).
 """
 
 from collections import defaultdict
@@ -17,19 +19,20 @@ from turnwise.environments.search.corpus import Document
 from turnwise.environments.search.documents import index_documents
 from turnwise.environments.search.graph import RELATIONS, Relation
 from turnwise.environments.search.wording import wanted, wanted_with
-from turnwise.synthesis.drills import Drill, DrillMaker, Statement
-from turnwise.synthesis.made_up import RESULT_TOKENS, made_up_documents
+from turnwise.synthesis.pretraining_tasks import PretrainingTask, PretrainingTaskMaker, Statement
+from turnwise.synthesis.synthetic_library import RESULT_TOKENS, made_up_documents
 
 LINES = 3
 """Lines in a block."""
 BLOCKS = 3
-"""Blocks in a drill, at most."""
+"""Blocks in a pretraining task, at most."""
 STATEMENTS = 12
 FACTS = [relation for relation in RELATIONS if not relation.inverse]
 
 
 class Library:
-    """A made-up library to make drills of. Example: Library(documents, tokenizer, 0, 300)."""
+    """A synthetic library to make pretraining tasks of. Example: Library(documents, tokenizer, 0,
+    300)."""
 
     def __init__(
         self,
@@ -43,9 +46,11 @@ class Library:
         self._documents = made_up_documents(documents, seed, modules)
         self._index = index_documents(self._documents)
 
-    def drill(self, maker: DrillMaker, whole: bool = False, named: float = 0.2) -> Drill:
+    def example(
+        self, maker: PretrainingTaskMaker, whole: bool = False, named: float = 0.2
+    ) -> PretrainingTask:
         """Lines about things of this library, and statements about those lines, `whole` as
-        `DrillMaker.drill` says; a share `named` of them takes a name out of words."""
+        `PretrainingTaskMaker.example` says; a share `named` of them takes a name out of words."""
         shown: list[list[Document]] = []
         name = maker.choose(self._documents).name
         for _ in range(maker.draw(1, BLOCKS + 1)):
@@ -59,10 +64,14 @@ class Library:
         ]
         stated = statements({document for block in shown for document in block})
         chosen = [self._statement(maker, stated, whole, named) for _ in range(STATEMENTS)]
-        return maker.drill(blocks, chosen, whole)
+        return maker.example(blocks, chosen, whole)
 
     def _statement(
-        self, maker: DrillMaker, stated: Sequence[list[Statement]], whole: bool, named: float
+        self,
+        maker: PretrainingTaskMaker,
+        stated: Sequence[list[Statement]],
+        whole: bool,
+        named: float,
     ) -> Statement:
         """One kind of statement is as frequent as another."""
         kinds = [kind for kind in stated if kind]
@@ -70,7 +79,7 @@ class Library:
             return self._named(maker, whole)
         return maker.choose(maker.choose(kinds))
 
-    def _named(self, maker: DrillMaker, whole: bool) -> Statement:
+    def _named(self, maker: PretrainingTaskMaker, whole: bool) -> Statement:
         """Words that name a thing: a line of their own where statements are written whole."""
         thing = maker.choose(self._documents)
         words = [word for word in maker.choose(self._documents).text.split() if word.isalpha()]

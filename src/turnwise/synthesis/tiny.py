@@ -1,15 +1,16 @@
-"""Makes the base checkpoint of `tiny` from nothing: tokenizer, drills, made-up libraries.
+"""Makes the base checkpoint of `tiny` from nothing: tokenizer, pretraining tasks, synthetic
+libraries.
 
     turnwise build-tiny FOLDER      (two cores, an hour and a half)
 
 `read`, with few pieces of text, goes from copying to looking up among one, two, three and four
 cards; a level is left when it is mastered. `cards` adds the other pieces, and looks up on the cards
-of made-up libraries: in many, for in one it would learn which names there are instead of reading
-them. `tags` writes such statements whole, tags included; `words` does so in half of its drills, and
-half of its statements take a name out of a line of words. `search`, not a part of what is shipped,
-imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by AdamW: at this
-size copying emerges about twice as early as with AdamW alone. The figures of a build stand beside
-it in figures.json.
+of synthetic libraries: in many, for in one it would learn which names there are instead of reading
+them. `tags` writes such statements whole, tags included; `words` does so in half of its pretraining
+tasks, and half of its statements take a name out of a line of words. `search`, not a part of what
+is shipped, imitates a perfect agent in such libraries. Matrices are trained by Muon, the rest by
+AdamW: at this size copying emerges about twice as early as with AdamW alone. The figures of a build
+stand beside it in figures.json.
 """
 
 import asyncio
@@ -20,48 +21,52 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
-from turnwise.forward.logprobs import token_logprobs
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
 from turnwise.monitor.display import Display
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
 from turnwise.synthesis.cards import Library
 from turnwise.synthesis.demonstrations import demonstrate
-from turnwise.synthesis.drills import Drill, DrillMaker
-from turnwise.synthesis.made_up import made_up_environment
+from turnwise.synthesis.pretraining import (
+    BATCH_TOKENS,
+    accuracy,
+    batches,
+    make_optimizers,
+    right_spans,
+    set_rates,
+    update,
+)
+from turnwise.synthesis.pretraining_tasks import PretrainingTask, PretrainingTaskMaker
+from turnwise.synthesis.synthetic_library import synthetic_library_environment
 from turnwise.types import Task
 
 STAGES = ("read", "cards", "tags", "words", "search")
 SHIPPED = ("read", "cards", "tags", "words")
 FIRST_VOCABULARY = 512
 """Pieces in `read`: copying emerges far earlier with few of them."""
-BATCH_TOKENS = 4608
 DRILL_SHARE = 0.15
-"""Drills of `read` in the later stages: they have every piece of text, so that rare ones are not
-forgotten."""
+"""Pretraining tasks of `read` in the later stages: they have every piece of text, so that rare ones
+are not forgotten."""
 INSTRUCTIONS = "Question: "
 """The text before a task, in the demo's recipe too."""
 LEVELS = 4
-"""Cards in the hardest drill."""
+"""Cards in the hardest pretraining task."""
 MASTERED = {0: 0.5, 1: 0.7, 2: 0.7, 3: 0.7}
-"""Share of drill answers in which every token must be right before the next level begins."""
+"""Share of pretraining task answers in which every token must be right before the next level
+begins."""
 CHECK_EVERY = 50
-MUON_RATE, ADAM_RATE = 0.015, 5e-3
-WARMUP, COOL_DOWN = 20, 0.3
+COOL_DOWN = 0.3
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Reading:
     """The mix of cards that a stage reads: three shares, of 0 to 1."""
 
     whole: float
-    """Share of drills whose statements are written whole, tags included."""
+    """Share of pretraining tasks whose statements are written whole, tags included."""
     named: float
     """Share of statements that take a name out of a line of words."""
     cool_down: float
@@ -96,13 +101,13 @@ class Sizes:
     words: int = 3600
     """Updates."""
     libraries: int = 96
-    """Made-up libraries, in each stage but the first."""
+    """Synthetic libraries, in each stage but the first."""
     modules: int = 300
     """Modules in each library."""
     searches: int = 1500
     """Demonstrations in each library."""
     checked: int = 64
-    """Drills in one check."""
+    """Pretraining tasks in one check."""
     searches_checked: int = 400
     """Demonstrations, in a library of which nothing is trained on."""
 
@@ -210,21 +215,21 @@ def read(
 ) -> dict[str, Any]:
     """Copying and look-up; returns accuracies and the curriculum's history."""
     steps = sizes.reading
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", "drills", 0))
-    optimizers = _optimizers(model)
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "drills", 0))
+    optimizers = make_optimizers(model)
     history, level = [], 0
-    display.phase("reading drills", steps)
+    display.phase("pretraining tasks", steps)
     for step in range(steps):
-        _set_rates(optimizers, step, steps)
-        loss = _update(model, optimizers, _batch(maker, level))
+        set_rates(optimizers, step, steps, COOL_DOWN)
+        loss = update(model, optimizers, _batch(maker, level))
         display.advance(f"level {level} loss {loss:.2f}")
         if (step + 1) % CHECK_EVERY == 0:
-            check = DrillMaker(tokenizer, derive(seed, "tiny", "check", step))
+            check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "check", step))
             right = accuracy(model, [_reading(check, level) for _ in range(sizes.checked)])
             history.append({"step": step + 1, "level": level, "accuracy": round(right, 3)})
             display.say(json.dumps(history[-1]))
             level += level < LEVELS and right >= MASTERED[level]
-    check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
+    check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
     final = {
         f"look-up among {cards}": accuracy(
             model, [check.look_up(cards) for _ in range(sizes.checked)]
@@ -243,26 +248,26 @@ def read_cards(
     display: Display,
     stage: str,
 ) -> dict[str, Any]:
-    """Look-up on the cards of made-up libraries, in the way of a stage; returns the accuracy of
+    """Look-up on the cards of synthetic libraries, in the way of a stage; returns the accuracy of
     known spans, in one library more."""
     steps = {"cards": sizes.cards, "tags": sizes.tags, "words": sizes.words}[stage]
     way = READING[stage]
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", stage))
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", stage))
     libraries = [
         Library(documents, tokenizer, derive(seed, "library", number), sizes.modules)
         for number in range(sizes.libraries)
     ]
-    optimizers = _optimizers(model)
+    optimizers = make_optimizers(model)
     display.phase(stage, steps)
     for step in range(steps):
-        _set_rates(optimizers, step, steps, way.cool_down)
+        set_rates(optimizers, step, steps, way.cool_down)
         other = maker.draw(0, 100) < 100 * DRILL_SHARE
         library = maker.choose(libraries)
         batch = _batch(maker, LEVELS) if other else _of_library(maker, library, way)
-        display.advance(f"loss {_update(model, optimizers, batch):.2f}")
+        display.advance(f"loss {update(model, optimizers, batch):.2f}")
     another = Library(documents, tokenizer, derive(seed, "another"), sizes.modules)
-    check = DrillMaker(tokenizer, derive(seed, "tiny", "final"))
-    checked = [another.drill(check) for _ in range(sizes.checked)]
+    check = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "final"))
+    checked = [another.example(check) for _ in range(sizes.checked)]
     return {"steps": steps, "accuracy": round(accuracy(model, checked), 3)}
 
 
@@ -274,28 +279,28 @@ def search(
     sizes: Sizes,
     display: Display,
 ) -> dict[str, Any]:
-    """Imitates a perfect agent in made-up libraries; returns accuracies in one more."""
-    display.phase("made-up libraries", sizes.libraries)
-    drills = []
+    """Imitates a perfect agent in synthetic libraries; returns accuracies in one more."""
+    display.phase("synthetic libraries", sizes.libraries)
+    examples = []
     for number in range(sizes.libraries):
         library = derive(seed, "library", number)
-        drills += demonstrated(tokenizer, documents, library, sizes.modules, sizes.searches)
+        examples += demonstrated(tokenizer, documents, library, sizes.modules, sizes.searches)
         display.advance()
-    made = batches(drills)
-    maker = DrillMaker(tokenizer, derive(seed, "tiny", "mixed in"))
+    made = batches(examples)
+    maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "mixed in"))
     made += [_batch(maker, LEVELS) for _ in range(round(DRILL_SHARE * len(made)))]
     random.Random(derive(seed, "tiny", "order")).shuffle(made)
-    optimizers = _optimizers(model)
+    optimizers = make_optimizers(model)
     display.phase("searching", len(made))
     for step, batch in enumerate(made):
-        _set_rates(optimizers, step, len(made))
-        display.advance(f"loss {_update(model, optimizers, batch):.3f}")
+        set_rates(optimizers, step, len(made), COOL_DOWN)
+        display.advance(f"loss {update(model, optimizers, batch):.3f}")
     another = derive(seed, "another")
     check = demonstrated(tokenizer, documents, another, sizes.modules, sizes.searches_checked)
-    right = [turns for batch in batches(check) for turns in told_right(model, batch)]
+    right = [turns for batch in batches(check) for turns in right_spans(model, batch)]
     return {
         "libraries": sizes.libraries,
-        "demonstrations": len(drills),
+        "demonstrations": len(examples),
         "turns right": round(fmean(turn for turns in right for turn in turns), 3),
         "episodes right": round(fmean(all(turns) for turns in right), 3),
     }
@@ -307,16 +312,17 @@ def demonstrated(
     seed: int,
     modules: int,
     count: int,
-) -> list[Drill]:
-    """Faithful demonstrations in the made-up library of that seed."""
-    environment = made_up_environment(documents, derive(seed, "library"), modules)
+) -> list[PretrainingTask]:
+    """Faithful demonstrations in the synthetic library of that seed."""
+    environment = synthetic_library_environment(documents, derive(seed, "library"), modules)
     scaffold = TagsScaffold(tokenizer, environment.tools(), INSTRUCTIONS)
     tasks = balanced(environment.tasks("train"), random.Random(derive(seed, "tasks")), count)
     made = demonstrate(
         environment, scaffold, RolloutConfig(), tasks, {"faithful": 1.0}, count, seed
     )
     return [
-        Drill(shown.tokens.ids.tolist(), shown.tokens.mask.tolist()) for shown in asyncio.run(made)
+        PretrainingTask(shown.tokens.ids.tolist(), shown.tokens.mask.tolist())
+        for shown in asyncio.run(made)
     ]
 
 
@@ -334,106 +340,25 @@ def balanced(tasks: Sequence[Task], stream: random.Random, count: int) -> list[T
     return chosen
 
 
-def accuracy(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> float:
-    """Share of known spans (runs of known tokens) whose every token is the likeliest one."""
-    return fmean(span for spans in told_right(model, drills) for span in spans)
-
-
-def told_right(model: Qwen3ForCausalLM, drills: Sequence[Drill]) -> list[list[bool]]:
-    """Whether every token of each known span is the likeliest one, by drill."""
-    ids, known = _tensors(drills)
-    with torch.inference_mode():
-        hit = model(ids[:, :-1]).logits.argmax(-1) == ids[:, 1:]
-    rows = zip(hit.tolist(), known[:, 1:].tolist(), strict=True)
-    return [
-        [
-            all(one_hit for one_hit, _ in span)
-            for is_known, span in groupby(zip(*row, strict=True), key=itemgetter(1))
-            if is_known
-        ]
-        for row in rows
-    ]
-
-
-def batches(drills: Sequence[Drill]) -> list[list[Drill]]:
-    """Drills of one length together, about BATCH_TOKENS tokens in a batch."""
-    made: list[list[Drill]] = [[]]
-    for drill in sorted(drills, key=lambda drill: len(drill.ids)):
-        if (len(made[-1]) + 1) * len(drill.ids) > BATCH_TOKENS:
-            made.append([])
-        made[-1].append(drill)
-    return made
-
-
-def _reading(maker: DrillMaker, level: int) -> Drill:
+def _reading(maker: PretrainingTaskMaker, level: int) -> PretrainingTask:
     return maker.look_up(level) if level else maker.copying()
 
 
-def _update(
-    model: Qwen3ForCausalLM,
-    optimizers: Sequence[torch.optim.Optimizer],
-    drills: Sequence[Drill],
-) -> float:
-    ids, known = _tensors(drills)
-    logprob, _ = token_logprobs(
-        model, ids, functional.pad(known[:, 1:], (0, 1)), ids[known], 1.0, autocast=True
-    )
-    loss = -logprob.mean()
-    torch.autograd.backward(loss)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad()
-    return loss.item()
-
-
-def _batch(maker: DrillMaker, level: int) -> list[Drill]:
-    """Drills of about BATCH_TOKENS tokens: of one size, up to that of the level."""
-    drills: list[Drill] = []
+def _batch(maker: PretrainingTaskMaker, level: int) -> list[PretrainingTask]:
+    """Pretraining tasks of about BATCH_TOKENS tokens: of one size, up to that of the level."""
+    examples: list[PretrainingTask] = []
     cards = maker.draw(1, level + 1) if level else 0
-    while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:
-        drills.append(_reading(maker, cards))
-    return drills
+    while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
+        examples.append(_reading(maker, cards))
+    return examples
 
 
-def _of_library(maker: DrillMaker, library: Library, way: Reading) -> list[Drill]:
-    """Drills of about BATCH_TOKENS tokens, all whole or none."""
-    drills: list[Drill] = []
+def _of_library(
+    maker: PretrainingTaskMaker, library: Library, way: Reading
+) -> list[PretrainingTask]:
+    """Pretraining tasks of about BATCH_TOKENS tokens, all whole or none."""
+    examples: list[PretrainingTask] = []
     whole = maker.draw(0, 100) < 100 * way.whole
-    while sum(len(drill.ids) for drill in drills) < BATCH_TOKENS:
-        drills.append(library.drill(maker, whole, way.named))
-    return drills
-
-
-def _tensors(drills: Sequence[Drill]) -> tuple[torch.Tensor, torch.Tensor]:
-    length = max(len(drill.ids) for drill in drills)
-    ids = torch.zeros(len(drills), length, dtype=torch.long)
-    known = torch.zeros(len(drills), length, dtype=torch.bool)
-    for row, drill in enumerate(drills):
-        ids[row, : len(drill.ids)] = torch.tensor(drill.ids)
-        known[row, : len(drill.ids)] = torch.tensor(drill.known)
-    return ids, known
-
-
-def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
-    inner = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
-    chosen = {id(weight) for weight in inner}
-    rest = [weight for weight in model.parameters() if id(weight) not in chosen]
-    return [
-        torch.optim.Muon(inner, lr=MUON_RATE, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
-
-
-def _set_rates(
-    optimizers: Sequence[torch.optim.Optimizer],
-    step: int,
-    steps: int,
-    cool_down: float = COOL_DOWN,
-) -> None:
-    """Linear warm-up, constant, linear cool-down over that share of the steps."""
-    cooling = (steps - step) / (cool_down * steps) if cool_down else 1.0
-    factor = min(1.0, (step + 1) / WARMUP, max(0.02, cooling))
-    for optimizer, rate in zip(optimizers, (MUON_RATE, ADAM_RATE), strict=True):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * factor
+    while sum(len(example.ids) for example in examples) < BATCH_TOKENS:
+        examples.append(library.example(maker, whole, way.named))
+    return examples

@@ -93,7 +93,7 @@ def test_runs_are_read_wherever_they_are(tokenizer: Any) -> None:
         assert [session.name for session in seated] == [str(index) for index in range(12)]
         assert {session.run.size for session in seated if session.run} == {64, 128}
 
-    options = {"slots": 12, "max_tokens": 250, "cache_tokens": 2900}
+    options = {"max_sequences": 12, "max_tokens": 250, "kv_cache_tokens": 2900}
     run(model, tokenizer, body, **options, deterministic=False)
 
 

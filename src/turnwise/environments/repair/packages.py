@@ -12,7 +12,8 @@ from string import Template
 from types import CodeType
 from typing import Any
 
-from turnwise.environments.repair.blocks import BLOCKS, MODULES, REPORT
+from turnwise.environments.repair.blocks import BLOCKS, MODULES
+from turnwise.environments.repair.blocks_of_values import REPORT
 from turnwise.sandbox.grading import same
 from turnwise.seeds import derive
 

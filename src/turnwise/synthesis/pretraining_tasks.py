@@ -1,12 +1,12 @@
-"""Reading drills: what the base model learns before it sees any task.
+"""Synthetic pretraining tasks: what the base model learns before it sees any task.
 
     copying    a random sequence of tokens, repeated
     look-up    some cards about made-up things; then statements about them, each of which needs one
                field or the name of one card
 
-All names are random strings of the tokenizer's own pieces. No question is in a drill, and no
-episode: what is looked up is named outright, as in `Base of X: Y`. Not here: drills on cards with
-the words of a real library (cards.py).
+All names are random strings of the tokenizer's own pieces. No question is in a pretraining task,
+and no episode: what is looked up is named outright, as in `Base of X: Y`. Not here: pretraining
+tasks on cards with the words of a real library (cards.py).
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ Statement = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Drill:
+class PretrainingTask:
     """Token ids, and which of them are to be predicted: those that can be known."""
 
     ids: list[int]
@@ -68,8 +68,9 @@ def inverse(fact: Fact) -> str:
     return f"{fact.kind} with {fact.label} {fact.value}"
 
 
-class DrillMaker:
-    """Makes drills from one random stream. Example: DrillMaker(tokenizer, 0).look_up(cards=3)."""
+class PretrainingTaskMaker:
+    """Makes pretraining tasks from one random stream. Example: PretrainingTaskMaker(tokenizer,
+    0).look_up(cards=3)."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
         self._tokenizer = tokenizer
@@ -77,15 +78,15 @@ class DrillMaker:
         texts = {tokenizer.decode([token]).strip() for token in range(len(tokenizer))}
         self.pieces = sorted(text for text in texts if text.isascii() and text.isalpha())
 
-    def copying(self) -> Drill:
+    def copying(self) -> PretrainingTask:
         """A sequence of 4 to 32 random tokens, repeated up to COPY_LENGTH."""
         period = int(self._random.integers(4, COPY_LENGTH // 2))
         low = len(SPECIAL_TOKENS)
         part = self._random.integers(low, len(self._tokenizer), period)
         ids: NDArray[np.int64] = np.resize(part, COPY_LENGTH)
-        return Drill(ids.tolist(), [index > period for index in range(COPY_LENGTH)])
+        return PretrainingTask(ids.tolist(), [index > period for index in range(COPY_LENGTH)])
 
-    def look_up(self, cards: int) -> Drill:
+    def look_up(self, cards: int) -> PretrainingTask:
         """`cards` results, then STATEMENTS statements about them."""
         few = self._random.random() < 0.5
         pieces = [self.choose(self.pieces) for _ in range(FEW_PIECES)] if few else self.pieces
@@ -98,7 +99,7 @@ class DrillMaker:
             fields = " ".join(f"{label}: {value}." for label, value in own.items())
             shown.append(f"[{number}] {kind} {name}. {fields}{self._filler()}")
             facts += [Fact(kind, name, label, value) for label, value in own.items()]
-        return self.drill([shown], [self._statement(facts) for _ in range(STATEMENTS)])
+        return self.example([shown], [self._statement(facts) for _ in range(STATEMENTS)])
 
     def _statement(self, facts: Sequence[Fact]) -> Statement:
         """One of: a field, the card with a field where only one has it, a name."""
@@ -110,12 +111,12 @@ class DrillMaker:
             return "", inverse(fact), fact.name
         return "", forward(fact), fact.value
 
-    def drill(
+    def example(
         self,
         blocks: Sequence[Sequence[str]],
         statements: Sequence[Statement],
         whole: bool = False,
-    ) -> Drill:
+    ) -> PretrainingTask:
         """Lines in information blocks, then statements: plain, as an answer or as a search. With
         `whole` what is asked for is to be predicted, too, and with it the tags."""
         text = "\n".join(f"<information> {chr(10).join(lines)}</information>" for lines in blocks)
@@ -128,7 +129,7 @@ class DrillMaker:
                 encoded = self._encode(part)
                 ids += encoded
                 known += [told] * len(encoded)
-        return Drill(ids, known)
+        return PretrainingTask(ids, known)
 
     def draw(self, low: int, high: int) -> int:
         """A random integer of [low, high)."""

@@ -32,10 +32,10 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 """Words as names are made of them: HTTPError has two words, base64 has two."""
 
 
-def made_up_environment(
+def synthetic_library_environment(
     documents: Sequence[Document], seed: int, modules: int
 ) -> SearchEnvironment:
-    """The search environment over a made-up library; all its tasks are training tasks.
+    """The search environment over a synthetic library; all its tasks are training tasks.
 
     `documents` are the real ones, for their shapes and words; no question about them is a task.
     """
@@ -51,7 +51,7 @@ def made_up_environment(
 
 
 def made_up_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:
-    """The documents of a made-up library, in order of names."""
+    """The documents of a synthetic library, in order of names."""
     return _Library(documents, random.Random(seed)).documents(modules)
 
 

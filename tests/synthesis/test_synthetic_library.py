@@ -1,4 +1,4 @@
-"""The made-up library is a real environment of which nothing is real."""
+"""The synthetic library is a real environment of which nothing is real."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import pytest
 
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.environment import SearchEnvironment
-from turnwise.synthesis.made_up import NO_BASE, made_up_environment
+from turnwise.synthesis.synthetic_library import NO_BASE, synthetic_library_environment
 from turnwise.types import Trajectory, Turn
 
 
@@ -17,7 +17,7 @@ def real() -> list[Document]:
 
 
 def test_its_oracle_is_right(real: list[Document]) -> None:
-    environment = made_up_environment(real, 3, modules=60)
+    environment = synthetic_library_environment(real, 3, modules=60)
     tasks = environment.tasks("train")
     assert len(tasks) > 20
     for task in tasks[:50]:
@@ -28,7 +28,7 @@ def test_its_oracle_is_right(real: list[Document]) -> None:
 
 
 def test_no_question_of_it_is_real_and_hardly_a_fact(real: list[Document]) -> None:
-    environment = made_up_environment(real, 4, modules=60)
+    environment = synthetic_library_environment(real, 4, modules=60)
     questions = {task.prompt for task in environment.tasks("train")}
     known = SearchEnvironment()
     assert not questions & {t.prompt for t in (*known.tasks("train"), *known.tasks("heldout"))}
@@ -48,11 +48,13 @@ def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:
         lengths = [len(entry.name) for entry in documents if entry.kind == kind]
         return sum(lengths) / len(lengths)
 
-    made_up = list(made_up_environment(real, 4, modules=60).documents)
+    made_up = list(synthetic_library_environment(real, 4, modules=60).documents)
     for kind in ("class", "function"):
         assert mean_length(made_up, kind) == pytest.approx(mean_length(real, kind), rel=0.25)
 
 
 def test_it_repeats_with_the_seed(real: list[Document]) -> None:
-    hashes = [made_up_environment(real, seed, modules=30).spec.data_hash for seed in (1, 1, 2)]
+    hashes = [
+        synthetic_library_environment(real, seed, modules=30).spec.data_hash for seed in (1, 1, 2)
+    ]
     assert hashes[0] == hashes[1] != hashes[2]
