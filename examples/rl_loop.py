@@ -42,7 +42,7 @@ RECIPE = {
     "name": "rl_loop",
     "threads": 1,
     "environment": {"name": f"{__file__}:Shelf"},
-    "model": {"name": "tiny"},  # 0.9 million weights; it comes with turnwise
+    "model": {"name": "tiny"},  # 2.2 million weights; it comes with turnwise
     "scaffold": {"options": {"instructions": ""}},  # how turns are written as tokens: tags
     "algorithm": {"name": "grpo"},  # an advantage is a reward less the mean of its group
     "rollout": {"max_turns": 3, "max_turn_tokens": 16, "max_tokens": 160},
