@@ -90,6 +90,7 @@ def turnwise(
     return done
 
 
+@pytest.mark.long
 def test_a_package_of_ones_own_trains_resumes_and_evaluates(python: Path, tmp_path: Path) -> None:
     save_small_model(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text(RECIPE)

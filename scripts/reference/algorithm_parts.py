@@ -1,11 +1,12 @@
 """algorithm_parts.md: every algorithm as its difference from GRPO, every part with its numbers."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from scripts.reference.text import table
 from turnwise.algorithms.parts import PARTS
-from turnwise.algorithms.registry import describe, describe_parts
+from turnwise.algorithms.registry import describe
 from turnwise.algorithms.rows import ALGORITHMS
 
 
@@ -36,8 +37,12 @@ def _difference(row: Mapping[str, Any], grpo: Mapping[str, Any]) -> str:
     for choice, part in row["parts"].items():
         if is_grpo or part["part"] != grpo["parts"][choice]["part"]:
             found.append(f"{choice} `{part['part']}`")
-        standard = _described(choice, part["part"])["numbers"]
-        changed = {key: value for key, value in part["numbers"].items() if standard[key] != value}
+        standard = PARTS[choice].get(part["part"]).numbers
+        changed = {
+            key: value
+            for key, value in part["numbers"].items()
+            if (math.inf if value is None else value) != standard[key].default
+        }
         found += [f"{key} {_number(value)}" for key, value in changed.items()]
     flags = [key for key in row if isinstance(row[key], bool | float) and row[key] != grpo[key]]
     return ", ".join([*found, *(f"{key} {_number(row[key])}" for key in flags)])
@@ -45,16 +50,14 @@ def _difference(row: Mapping[str, Any], grpo: Mapping[str, Any]) -> str:
 
 def _part(choice: str, name: str) -> tuple[str, str, str]:
     """The row of a part."""
-    part = _described(choice, name)
-    numbers = ", ".join(f"`{key}` = {_number(value)}" for key, value in part["numbers"].items())
-    return f"`{name}`", part["description"], numbers
-
-
-def _described(choice: str, name: str) -> Mapping[str, Any]:
-    return next(each for each in describe_parts(name) if each["choice"] == choice)
+    part = PARTS[choice].get(name)
+    numbers = (f"`{key}` = {_number(value.default)}" for key, value in part.numbers.items())
+    return f"`{name}`", part.description, ", ".join(numbers)
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return "none" if value is None else str(value).lower()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or value == math.inf:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

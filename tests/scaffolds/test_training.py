@@ -29,7 +29,10 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "family", "context", "options"), CASES)
+@pytest.mark.parametrize(
+    ("name", "family", "context", "options"),
+    [CASES[0], *(pytest.param(*case, marks=pytest.mark.long) for case in CASES[1:])],
+)
 def test_one_step_with_the_cold_start_before_it(
     tmp_path: Path, name: str, family: str, context: str, options: dict[str, Any]
 ) -> None:

@@ -134,6 +134,7 @@ checkpoint.save(root, 2, model, Tokenizer(), {}, {})
 """
 
 
+@pytest.mark.long
 def test_a_kill_leaves_the_last_good_checkpoint(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path
 ) -> None:
