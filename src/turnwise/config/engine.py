@@ -32,6 +32,7 @@ class EmbeddedEngineConfig(EngineConfig):
     """The engine in this process."""
 
     name: Literal["embedded"] = "embedded"
+    """PyTorch in the process of the run."""
     deterministic: bool = True
     """Sample in lockstep, so that the same seed gives the same run; waits for the slowest tool."""
     kv_cache_tokens: int = Field(0, ge=0)
@@ -87,6 +88,7 @@ class VllmEngineConfig(EngineConfig):
     """Servers of vLLM: docs/how-to/vllm.md."""
 
     name: Literal["vllm"]
+    """Servers beside the process of the run."""
     servers: Servers = StartedServers()
     """Servers to start, or with `urls` servers that run."""
     colocated: bool = False
@@ -107,6 +109,7 @@ class OwnEngineConfig(EngineConfig):
     """An engine of your own: `path/to/file.py:Class`, `package.module:Class` or an entry point."""
 
     name: str
+    """The class's place, or the entry point's name."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of its `build`."""
     deterministic: bool = True

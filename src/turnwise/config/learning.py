@@ -11,10 +11,15 @@ class LearningConfig(Section):
     """The optimizer and the batch."""
 
     learning_rate: float = Field(3e-4, gt=0)
+    """Highest rate of AdamW, after the warm-up."""
     warmup_steps: int = Field(0, ge=0)
+    """Updates in which the rate rises linearly to `learning_rate`."""
     weight_decay: float = Field(0.0, ge=0)
+    """AdamW's decay of matrices; norms and biases have none."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's decay rates of its two moments."""
     max_gradient_norm: float = Field(1.0, gt=0)
+    """Longer gradients are scaled down to this norm."""
     updates_per_step: int = Field(1, ge=1)
     """Optimizer updates in one pass over a step's trajectories, each on an equal share of its
     groups (PPO's minibatches)."""
@@ -41,6 +46,7 @@ class CriticConfig(Section):
     """The model of values, for algorithms with a critic. Other settings are those of `learning`."""
 
     learning_rate: float = Field(1e-3, gt=0)
+    """As `learning.learning_rate`, of the critic."""
     pretraining_steps: int = Field(0, ge=0)
     """Steps at the beginning in which the critic alone is trained."""
     clip: float = Field(0.5, gt=0)
@@ -51,12 +57,14 @@ class SeparateCriticConfig(CriticConfig):
     """A separate model, begun as a copy of the policy's body."""
 
     kind: Literal["separate"] = "separate"
+    """A model of its own: it takes the memory of a second policy."""
 
 
 class ValueHeadConfig(CriticConfig):
     """A head on the policy's body."""
 
     kind: Literal["head"]
+    """One number beside the policy's logits: no second model."""
     body_coefficient: float = Field(0.1, ge=0)
     """Weight of the value loss in updates of the policy's body; 0 keeps it out."""
 
@@ -69,6 +77,7 @@ class ImplicitRewardConfig(Section):
     `learning`."""
 
     learning_rate: float = Field(6e-4, gt=0)
+    """As `learning.learning_rate`, of this model."""
     beta: float = Field(0.05, gt=0)
     """The reward of a token is beta log(model / reference)."""
 
@@ -102,6 +111,7 @@ class AlgorithmConfig(Section):
     model_config = ConfigDict(extra="allow")
 
     name: str = "grpo"
+    """A name from `turnwise algorithms`."""
     critic: AnyCriticConfig | None = None
     implicit_reward: ImplicitRewardConfig | None = None
     teacher: TeacherConfig | None = None
@@ -117,6 +127,7 @@ class ScriptedDemonstrations(Section):
     """Demonstrations that scripted behaviours play."""
 
     count: int = Field(2048, ge=1)
+    """Demonstrations to play, each on a task of training."""
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour, by its name; your own is a function."""
 
@@ -135,19 +146,24 @@ class SftConfig(Section):
     """The cold start: supervised learning on demonstrations, before RL. `steps = 0` skips it."""
 
     steps: int = Field(0, ge=0)
+    """Updates."""
     batch_size: int = Field(64, ge=1)
     """Demonstrations per update."""
     learning_rate: float = Field(1e-3, gt=0)
+    """Highest rate, after the warm-up; then it falls to a tenth along half a cosine."""
     warmup_steps: int = Field(10, ge=0)
+    """Updates in which the rate rises linearly to `learning_rate`."""
     demonstrations: Demonstrations = ScriptedDemonstrations()
     """Played by scripted behaviours, or with `file` read from a file."""
     checkpoint_every: int = Field(50, ge=1)
+    """Steps between two checkpoints."""
 
 
 class PreferencesConfig(Section):
     """Learning from pairs of the policy's own trajectories, after RL. `steps = 0` skips it."""
 
     steps: int = Field(0, ge=0)
+    """Updates."""
     pairs: int = Field(256, ge=1)
     """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
     a pair, its best and its worst."""
@@ -156,3 +172,4 @@ class PreferencesConfig(Section):
     beta: float = Field(0.1, gt=0)
     """Strength that holds the policy to the one that the stage began with."""
     learning_rate: float = Field(5e-6, gt=0)
+    """As `learning.learning_rate`, of this stage."""

@@ -44,7 +44,9 @@ class Recipe(Section):
     """
 
     name: str
+    """The run's name, in reports and in `runs/NAME`."""
     seed: int = 0
+    """All that is drawn at random in the run follows from it."""
     threads: int = Field(2, ge=1)
     """Threads of the numerical library; more than there are cores slows everything down."""
     model: ModelConfig = ModelConfig()

@@ -21,6 +21,8 @@ class ModelConfig(Section):
     lora_rank: int = Field(0, ge=0)
     """0 trains all weights; otherwise LoRA adapters of this rank on all linear layers."""
     gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass in place of keeping them: less memory, a third
+    more time."""
     kernels: Literal["auto", "off"] = "auto"
     """`off` computes without compiled kernels, in engine and learner; `auto` with them where this
     machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
@@ -30,6 +32,7 @@ class EnvironmentConfig(Section):
     """The agent's environment: a name from `turnwise list`, or `path/to/file.py:Class`."""
 
     name: str
+    """A name from `turnwise list`, or `path/to/file.py:Class`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment's constructor."""
     consequential: dict[str, Literal["allow", "confirm", "dry_run", "refuse"] | StrictInt] = Field(
@@ -44,13 +47,16 @@ class ScaffoldConfig(Section):
     `path/to/file.py:Class`."""
 
     name: str = "tags"
+    """A name from `turnwise list`, or `path/to/file.py:Class`."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the scaffold's constructor."""
 
 
 class RolloutConfig(Section):
     """Budgets of one episode. An episode that reaches one is truncated, graded and flagged."""
 
     temperature: float = Field(1.0, ge=0)
+    """Divisor of the logits when RL samples; 0 takes the likeliest token."""
     top_k: int = Field(0, ge=0)
     """Sample only among this many most likely tokens; 0 is all."""
     top_p: float = Field(1.0, gt=0, le=1)
@@ -58,6 +64,7 @@ class RolloutConfig(Section):
     min_p: float = Field(0.0, ge=0, le=1)
     """Then sample only among tokens at least this many times as likely as the most likely one."""
     max_turns: int = Field(6, ge=1)
+    """Turns of the model."""
     max_turn_tokens: int = Field(64, ge=1)
     """Tokens sampled in one turn."""
     max_tokens: int = Field(768, ge=16)
@@ -68,6 +75,7 @@ class RolloutConfig(Section):
     episode. Else a new context follows, with only the latest turns (`drop`), with earlier
     observations cut short (`truncate`), or with a summary that the model writes (`summarise`)."""
     max_tool_calls: int = Field(8, ge=0)
+    """Tool calls in all turns together."""
     max_seconds: float = Field(120.0, gt=0)
     """Time limit of one episode's environment in all, and of each reset, step, verify and close.
     Waiting for the model is not counted."""

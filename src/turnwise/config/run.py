@@ -11,7 +11,9 @@ class TrainConfig(Section):
     """The RL loop."""
 
     steps: int = Field(40, ge=0)
+    """Steps of RL, each with new trajectories; 0 skips the stage."""
     tasks_per_step: int = Field(16, ge=1)
+    """Tasks of one step, each with a group of trajectories."""
     group_size: int = Field(8, ge=1)
     """Trajectories per task."""
     dynamic_sampling_rounds: int = Field(0, ge=0)
@@ -25,20 +27,25 @@ class TrainConfig(Section):
     """Episodes of each task begun beyond `group_size`; when that many have a grade, the others are
     cancelled. No step waits for the slowest then, but short episodes are favoured."""
     checkpoint_every: int = Field(5, ge=1)
+    """Steps between two checkpoints."""
     keep_checkpoints: int = Field(2, ge=1)
+    """Newest checkpoints of a stage that are kept."""
 
 
 class AllTasks(Section):
     """Shuffled passes over all tasks."""
 
     kind: Literal["all"] = "all"
+    """Every task comes once in each pass."""
 
 
 class BySuccess(Section):
     """Tasks that are solved neither always nor never."""
 
     kind: Literal["by_success"]
+    """Tasks are chosen by their success rates so far."""
     target: float = Field(0.5, ge=0, le=1)
+    """Success rate of the tasks that teach most."""
     margin: float = Field(0.3, ge=0, le=1)
     """Tasks whose success rate is at most so far from `target` are preferred."""
     window: int = Field(16, ge=1)
@@ -79,6 +86,7 @@ class LearningRateReaction(EchoTrapConfig):
     """Lower the learning rate (`lower_learning_rate`); and go back to the best checkpoint
     (`roll_back`); or your own function."""
     learning_rate_factor: float = Field(0.5, gt=0, lt=1)
+    """Factor on the learning rate, at each reaction."""
 
 
 EchoTrapReaction = Annotated[PlainReaction | LearningRateReaction, Choice("reaction")]
@@ -128,6 +136,7 @@ class EvaluationConfig(Section):
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
     temperature: float = Field(0.0, ge=0)
+    """As `rollout.temperature`, of evaluations."""
     base: bool = False
     """Evaluate the weights that the run begins with, too, before the cold start."""
     sft: bool = False
