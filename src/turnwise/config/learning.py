@@ -46,7 +46,7 @@ class CriticConfig(Section):
     """The model of values, for algorithms with a critic. Other settings are those of `learning`."""
 
     learning_rate: float = Field(1e-3, gt=0)
-    """As `learning.learning_rate`, of the critic."""
+    """The critic's rate: see `learning.learning_rate`."""
     pretraining_steps: int = Field(0, ge=0)
     """Steps at the beginning in which the critic alone is trained."""
     clip: float = Field(0.5, gt=0)
@@ -77,7 +77,7 @@ class ImplicitRewardConfig(Section):
     `learning`."""
 
     learning_rate: float = Field(6e-4, gt=0)
-    """As `learning.learning_rate`, of this model."""
+    """The rate of this model: see `learning.learning_rate`."""
     beta: float = Field(0.05, gt=0)
     """The reward of a token is beta log(model / reference)."""
 
@@ -172,4 +172,4 @@ class PreferencesConfig(Section):
     beta: float = Field(0.1, gt=0)
     """Strength that holds the policy to the one that the stage began with."""
     learning_rate: float = Field(5e-6, gt=0)
-    """As `learning.learning_rate`, of this stage."""
+    """The rate of this stage: see `learning.learning_rate`."""

@@ -136,7 +136,7 @@ class EvaluationConfig(Section):
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
     temperature: float = Field(0.0, ge=0)
-    """As `rollout.temperature`, of evaluations."""
+    """The temperature of evaluations: see `rollout.temperature`."""
     base: bool = False
     """Evaluate the weights that the run begins with, too, before the cold start."""
     sft: bool = False
