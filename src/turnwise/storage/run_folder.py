@@ -5,13 +5,15 @@
     metrics.jsonl        one line for each RL step; the same bytes for the same seed
     validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
+    no_signal.jsonl      one line for each RL step that taught nothing
+    imitation.jsonl, preferences.jsonl   one line for each step of those stages
     trajectories/*.parquet   every trajectory with the provenance of every token
-    images/*.png       what the model was shown, each once, named by its content
+    images/*.png         what the model was shown, each once, named by its content
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
     vllm/                logs of servers, and the newest weights while they run
-    checkpoints/         see learning/checkpoint.py
+    checkpoints/         see checkpoint.py
     report.json, report.md
     lock                 while a process writes: see run_lock.py
 

@@ -1,4 +1,4 @@
-// Draws the numbers of elements beside them, for a picture; called again without numbers, removes
+// Draws the numbers of elements beside them, for an image; called again without numbers, removes
 // them. `places` are places of elements in `page`, in the order of their numbers.
 (page, places) => {
   for (const mark of document.querySelectorAll("turnwise-mark")) mark.remove();
