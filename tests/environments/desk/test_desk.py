@@ -167,6 +167,7 @@ def test_some_wishes_only_and_the_rules_that_matter_for_them() -> None:
             "desk: option 'wishes' is 'refund': give one of 'cancel'",
         ),
         ({"wishes": ["cancel", "cancel"]}, "each once"),
+        ({"user": {"url": "http://127.0.0.1:1/v1", "model": ""}}, "desk: user: model is empty"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:

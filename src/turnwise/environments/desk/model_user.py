@@ -166,11 +166,13 @@ def _reply(answer: httpx2.Response) -> tuple[str, str]:
 
 def make_model_user(settings: ModelUserSettings | None) -> ModelUser | None:
     """The user that a recipe's table describes; None without one. Raises ConfigError for a url that
-    is none, and for a key that is not there."""
+    is none, a model without a name, and a key that is not there."""
     if settings is None:
         return None
     if not settings.url.startswith(("http://", "https://")):
         raise ConfigError(f"desk: user: url {settings.url!r}: write http://host:port/v1")
+    if not settings.model:
+        raise ConfigError("desk: user: model is empty: write the name that the endpoint has for it")
     if settings.key_variable and settings.key_variable not in os.environ:
         raise ConfigError(f"desk: user: there is no environment variable {settings.key_variable}")
     return ModelUser(settings)
