@@ -44,7 +44,7 @@ RECIPE = {
     "environment": {"name": f"{__file__}:Shelf"},
     "model": {"name": "tiny"},  # 2.2 million weights; it comes with turnwise
     "scaffold": {"options": {"instructions": ""}},  # how turns are written as tokens: tags
-    "algorithm": {"name": "grpo"},  # an advantage is a reward less the mean of its group
+    "algorithm": {"name": "grpo"},  # an advantage is a z-score within the group
     "rollout": {"max_turns": 3, "max_turn_tokens": 16, "max_tokens": 160},
     "learning": {"learning_rate": 1e-3},
     "train": {"tasks_per_step": 4, "group_size": 8},

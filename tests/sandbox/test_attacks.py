@@ -166,7 +166,7 @@ def _next_run_works(sandbox: Sandbox) -> Iterator[None]:
         assert (after.status, after.stdout.text) == (Status.OK, "[]\n")
 
 
-def test_the_warden_is_out_of_reach(sandbox: Sandbox) -> None:
+def test_the_supervisor_is_out_of_reach(sandbox: Sandbox) -> None:
     """No limit, priority or signal of anybody else's process can be set, where there is another."""
     source = "open('left', 'w').write('1')\n" + ON_THE_SUPERVISOR + "raise SystemExit(7)"
     result = sandbox.run_python(source, collect=["left"])
@@ -175,7 +175,7 @@ def test_the_warden_is_out_of_reach(sandbox: Sandbox) -> None:
     assert result.files == {"left": b"1"}
 
 
-def test_the_first_process_of_the_namespace_is_not_the_warden(sandbox: Sandbox) -> None:
+def test_the_first_process_of_the_namespace_is_not_the_supervisor(sandbox: Sandbox) -> None:
     result = sandbox.run_python(ON_THE_FIRST_PROCESS)
     assert result.status in GRADED
     if result.status is Status.NONZERO:

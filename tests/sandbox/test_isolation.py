@@ -199,7 +199,7 @@ def test_a_set_user_id_file_of_its_own_gives_nothing(isolated: Sandbox) -> None:
     assert users <= {"65534", "65533"}
 
 
-def test_the_warden_cannot_be_killed(isolated: Sandbox) -> None:
+def test_the_supervisor_cannot_be_killed(isolated: Sandbox) -> None:
     source = """
 import os, signal
 for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV, signal.SIGCHLD):

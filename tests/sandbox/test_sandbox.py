@@ -382,7 +382,7 @@ def ended(worker: Worker, sandbox: Sandbox) -> Result:
 
 
 @pytest.mark.parametrize("tier", ISOLATING)
-def test_a_warden_that_dies_is_no_doing_of_the_code(maker: Maker, tier: str) -> None:
+def test_a_supervisor_that_dies_is_no_doing_of_the_code(maker: Maker, tier: str) -> None:
     with maker(tier) as sandbox:
         launcher = sandbox.launcher_process
         worker = sandbox._begun(SLEEPING, None)
@@ -396,7 +396,7 @@ def test_a_warden_that_dies_is_no_doing_of_the_code(maker: Maker, tier: str) -> 
         assert sandbox.run_python("print(1)").status is Status.OK
 
 
-def test_code_that_kills_its_warden_where_nothing_isolates(
+def test_code_that_kills_its_supervisor_where_nothing_isolates(
     maker: Maker, nothing_left: Callable[[Sandbox], bool]
 ) -> None:
     if os.geteuid() == 0:

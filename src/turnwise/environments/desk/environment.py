@@ -60,8 +60,8 @@ class ServiceDesk(Environment):
         user: ModelUserSettings | None = None,
     ) -> None:
         """`count` tasks in each split, with wishes of these kinds; in few words if `short`, for a
-        small model. `user` describes a language model as the user; without,
-        the user is scripted. Raises ConfigError for a kind that is there twice, and for none."""
+        small model. `user` describes a language model as the user; without, the user is scripted.
+        Raises ConfigError for a kind that is there twice, and for none."""
         chosen = tuple(kind for kind in ALL_WISHES if kind in wishes)
         if not chosen or len(chosen) != len(wishes):
             raise ConfigError(f"desk: wishes are some of {', '.join(ALL_WISHES)}, each once")

@@ -42,7 +42,10 @@ PART = (
 
 @dataclass(frozen=True)
 class ModelUserSettings(Options):
-    """Example: ModelUserSettings(url="http://127.0.0.1:8000/v1", model="qwen3")."""
+    """A language model behind an OpenAI-compatible endpoint, as the user.
+
+    Example: ModelUserSettings(url="http://127.0.0.1:8000/v1", model="qwen3").
+    """
 
     url: str
     """The endpoint up to `/v1`."""

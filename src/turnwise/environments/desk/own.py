@@ -66,9 +66,8 @@ class OwnDesk(Environment):
     ) -> None:
         """`tasks` is a .json or .jsonl file in tau-bench's or tau2-bench's format, `database` a
         .json file or a folder of them, `tools` a Python file or module, `policy` a text file.
-        `user` describes a language model as the user; without, the user is
-        scripted. With `isolated` tools run in processes of their own, which are killed at the
-        deadline.
+        `user` describes a language model as the user; without, the user is scripted. With
+        `isolated` tools run in processes of their own, which are killed at the deadline.
 
         Raises ConfigError for tools that cannot be loaded, DataError for files that are broken.
         """
