@@ -69,8 +69,8 @@ def signature(function: Callable[..., Any]) -> str:
 
 
 def short(text: str) -> str:
-    """Annotations without the modules of their names, and without quotes around them."""
-    text = re.sub(r"""(^|: |-> )(['"])(.*?)\2""", r"\1\3", text)
+    """Annotations without the modules of their names, quotes around them, and type variables' ~."""
+    text = re.sub(r"""(^|: |-> )(['"])(.*?)\2""", r"\1\3", text).replace("~", "")
     return re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", text)
 
 

@@ -64,8 +64,8 @@ class EmbeddedEngine:
     requests are admitted only once every open session has one (so open all sessions that belong
     together before the first request), in the order of their names, and a session gets room for its
     whole turn, so that none has to give way within it. Otherwise requests are admitted in order of
-    arrival. Forward passes block the event loop, which has its turn between them: whose tools shall
-    proceed meanwhile puts the engine into a thread (`threaded.py`).
+    arrival. Forward passes block the event loop, which has its turn between them: where tools
+    should proceed meanwhile, the engine is put into a thread (`threaded.py`).
 
     With `autocast` the model's layers are computed in bfloat16, on copies of the weights, and
     log-probabilities are those of what is computed so.
