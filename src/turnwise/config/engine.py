@@ -24,8 +24,8 @@ class EngineConfig(Section):
     parity_bound: float = Field(0.0, ge=0)
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
     own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
-    `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where all is
-    computed in float32, else 0.05."""
+    `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where
+    the embedded engine and the learner compute in float32, else 0.05."""
 
 
 class EmbeddedEngineConfig(EngineConfig):
