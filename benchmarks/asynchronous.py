@@ -55,6 +55,7 @@ from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName, latest
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
+from turnwise.tokens import Image
 from turnwise.tools.tool import tool
 from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
@@ -97,14 +98,19 @@ class Watched:
         self._requests, self._since = 0, 0.0
 
     async def generate(
-        self, prompt: Sequence[int], sampling: Sampling, *, session: str
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        images: Sequence[Image] = (),
     ) -> Completion:
         """See Engine."""
         if not self._requests:
             self._since = time.monotonic()
         self._requests += 1
         try:
-            return await self.engine.generate(prompt, sampling, session=session)
+            return await self.engine.generate(prompt, sampling, session=session, images=images)
         finally:
             self._requests -= 1
             if not self._requests:
