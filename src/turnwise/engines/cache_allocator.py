@@ -3,7 +3,8 @@
 The cache has places for so many tokens. A session gets a run of them as long as its history, with
 a little room, and a longer one when that is full: so it is tokens that bound how many sessions are
 in the cache, not the longest that any of them may become. Who loses its run is computed again
-later. Plain bookkeeping: tensors are moved by the cache, and when is decided in `embedded.py`.
+later. Plain bookkeeping: tensors are moved by the cache. Not here: when requests are admitted
+(`schedule.py`).
 """
 
 from bisect import insort
@@ -29,21 +30,22 @@ class CacheAllocator:
     """Example: `allocator.seat(waiting, most=8)`, then `allocator.grow(running, waiting)` before
     each pass, and `allocator.free(session)` at its end.
 
-    `tokens` places for at most `slots` sessions, each of at most `longest` tokens; `move` takes
-    places of the cache elsewhere. With `whole_turns` a session gets room for all that it may sample
-    in its turn, so that nothing changes between admissions. Where there is room for `slots` of the
-    longest, each gets a run of that length at once.
+    `tokens` places for at most `max_sequences` sessions, each of at most `longest` tokens; `move`
+    takes places of the cache elsewhere. With `whole_turns` a session gets room for all that it may
+    sample in its turn, so that nothing changes between admissions. Where there is room for
+    `max_sequences` of the longest, each gets a run of that length at once.
     """
 
     def __init__(
         self,
         tokens: int,
-        slots: int,
+        max_sequences: int,
         longest: int,
         move: Callable[[Moves], None],
         whole_turns: bool = False,
     ) -> None:
-        self._tokens, self._slots, self._longest, self._move = tokens, slots, longest, move
+        self._tokens, self._max_sequences = tokens, max_sequences
+        self._longest, self._move = longest, move
         self._whole_turns = whole_turns
         self.seated: list[Session] = []
         """Sessions that have a run, in the order of their runs."""
@@ -125,7 +127,7 @@ class CacheAllocator:
         return True
 
     def _size(self, wanted: int) -> int:
-        if self._tokens >= self._slots * self._longest:
+        if self._tokens >= self._max_sequences * self._longest:
             return self._longest
         power = 1 << (max(wanted, SHORTEST) - 1).bit_length()
         return min(power * 3 // 4 if SHORTEST < wanted <= power * 3 // 4 else power, self._longest)
@@ -133,7 +135,7 @@ class CacheAllocator:
     def _find(self, session: Session, size: int) -> bool:
         """Give the session a run of that size out of what is free, its own included."""
         own = 0 if session.run is None else session.run.size
-        if not own and len(self.seated) == self._slots:
+        if not own and len(self.seated) == self._max_sequences:
             return False
         if self._extend(session, size) or self._settle(session, size):
             return True

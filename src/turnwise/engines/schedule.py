@@ -13,11 +13,12 @@ PATIENCE = 16
 
 
 class Schedule:
-    """At most `slots` requests run. In lockstep (`deterministic`) requests are admitted in the
-    order of their sessions' names, else in order of arrival."""
+    """At most `max_sequences` requests run. In lockstep (`deterministic`) requests are admitted in
+    the order of their sessions' names, else in order of arrival."""
 
-    def __init__(self, allocator: CacheAllocator, slots: int, deterministic: bool) -> None:
-        self._allocator, self._slots, self._deterministic = allocator, slots, deterministic
+    def __init__(self, allocator: CacheAllocator, max_sequences: int, deterministic: bool) -> None:
+        self._allocator, self._max_sequences = allocator, max_sequences
+        self._deterministic = deterministic
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._ended = 0
@@ -46,7 +47,7 @@ class Schedule:
     def admission_due(self) -> bool:
         """Whether to admit requests now; lockstep counts ended turns, never waiting requests."""
         running = len(self.running)
-        free = self._slots - running
+        free = self._max_sequences - running
         ready = self._ended if self._deterministic else min(len(self.waiting), free)
         if running == 0 or ready * ADMIT_SHARE >= running:
             return True
@@ -58,7 +59,7 @@ class Schedule:
         self._ended = self._passes = 0
         if self._deterministic:
             self.waiting.sort(key=lambda request: request.session.name)
-        seated = self._allocator.seat(self.waiting, self._slots - len(self.running))
+        seated = self._allocator.seat(self.waiting, self._max_sequences - len(self.running))
         self.waiting = self.waiting[len(seated) :]
         self.running += seated
         if tidy:
