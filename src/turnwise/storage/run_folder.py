@@ -6,12 +6,12 @@
     validation.jsonl     one line for each evaluation during RL
     timing.jsonl         seconds and tokens per second of each RL step
     trajectories/*.parquet   every trajectory with the provenance of every token
-    images/*.png       what the model was shown, each once, named by its content
+    images/*.png         what the model was shown, each once, named by its content
     tokenizer/           decodes them
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
     vllm/                logs of servers, and the newest weights while they run
-    checkpoints/         see learning/checkpoint.py
+    checkpoints/         see checkpoint.py
     report.json, report.md
     lock                 while a process writes: see run_lock.py
 

@@ -3,7 +3,7 @@
 A folder appears whole or not at all. Adapters are merged into what is written, never into the model
 itself, whose weights would not come back exactly. Tied embeddings are written untied: a server may
 keep a packed copy of the output layer that a reload of the embeddings would not renew. Not here:
-checkpoints (`learning/checkpoint.py`), from which a run goes on.
+checkpoints (`storage/checkpoint.py`), from which a run goes on.
 """
 
 import json
