@@ -52,7 +52,7 @@ from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.evaluation.intervals import wilson
 from turnwise.monitor.display import SilentDisplay
 from turnwise.seeds import derive
-from turnwise.storage.checkpoint import COLD_START, latest
+from turnwise.storage.checkpoint import StageName, latest, root_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.tools.tool import tool
@@ -92,7 +92,7 @@ class Watched:
         assert isinstance(inner, EmbeddedEngine)
         self.counters: Counters = inner.counters
         self.open, self.close = engine.open, engine.close
-        self.load, self.rest, self.stop = engine.load, engine.rest, engine.stop
+        self.load_weights, self.sleep, self.stop = engine.load_weights, engine.sleep, engine.stop
         self.with_work = 0.0
         self._requests, self._since = 0, 0.0
 
@@ -258,7 +258,7 @@ def cold_start(folder: Path, heldout: int) -> tuple[Path, dict[str, Any]]:
     """The demo's weights after its cold start, and how they do on the held-out tasks."""
     run = finished_run(folder, "demo", ["train.steps=0", f"evaluation.tasks={heldout}"])
     found = RunFolder.open(run).evaluation("cold_start")
-    weights = latest(run / "checkpoints" / COLD_START)
+    weights = latest(root_of(run / "checkpoints", StageName.COLD_START))
     assert found is not None
     assert weights is not None
     return weights, found
