@@ -25,7 +25,7 @@ PAGES = [
 USER_PAGES = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "log"]
 SECTIONS = {key.partition(".")[0] for key in recipe_keys()}
 FREE = ("environment.options", "environment.consequential", "sandbox", "scaffold.options")
-FREE += ("engine.options", "algorithm", "sft.behaviours")
+FREE += ("engine.options", "algorithm", "sft.demonstrations.behaviours")
 """Tables whose keys are not the recipe's own."""
 OTHERS = {"evaluation.match", "evaluation.check", "evaluation.example"}
 """Fields of AgentBench's records."""
