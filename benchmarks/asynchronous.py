@@ -52,7 +52,7 @@ from turnwise.environments.search.environment import SearchEnvironment
 from turnwise.evaluation.intervals import wilson
 from turnwise.monitor.display import SilentDisplay
 from turnwise.seeds import derive
-from turnwise.storage.checkpoint import StageName, latest
+from turnwise.storage.checkpoint import StageName, latest, root_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.threads import configure_threads
 from turnwise.tokens import Image
@@ -264,7 +264,7 @@ def cold_start(folder: Path, heldout: int) -> tuple[Path, dict[str, Any]]:
     """The demo's weights after its cold start, and how they do on the held-out tasks."""
     run = finished_run(folder, "demo", ["train.steps=0", f"evaluation.tasks={heldout}"])
     found = RunFolder.open(run).evaluation("cold_start")
-    weights = latest(run / "checkpoints" / StageName.COLD_START)
+    weights = latest(root_of(run / "checkpoints", StageName.COLD_START))
     assert found is not None
     assert weights is not None
     return weights, found

@@ -99,6 +99,8 @@ def wrong_value(key: str, problem: Mapping[str, Any]) -> ConfigError:
         wanted = f"one of {context['expected']}"
     elif bounds:
         wanted = f"a value {bounds[0]}"
+    elif kind == "too_short":
+        wanted = f"at least {context['min_length']}"
     else:
         wanted = _KINDS.get(kind.rpartition("_")[0]) or _KINDS.get(kind.partition("_")[0], "")
     return ConfigError(

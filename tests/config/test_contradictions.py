@@ -33,7 +33,7 @@ UNWRITABLE = [
         'engine=vllm engine.servers.urls=["http://localhost:1"] engine.servers.replicas=2',
         "engine.servers.replicas does not go with engine.servers.urls",
     ),
-    ("engine=vllm engine.servers.urls=[]", "engine.servers.urls"),
+    ("engine=vllm engine.servers.urls=[]", r"engine.servers.urls is \[\]: give at least 1"),
     (
         "algorithm.critic.body_coefficient=1",
         "goes with algorithm.critic.kind = 'head', but that is 'separate': leave it out",

@@ -144,7 +144,7 @@ def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, f
 
 
 @pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
-def test_a_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
+def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     save_vision_model(tmp_path / family, family, positions=8192)
     model, tokenizer = vision_model(tmp_path / family, family)
     words = [5 + index % 200 for index in range(PREFILL_TOKENS - 8)]

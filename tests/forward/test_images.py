@@ -124,7 +124,7 @@ def test_tiles_are_laid_out_as_by_the_processor(models: dict[str, Any], family: 
         assert reader.tokens(noise(4, size)) == expected
 
 
-def test_what_stands_around_a_image(models: dict[str, Any]) -> None:
+def test_what_stands_around_an_image(models: dict[str, Any]) -> None:
     for family, (first, last) in {
         "internvl": ("<img>", "</img>"),
         "llava": ("<image>", "<image>"),

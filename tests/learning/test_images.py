@@ -46,7 +46,7 @@ def test_a_new_context_keeps_images_whole() -> None:
     assert tokens.images_in(second) == (Image(2, 3, b"one"), Image(7, 2, b"new"))
 
 
-def test_nothing_of_a_image_is_trained() -> None:
+def test_nothing_of_an_image_is_trained() -> None:
     tokens = record()
     for mask in (loss_mask(tokens, True), loss_mask(tokens, False), observed_tokens(tokens)):
         assert mask.any()

@@ -197,7 +197,7 @@ def test_a_cancelled_run_saves_what_it_learned_and_leaves_no_task(
     assert saved == len(folder.lines("metrics.jsonl")) > 0
 
 
-def test_spare_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) -> None:
+def test_oversampled_episodes_are_played_and_left_out(recipe: Path, tmp_path: Path) -> None:
     overrides = (
         "engine.deterministic=false",
         "train.oversample=2",

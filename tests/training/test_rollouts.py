@@ -104,6 +104,10 @@ def test_groups_of_one_where_nothing_is_compared_in_them(
     assert line["rollout/episodes"] == 2.0
     assert ("baseline_rollouts/episodes" in line) is (name == "remax")
     assert line["policy/updates"] == 1.0
+    (timing,) = folder.lines("timing.jsonl")
+    sampled = line["rollout/tokens_sampled"] + line.get("baseline_rollouts/tokens_sampled", 0.0)
+    rate = timing["rollout/sampled_tokens_per_second"]
+    assert rate * timing["seconds/rollout"] == pytest.approx(sampled)
 
 
 def test_a_run_begins_with_what_is_to_be_known_of_its_algorithm(

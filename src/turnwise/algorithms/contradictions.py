@@ -20,6 +20,7 @@ def check_algorithm(algorithm: Algorithm, row: Algorithm, given: Mapping[str, An
     _check_lengths(algorithm)
     _check_penalties(algorithm)
     _check_kl(algorithm)
+    _check_second_model(algorithm)
     _check_terms(algorithm, row, given)
 
 
@@ -91,9 +92,8 @@ def _check_kl(algorithm: Algorithm) -> None:
         raise ConfigError(f"algorithm {name}: kl_horizon goes with kl_target, which is 0")
 
 
-def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a second model beside a self-teacher, and for an algorithm without a
-    policy loss that has no term to train by itself, or settings of the missing loss."""
+def _check_second_model(algorithm: Algorithm) -> None:
+    """Raise ConfigError for a critic or a model of process rewards beside a self-teacher."""
     judged = sorted(algorithm.needs & {Requirement.CRITIC, Requirement.PROCESS_REWARDS})
     if algorithm.self_teacher_coefficient and judged:
         raise ConfigError(
@@ -101,6 +101,11 @@ def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any])
             f"estimator that needs a {judged[0].replace('_', ' ').removesuffix('s')} model: choose "
             "another estimator"
         )
+
+
+def _check_terms(algorithm: Algorithm, row: Algorithm, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an algorithm without a policy loss that has no term to train by itself,
+    or settings of the missing loss."""
     if algorithm.estimator != "none":
         return
     terms = ("observation_coefficient", "success_coefficient", "self_teacher_coefficient")

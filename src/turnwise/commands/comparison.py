@@ -17,7 +17,7 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.evaluation.comparison import compare, markdown, plot
 from turnwise.storage.checkpoint import StageName, latest, root_of
-from turnwise.training.algorithm_checks import warnings_of
+from turnwise.training.algorithm_checks import signal_tables, warnings_of
 
 VARIANCE_EVERY = 5
 """Steps between two measurements of the gradient's variance."""
@@ -54,9 +54,17 @@ def compare_algorithms(
     return [asdict(row) for row in rows]
 
 
+def choice_of_algorithm(name: str) -> list[str]:
+    """The overrides that choose an algorithm, and leave out settings of signals that it does not
+    have: a recipe may have them for another one of the compared."""
+    has = signal_tables(make_algorithm(name, {}))
+    absent = [f"algorithm.{signal}=false" for signal, there in has.items() if not there]
+    return [f"algorithm.name={name}", *absent]
+
+
 def _notes(recipe: str, overrides: Sequence[str], name: str) -> list[str]:
     """List what is to be known of an algorithm in these runs."""
-    loaded = load_recipe(recipe, [*overrides, f"algorithm.name={name}"])
+    loaded = load_recipe(recipe, [*overrides, *choice_of_algorithm(name)])
     return warnings_of(loaded, make_algorithm(name, loaded.algorithm.overrides))
 
 
@@ -65,7 +73,7 @@ def _run(
 ) -> Path:
     """The finished run's folder."""
     measured = f"monitor.gradient_variance_every={VARIANCE_EVERY}"
-    chosen = [measured, *overrides, f"seed={seed}", f"algorithm.name={name}"]
+    chosen = [measured, *overrides, f"seed={seed}", *choice_of_algorithm(name)]
     checkpoints = out / f"{first}-{seed}" / "checkpoints"
     cold = latest(root_of(checkpoints, StageName.COLD_START))
     if name != first and cold is not None:

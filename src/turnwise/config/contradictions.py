@@ -82,7 +82,10 @@ def _of_learning(recipe: "Recipe") -> Iterator[str]:
             "of them to false"
         )
     if recipe.rollout.temperature == 0 and (recipe.train.steps or recipe.preferences.steps):
-        yield "rollout.temperature is 0: all trajectories of a group would be the same"
+        yield (
+            "rollout.temperature is 0, and all trajectories of a group would be the same: give a "
+            "value above 0"
+        )
 
 
 def _of_evaluation(recipe: "Recipe") -> Iterator[str]:

@@ -67,7 +67,7 @@ class Choice:
 
     def _table(self, kinds: Kinds, value: Any) -> Any:
         """A table that some kind fits, or a section. Raises what pydantic reports otherwise."""
-        if isinstance(value, kinds if isinstance(kinds, tuple) else tuple(kinds)):
+        if isinstance(value, tuple(kinds)):
             return value
         if isinstance(value, str):
             value = {self.key: value}

@@ -3,7 +3,8 @@
 The cache has places for so many tokens. A session gets a run of them as long as its history, with
 a little room, and a longer one when that is full: so it is tokens that bound how many sessions are
 in the cache, not the longest that any of them may become. Who loses its run is computed again
-later. Plain bookkeeping: tensors are moved by the cache, and when is decided in `embedded.py`.
+later. Plain bookkeeping: tensors are moved by the cache. Not here: when requests are admitted
+(`schedule.py`).
 """
 
 from bisect import insort

@@ -1,7 +1,8 @@
 """The engine in process: continuous batching over one transformers model, no server.
 
 Each session keeps its keys and values across its turns; a request prefills only what is new. Not
-here: forward passes (`forward/`), the division of the cache (`cache_allocator.py`), sampling.
+here: forward passes (`forward/`), which requests run (`schedule.py`), the division of the cache
+(`cache_allocator.py`), sampling.
 """
 
 import asyncio

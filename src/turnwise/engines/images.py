@@ -4,7 +4,7 @@ Two images have the same placeholders, so ids alone do not say whether two histo
 The engine knows an image's tokens by its content instead: in a session's history each of them is a
 number that the image's bytes give, below all ids. Whatever compares histories, to keep or share
 what is cached, compares images as well. Not here: what a forward pass is given
-(`forward/image_runner.py`).
+(`batches.py`).
 """
 
 from collections.abc import Sequence

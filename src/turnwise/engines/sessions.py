@@ -1,7 +1,7 @@
 """Sessions and their requests.
 
 Plain bookkeeping. Not here: which part of the cache a session has (`cache_allocator.py`), when a
-request is admitted (`embedded.py`), and tensors.
+request is admitted (`schedule.py`), and tensors.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ class Session:
 
     name: str
     history: np.ndarray
-    """int64[tokens at most]; keys and values of the first `length` are in the session's run. A
-    image's tokens are marks of it, below 0 (`images.py`)."""
+    """int64[tokens at most]; keys and values of the first `length` are in the session's run.
+    An image's tokens are marks of it, below 0 (`images.py`)."""
     length: int = 0
     run: CacheExtent | None = None
     """The session's part of the cache."""
     request: "Request | None" = None
     last_used: int = 0
-    """Time when its last request was admitted, by the budget's clock."""
+    """Time when its last request was admitted, by the allocator's clock."""
     images: SessionImages | None = None
     """The images it has seen; None where its history is words alone."""
 

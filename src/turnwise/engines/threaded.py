@@ -3,7 +3,7 @@
 There one forward pass follows the other without waiting for the event loop: between two passes it
 takes what has been asked for out of a queue, and what a pass has finished is on its way at once.
 What crosses over is whole turns, their results, and weights, in the order in which they were asked
-for. Not here: what a pass computes and which requests are admitted (`embedded.py`).
+for. Not here: what a pass computes (`embedded.py`), which requests are admitted (`schedule.py`).
 """
 
 import asyncio

@@ -55,7 +55,7 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> float | None:
-    """Success of always giving the most frequent accepted answer: a floor that needs no model.
+    """Success of always giving the most frequent accepted answer: a score that needs no model.
 
     None unless the tasks' secrets list their `answers`.
     """

@@ -2,8 +2,8 @@
 
 A run is as long as its history needs, rounded up, so the pool holds the tokens there are and no row
 of a fixed length. Runs of one size that are neighbours in the pool are read as one view: what is
-attended to is never copied. Not here: which history has which run (`engines/sessions.py`); the
-attention mask (`runner.py`) hides the places of a run that are not filled.
+attended to is never copied. Not here: which history has which run (`engines/cache_allocator.py`);
+the attention mask (`masks.py`) hides the places of a run that are not filled.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,12 +1,12 @@
 """Vision-language models: which tokens stand for an image, and what the decoder reads there.
 
 An image is a run of placeholder tokens in the ids; before the decoder their embeddings are
-replaced by the features that the model's tower and projector make of it. Those two are frozen, so a
-image's features are numbers that never change: one reader serves a model and all its copies, and
+replaced by the features that the model's tower and projector make of it. Those two are frozen, so
+an image's features are numbers that never change: one reader serves a model and all its copies, and
 encodes each image once while it is remembered. Each is encoded alone, so its features do not
 depend on others. Where the decoder has rotary positions along three axes (time, rows, columns:
 Qwen2-VL, arXiv 2409.12191) they are computed here. Not here: loading (`models/load.py`); which
-placeholders a forward pass of the engine has (`forward/image_runner.py`).
+placeholders a forward pass of the engine has (`engines/batches.py`).
 """
 
 import inspect
@@ -168,7 +168,7 @@ class ImageReader:
         return self
 
     def tokens(self, png: bytes) -> list[int]:
-        """The tokens that stand for an image. Raises InfrastructureError for bytes that are not a
+        """The tokens that stand for an image. Raises InfrastructureError for bytes that are no
         image."""
         return list(self._read(png)[1])
 

@@ -3,9 +3,9 @@
 The trajectories of a group share their prompt, and, once the policy is sure of itself, most of
 their turns. Their tokens become the nodes of a tree, laid out as one sequence in which a token sees
 its ancestors alone, at the position that it has in its own text. So log-probabilities and gradients
-are those of the sequences by themselves. Models that run through layers of their
-own attend by blocks: neighbours see much the same, and what a block sees is gathered for it. Not
-here: the loss.
+are those of the sequences by themselves. Models that run through layers of their own attend by
+blocks: neighbours see much the same, and what a block sees is gathered for it. Not here: which
+sequences are computed so (`learning/shared_prefixes.py`), and the loss.
 """
 
 from collections.abc import Iterator, Sequence

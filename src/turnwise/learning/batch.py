@@ -99,8 +99,8 @@ def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
     """bool[n]: which tokens are trained, from their provenance alone.
 
     `mask_observations=False` adds what tools and the environment wrote, where it stood first; that
-    trains the model to invent tool output, and exists only to show the harm. What stands for a
-    image is never trained.
+    trains the model to invent tool output, and exists only to show the harm. What stands for
+    an image is never trained.
     """
     if mask_observations:
         return tokens.mask

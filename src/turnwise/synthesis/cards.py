@@ -20,7 +20,7 @@ from turnwise.environments.search.documents import index_documents
 from turnwise.environments.search.graph import RELATIONS, Relation
 from turnwise.environments.search.wording import wanted, wanted_with
 from turnwise.synthesis.pretraining_tasks import PretrainingTask, PretrainingTaskMaker, Statement
-from turnwise.synthesis.synthetic_library import RESULT_TOKENS, made_up_documents
+from turnwise.synthesis.synthetic_library import RESULT_TOKENS, synthetic_documents
 
 LINES = 3
 """Lines in a block."""
@@ -41,9 +41,9 @@ class Library:
         seed: int,
         modules: int,
     ) -> None:
-        """`documents` are the real ones; see `made_up.made_up_documents`."""
+        """`documents` are the real ones; see `synthetic_documents`."""
         self._tokenizer = tokenizer
-        self._documents = made_up_documents(documents, seed, modules)
+        self._documents = synthetic_documents(documents, seed, modules)
         self._index = index_documents(self._documents)
 
     def example(

@@ -39,18 +39,18 @@ def synthetic_library_environment(
 
     `documents` are the real ones, for their shapes and words; no question about them is a task.
     """
-    made_up = made_up_documents(documents, seed, modules)
+    synthetic = synthetic_documents(documents, seed, modules)
     splits = standard_tasks(documents, index_documents(documents)).values()
     real = {task.id for tasks in splits for task in tasks}
     made = [
         Task(**{key: value for key, value in record.items() if key != "split"})
-        for record in build_tasks(made_up, index_documents(made_up))
+        for record in build_tasks(synthetic, index_documents(synthetic))
         if record["id"] not in real
     ]
-    return SearchEnvironment.over(made_up, made, RESULT_TOKENS)
+    return SearchEnvironment.over(synthetic, made, RESULT_TOKENS)
 
 
-def made_up_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:
+def synthetic_documents(documents: Sequence[Document], seed: int, modules: int) -> list[Document]:
     """The documents of a synthetic library, in order of names."""
     return _Library(documents, random.Random(seed)).documents(modules)
 

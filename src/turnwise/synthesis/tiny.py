@@ -55,7 +55,7 @@ STAGES = ("read", "cards", "tags", "words", "search")
 SHIPPED = ("read", "cards", "tags", "words")
 FIRST_VOCABULARY = 512
 """Pieces in `read`: copying emerges far earlier with few of them."""
-DRILL_SHARE = 0.15
+READ_SHARE = 0.15
 """Pretraining tasks of `read` in the later stages: they have every piece of text, so that rare ones
 are not forgotten."""
 INSTRUCTIONS = "Question: "
@@ -261,7 +261,7 @@ def read_cards(
     display.phase(stage, steps)
     for step in range(steps):
         set_rates(optimizers, step, steps, way.cool_down)
-        other = maker.draw(0, 100) < 100 * DRILL_SHARE
+        other = maker.draw(0, 100) < 100 * READ_SHARE
         library = maker.choose(libraries)
         batch = _batch(maker, LEVELS) if other else _of_library(maker, library, way)
         display.advance(f"loss {update(model, optimizers, batch):.2f}")
@@ -288,7 +288,7 @@ def search(
         display.advance()
     made = batches(examples)
     maker = PretrainingTaskMaker(tokenizer, derive(seed, "tiny", "mixed in"))
-    made += [_batch(maker, LEVELS) for _ in range(round(DRILL_SHARE * len(made)))]
+    made += [_batch(maker, LEVELS) for _ in range(round(READ_SHARE * len(made)))]
     random.Random(derive(seed, "tiny", "order")).shuffle(made)
     optimizers = make_optimizers(model)
     display.phase("searching", len(made))

@@ -47,6 +47,16 @@ def check_algorithm_for_environment(algorithm: Algorithm, environment: Environme
         _refuse_rewards(algorithm, spec.name, "of 0 and more")
 
 
+def signal_tables(algorithm: Algorithm) -> dict[str, bool]:
+    """Whether the algorithm has the signal, for each table of settings below `[algorithm]`."""
+    return {
+        "critic": Requirement.CRITIC in algorithm.needs,
+        "implicit_reward": Requirement.PROCESS_REWARDS in algorithm.needs,
+        "teacher": Requirement.TEACHER in algorithm.needs,
+        "self_teacher": algorithm.self_teacher_coefficient > 0,
+    }
+
+
 def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
     """List what a run of the recipe should know of its algorithm, in sentences."""
     train = recipe.train
@@ -81,12 +91,7 @@ def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None
 def _check_signals(config: AlgorithmConfig, algorithm: Algorithm) -> None:
     """Raise ConfigError for settings of signals that the algorithm does not have, and for a teacher
     that is missing."""
-    has = {
-        "critic": Requirement.CRITIC in algorithm.needs,
-        "implicit_reward": Requirement.PROCESS_REWARDS in algorithm.needs,
-        "teacher": Requirement.TEACHER in algorithm.needs,
-        "self_teacher": algorithm.self_teacher_coefficient > 0,
-    }
+    has = signal_tables(algorithm)
     for name, there in has.items():
         if getattr(config, name) is not None and not there:
             raise ConfigError(

@@ -96,7 +96,8 @@ class Recorder:
 
 def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
     sampled = metrics["rollout/tokens_sampled"] + sum(
-        metrics.get(f"{others}/tokens_sampled", 0.0) for others in ("beside", "oversampled")
+        metrics.get(f"{others}/tokens_sampled", 0.0)
+        for others in ("baseline_rollouts", "oversampled")
     )
     return {
         "seconds/rollout": times.rollout,

@@ -1,7 +1,7 @@
 """The engine over vLLM servers: token ids in, token ids and log-probabilities out.
 
     load_weights ─> write them ─> wait for turns under way ─> every server reads them ─> parity
-    check generate ─> the replica of the session ─> lost? start it again, and send the request again
+    generate ─> the replica of the session ─> lost? start it again, and send the request again
 
 A turn is sampled by one version of the weights. A server that is lost is started again with the
 newest weights, and what it was sampling is sampled again with the same seed, elsewhere if there is

@@ -2,8 +2,8 @@
 
 A weight update can fail silently: with tied embeddings a server may go on using a packed copy of
 the old output layer. So tokens are sampled after each update, and what the server says of their
-log-probabilities is compared with the model's own forward pass. Not here: what follows from a
-disagreement (`engine.py`).
+log-probabilities is compared with the model's own forward pass. Not here: when a server is
+checked (`engine.py`).
 """
 
 import asyncio

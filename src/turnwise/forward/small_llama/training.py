@@ -5,7 +5,7 @@ In a small model most of an update is not products but the reading and writing o
 between them. Here tokens stand one after another without padding, and the last layer computes past
 its keys and values only what is asked for. A model is run in this way only if that gives what its
 own layers give, and their gradients. Not here: embedding, last norm and output layer, which are the
-model's own; which models are (`hidden.py`).
+model's own; which models are trained so (`weights.py`, `hidden.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ class Rows:
 
 
 def asked_hidden(model: Any, kernels: TrainingKernels, rows: Rows) -> Tensor:
-    """A plain model's hidden states of the asked tokens, float32[m, width], after its last norm."""
+    """A small model's hidden states of the asked tokens, float32[m, width], after its last norm."""
     with torch.autocast("cpu", enabled=False):
         return _asked_hidden(model, kernels, rows)
 

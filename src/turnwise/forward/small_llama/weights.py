@@ -135,9 +135,8 @@ def _layer_weights(attention: Any, feed_forward: Any, layer: Any) -> LayerWeight
 
 @torch.no_grad()
 def rotation(model: Any, tokens: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position, float32[tokens, size]; the sines of
-    the first half are negative, so that a head is turned to head * cosines + (its halves exchanged)
-    * sines."""
+    """Cosines and sines of every position, float32[tokens, size]; the sines of the first half are
+    negative, so that a head is turned to head * cosines + (its halves exchanged) * sines."""
     places = torch.arange(tokens, device=model.device)[None]
     like = torch.zeros(1, dtype=torch.float32, device=model.device)
     cosines, sines = (part[0] for part in model.model.rotary_emb(like, places))
