@@ -61,7 +61,7 @@ def test_the_same_as_plain_pages() -> None:
 
 def test_images() -> None:
     made = real(WebForms, count=2, kinds=["login"], observations="screenshot")
-    assert made.images
+    assert made.shows_images
     task = made.tasks("train")[0]
 
     async def look() -> None:
