@@ -85,6 +85,7 @@ def test_images() -> None:
     made._browser.close()
 
 
+@pytest.mark.long
 def test_an_episode_that_lost_its_browser_goes_on_and_one_is_restored() -> None:
     plain, made = (WebForms(count=1, kinds=["booking"]), real(WebForms, count=1, kinds=["booking"]))
     task = plain.tasks("train")[0]

@@ -161,6 +161,7 @@ def test_damaged_small_files_are_one_line_and_code_2(
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "file",
     ["trajectories/step-000003.parquet", "evaluations/trained.json", "report.json"],

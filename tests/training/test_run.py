@@ -160,6 +160,7 @@ def test_a_run_that_is_killed_while_a_checkpoint_is_written_goes_on_exactly(
     assert_same(whole_run, run)
 
 
+@pytest.mark.long
 def test_a_run_with_a_critic_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     whole = run_here(
         recipe, tmp_path / "whole", "algorithm.name=ppo", "algorithm.critic.pretraining_steps=1"

@@ -72,6 +72,7 @@ def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
     assert trained[0] == trained[1]
 
 
+@pytest.mark.long
 def test_a_run_with_preferences_goes_on_exactly(recipe: Path, tmp_path: Path) -> None:
     whole = train(recipe, tmp_path / "whole", *PREFERENCES)
     lines = whole.lines("preferences.jsonl")
@@ -145,6 +146,7 @@ def killed_while_imitating(recipe: Path, run: Path) -> RunFolder:
     return folder
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     recipe: Path, tmp_path: Path
 ) -> None:

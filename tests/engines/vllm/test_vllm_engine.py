@@ -172,6 +172,7 @@ def test_a_server_lost_for_good_is_said_and_nothing_hangs(tmp_path: Path) -> Non
     drive(tmp_path, [server], body, start_seconds=0.3, max_restarts=2)
 
 
+@pytest.mark.long
 def test_a_request_that_hangs_ends_at_its_deadline(tmp_path: Path) -> None:
     server = serving()
 

@@ -85,6 +85,7 @@ def test_a_frozen_lake_is_crossed() -> None:
     assert not judged(environment, task, *act("right", "down")).success
 
 
+@pytest.mark.long
 def test_known_values_of_random_play() -> None:
     """Uniform random play on the 4x4 lake in 100 moves succeeds with 0.01394, exactly."""
     environment = Gymnasium("FrozenLake-v1", success=1, arguments={"is_slippery": False})

@@ -315,6 +315,7 @@ def test_an_unknown_test_of_a_record_is_the_only_one_that_is_missing(
 FOR_PYTEST = ("tests that are changed", "a polite exit", "a runner of its own", "a plugin")
 
 
+@pytest.mark.long
 def test_cheats_fail(loaded: Repair) -> None:
     (task,) = loaded.tasks("train")
     names = CHEATS if task.secret["runner"] == "plain" else FOR_PYTEST
@@ -389,6 +390,7 @@ def test_tests_are_found_by_the_names_that_records_have(clones: Path, tmp_path: 
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("runner", "count"), [("plain", 3), ("pytest", 1)])
 def test_bugs_are_put_into_a_repository(
     clones: Path, tmp_path: Path, sandbox: Sandbox, runner: str, count: int

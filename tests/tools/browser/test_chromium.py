@@ -81,6 +81,7 @@ def eventually(done: Callable[[], bool]) -> bool:
     return done()
 
 
+@pytest.mark.long
 def test_only_listed_hosts_are_reached() -> None:
     with served({"/": "secret"}) as (other, stolen), served({}) as (host, asked):
         pages = {
@@ -164,6 +165,7 @@ def test_what_is_in_the_way_and_images() -> None:
         on_page(browser, work, forms_test=Covered())
 
 
+@pytest.mark.long
 def test_a_page_that_hangs_is_infrastructure() -> None:
     class Hanging:
         def handle(self, request: Request) -> Response:
@@ -197,6 +199,7 @@ def test_a_bug_of_a_site_is_told() -> None:
         on_page(browser, work, forms_test=Broken())
 
 
+@pytest.mark.long
 def test_a_killed_browser_is_infrastructure_and_the_next_page_has_a_new_one() -> None:
     class Deadly(Everything):
         def handle(self, request: Request) -> Response:
