@@ -8,6 +8,7 @@ from benchmarks.tiny_models import kinds
 OWN = "right, own caches"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "engine", "shared"),
     [

@@ -188,6 +188,7 @@ def test_a_server_that_is_gone_over_http_is_infrastructure(
         asyncio.run(server.open())
 
 
+@pytest.mark.long
 def test_a_bug_is_no_failure_of_the_server(
     stdio: McpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_result_that_breaks_its_schema_is_infrastructure(stdio: McpServer) -> 
     asyncio.run(work())
 
 
+@pytest.mark.long
 def test_a_tool_that_hangs_is_infrastructure_and_ends_in_time(stdio: McpServer) -> None:
     with pytest.raises(InfrastructureError, match=r"timed out|no result within"):
         asyncio.run(asyncio.wait_for(_called(stdio, "sleep", 0.5, seconds=1e4), A_HANG))

@@ -107,6 +107,7 @@ def test_a_run_whose_contexts_are_summed_up_goes_on_exactly(recipe: Path, tmp_pa
 COMPARED = ("evaluation.base=true", "evaluation.sft=true", "sft.steps=2", "train.steps=1")
 
 
+@pytest.mark.long
 def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_path: Path) -> None:
     """Before everything, and with as many updates as the run makes, from the same weights."""
     run = train(recipe, tmp_path / "run", *COMPARED, "sft.checkpoint_every=1")

@@ -46,6 +46,7 @@ def found(*successes: float) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+@pytest.mark.long
 def test_every_few_steps_on_tasks_that_the_report_does_not_play(
     recipe: Path, tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_every_few_steps_on_tasks_that_the_report_does_not_play(
     assert all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.long
 def test_one_that_was_interrupted_is_done_when_the_run_goes_on(
     recipe: Path, tmp_path: Path
 ) -> None:
