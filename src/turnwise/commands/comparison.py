@@ -54,17 +54,18 @@ def compare_algorithms(
     return [asdict(row) for row in rows]
 
 
-def choice_of_algorithm(name: str) -> list[str]:
-    """The overrides that choose an algorithm, and leave out settings of signals that it does not
-    have: a recipe may have them for another one of the compared."""
-    has = signal_tables(make_algorithm(name, {}))
-    absent = [f"algorithm.{signal}=false" for signal, there in has.items() if not there]
-    return [f"algorithm.name={name}", *absent]
+def with_algorithm(recipe: str, overrides: Sequence[str], name: str) -> list[str]:
+    """The overrides, with those that choose an algorithm and leave out settings of signals that it
+    does not have: a recipe may have them for another one of the compared."""
+    chosen = [*overrides, f"algorithm.name={name}"]
+    algorithm = make_algorithm(name, load_recipe(recipe, chosen).algorithm.overrides)
+    has = signal_tables(algorithm)
+    return [*chosen, *(f"algorithm.{signal}=false" for signal, there in has.items() if not there)]
 
 
 def _notes(recipe: str, overrides: Sequence[str], name: str) -> list[str]:
     """List what is to be known of an algorithm in these runs."""
-    loaded = load_recipe(recipe, [*overrides, *choice_of_algorithm(name)])
+    loaded = load_recipe(recipe, with_algorithm(recipe, overrides, name))
     return warnings_of(loaded, make_algorithm(name, loaded.algorithm.overrides))
 
 
@@ -73,7 +74,7 @@ def _run(
 ) -> Path:
     """The finished run's folder."""
     measured = f"monitor.gradient_variance_every={VARIANCE_EVERY}"
-    chosen = [measured, *overrides, f"seed={seed}", *choice_of_algorithm(name)]
+    chosen = with_algorithm(recipe, [measured, *overrides, f"seed={seed}"], name)
     checkpoints = out / f"{first}-{seed}" / "checkpoints"
     cold = latest(root_of(checkpoints, StageName.COLD_START))
     if name != first and cold is not None:
