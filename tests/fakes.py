@@ -13,8 +13,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
+from turnwise.rewards.parts import RewardPart, Scope, reward_part
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Group, Observation, Task, ToolCall, Trajectory, Verdict
 
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo"}
 
@@ -93,6 +94,36 @@ class Letters(Capitals):
         share = sum(map(str.isalpha, trajectory.written)) / max(len(trajectory.written), 1)
         right = trajectory.answer in trajectory.task.secret.get("answers", ())
         return Verdict(share, right, {"letters": share}, trajectory.written)
+
+
+class Reporting(Letters):
+    """Reports the share of letters, of the episode and of each turn, and rewards the answer."""
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        parts = {"letters": RewardPart(0, 1), "each": RewardPart(0, 1, scope=Scope.TURNS)}
+        return EnvironmentSpec("reporting", "1", "0" * 64, parts=parts)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        verdict = await super().verify(trajectory)
+        each = [
+            sum(map(str.isalpha, turn.action.text)) / max(len(turn.action.text), 1)
+            for turn in trajectory.turns
+        ]
+        return replace(verdict, reward=float(verdict.success), turn_parts={"each": each})
+
+
+@reward_part("written", 0, 1)
+def written(trajectory: Trajectory) -> float:
+    """1 where anything was written."""
+    return float(bool(trajectory.written))
+
+
+@reward_part("rank", 0, 1, Scope.GROUP)
+def rank(group: Group) -> list[float]:
+    """The place of an episode by its letters, from 0, as a share."""
+    letters = [member.written for member in group.graded]
+    return [sorted(letters).index(one) / len(letters) for one in letters]
 
 
 class LateLetters(Letters):

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import check_recipe, load_recipe, recipe_keys
+from turnwise.config.judge import JudgeFile
+from turnwise.config.loading import check_section
 from turnwise.storage.trajectory_rows import SCHEMA
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +27,13 @@ PAGES = [
 USER_PAGES = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "log"]
 SECTIONS = {key.partition(".")[0] for key in recipe_keys()}
 FREE = ("environment.options", "environment.consequential", "sandbox", "scaffold.options")
-FREE += ("engine.options", "algorithm", "sft.demonstrations.behaviours")
+FREE += (
+    "engine.options",
+    "algorithm",
+    "sft.demonstrations.behaviours",
+    "reward.parts",
+    "reward.costs",
+)
 """Tables whose keys are not the recipe's own."""
 OTHERS = {"evaluation.match", "evaluation.check", "evaluation.example"}
 """Fields of AgentBench's records."""
@@ -73,7 +81,9 @@ def test_tables_of_recipes_are_recipes(page: Path) -> None:
     """What a block leaves out has a default, or is filled in."""
     for text in blocks(page, "toml"):
         given = tomllib.loads(text)
-        if set(given) <= SECTIONS:
+        if set(given) == {"judge"}:
+            check_section(JudgeFile, given, name(page))
+        elif set(given) <= SECTIONS:
             environment = {"name": "bandit"} | given.get("environment", {})
             check_recipe({"name": "page"} | given | {"environment": environment}, name(page))
         else:
@@ -97,7 +107,7 @@ def test_keys_in_the_text_are_those_of_recipes(page: Path) -> None:
     keys = [key.split(".") for key in recipe_keys()]
     known = {".".join(key[:end]) for key in keys for end in range(1, len(key) + 1)}
     for key in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?: ?= ?[^`]*)?`", prose):
-        if key.partition(".")[0] in SECTIONS and not re.search(r"\.(py|md|toml|jsonl?)$", key):
+        if key.partition(".")[0] in SECTIONS and not re.search(r"\.(py|md|toml|txt|jsonl?)$", key):
             free = any(key == table or key.startswith(f"{table}.") for table in FREE)
             assert key in known | OTHERS or free, f"{name(page)}: {key} is no key of a recipe"
 

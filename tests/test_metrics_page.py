@@ -9,11 +9,12 @@ import pytest
 
 from tests.fakes import save_small_model
 from turnwise.config import check_recipe
+from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
-from turnwise.types import Outcome
+from turnwise.types import Outcome, Task, Trajectory
 
 PAGE = Path(__file__).parents[1] / "docs/reference/metrics.md"
 
@@ -47,6 +48,12 @@ MEASURED: dict[str, dict[str, Any]] = {
     "self-teacher": {
         "environment": {"name": f"{FAKES}:Levels"},
         "algorithm": {"name": "sdpo"},
+        "judge": {
+            "form": "rubric",
+            "rubric": "self_critique",
+            "model": {"kind": "scripted"},
+        },
+        "reward": {"parts": {"judge": 0.5}},
     },
     "information gain": {"algorithm": {"name": "igpo"}},
     "greedy episodes": {
@@ -56,6 +63,9 @@ MEASURED: dict[str, dict[str, Any]] = {
         "monitor": {"mutual_information": {"every": 2}, "gradient_variance_every": 2},
     },
     "sampling ahead": {
+        "environment": {"name": f"{FAKES}:Reporting"},
+        "reward": {"parts": {"each": 0.1, "judge": 0.1}},
+        "judge": {"form": "pairwise", "model": {"kind": "scripted"}},
         "engine": {"deterministic": False},
         "train": {
             "steps": 2,
@@ -67,8 +77,9 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
 }
 """What is measured together; what cannot be has a run of its own."""
-UNMEASURED = {"rollout/tool_success", "reward/turns"}
-"""A random model calls no tool; the environments give no turn rewards."""
+UNMEASURED = {"rollout/tool_success"}
+"""A random model calls no tool."""
+PARTS = ("reward/parts/", "reward/turn_parts/", "reward/multipliers/")
 ROUNDED = ("critic", "process rewards")
 """In bfloat16, where weights are rounded."""
 
@@ -124,7 +135,16 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
     written = {name for folder in folders for line in folder.lines(file) for name in line}
     outcomes = {name for name in written if name.startswith("outcome/")}
     assert outcomes <= {f"outcome/{outcome}" for outcome in Outcome}
-    parts = {name for name in written if name.startswith("reward/parts/")}
+    parts = {name for name in written if name.startswith(PARTS)}
     assert bool(parts) is (file == "metrics.jsonl")
-    apart = {"outcome/NAME", "reward/parts/NAME"} | UNMEASURED
+    apart = {"outcome/NAME", *(f"{prefix}NAME" for prefix in PARTS)} | UNMEASURED
     assert set(named) - apart == written - outcomes - parts - apart
+
+
+def test_the_page_has_the_figures_of_an_evaluation() -> None:
+    """Some are added where a run writes them, or where it is judged again."""
+    added = ["disagreements", "environment", "recovery", "seconds", "step", "verifier"]
+    episodes = [Trajectory(Task("a", "?"), "a", episode, 0) for episode in range(2)]
+    section = PAGE.read_text().partition("## evaluations/*.json\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
+    assert sorted(named) == sorted([*summarise(episodes), *added])

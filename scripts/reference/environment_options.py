@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from scripts.reference.text import allowed, attribute_docs, default_text, paragraph, table
-from turnwise.environments.options import Options
 from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.options import Options
 
 
 def options_page() -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from scripts.reference.text import allowed, attribute_docs, default_text, paragraph, table
-from turnwise.config import Choice, Recipe, Section, choice_of
+from turnwise.config import Choice, Recipe, Section, choice_of, table_name
 from turnwise.sandbox.settings import Limits, SandboxSettings
 
 
@@ -30,13 +30,15 @@ def recipe_page() -> str:
         text += tables_of(key, field)
         if key == "sandbox" and not choice_of(field)[0]:
             text += section_text(key, SandboxSettings) + section_text("sandbox.limits", Limits)
-    return text
+    # Kinds of a choice can have a table in common, as those of judges have their models.
+    return "\n## ".join(dict.fromkeys(text.split("\n## ")))
 
 
 def tables_of(name: str, field: FieldInfo) -> str:
     """A section for each kind that a table may be; nothing for a plain value."""
     kinds, choice = choice_of(field)
-    return "".join(section_text(name, kind, chosen(kind, choice)) for kind in kinds)
+    table = table_name(name, field)
+    return "".join(section_text(table, kind, chosen(kind, choice)) for kind in kinds)
 
 
 def section_text(name: str, cls: type, when: str = "") -> str:

@@ -103,6 +103,7 @@ SEAMS = (
     "turnwise.errors",
     "turnwise.ranges",
     "turnwise.rewards.answer",
+    "turnwise.rewards.parts",
     "turnwise.sandbox.choice",
     "turnwise.sandbox.sandbox",
     "turnwise.sandbox.settings",

@@ -189,11 +189,12 @@ def sample_groups(
         every = components.environment.tasks("train")
         tasks = tasks_of_step(every, step, train.tasks_per_step, recipe.seed)
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    runner, size = components.runner(recipe.rollout), group_size or train.group_size
+    runner = components.runner(recipe.rollout, step=step)
+    size = group_size or train.group_size
     groups: list[Group] = event_loop.finish(
         algorithm.call("rollout", runner, tasks, size, recipe.seed, f"train/{step}")
     )
-    return groups
+    return event_loop.finish(runner.judge(groups))
 
 
 def make_learner(components: Components) -> PolicyLearner:

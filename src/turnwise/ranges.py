@@ -1,7 +1,7 @@
 """Ranges of numbers in annotations: `cap: Annotated[float, Range(0)] = 2.0`.
 
 They stand in the signatures of the parts of an algorithm (`algorithms/parts.py`) and of
-environments (`environments/options.py`), whose registries check them.
+environments (`options.py`), whose registries check them.
 """
 
 import math

@@ -4,7 +4,7 @@ Data flows Task -> Turn, Trajectory -> Group -> batch. Not here: the record of a
 (`tokens.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -181,7 +181,14 @@ class Verdict:
     reward: float
     success: bool
     parts: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that were measured of the episode. They are reported; what of them counts is in
+    `reward`."""
     detail: str = ""
+    turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Numbers that were measured of its turns, one for each."""
+    turn_rewards: Sequence[float] | None = None
+    """The turns' rewards, one for each, in place of those of its steps; None leaves these as they
+    are, and none at all is that turns have no rewards."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", encodable(self.detail))
@@ -277,6 +284,9 @@ class Trajectory:
     @property
     def turn_rewards(self) -> np.ndarray | None:
         """float64[turns], 0 for a turn that has none; None when no turn has one."""
+        judged = self.verdict.turn_rewards if self.verdict is not None else None
+        if judged is not None:
+            return np.array(judged, np.float64) if len(judged) else None
         rewards = [None if turn.step is None else turn.step.reward for turn in self.turns]
         if all(reward is None for reward in rewards):
             return None

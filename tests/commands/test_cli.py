@@ -7,37 +7,21 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
+from tests.commands.shell import Shell
 from tests.fakes import byte_tokenizer, save_small_model
+from turnwise.commands.catalogue import catalogue
 from turnwise.commands.cli import main
 from turnwise.commands.terminal import trajectory_text
 from turnwise.config import load_recipe
+from turnwise.environments.registry import make_environment
 from turnwise.threads import SPINS
 from turnwise.tokens import Source
 
 FAKES = Path(__file__).parents[1] / "fakes.py"
-
-
-class Shell:
-    """Runs commands in this process. Example: `shell("list").out`."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
-        self._capture = capture
-
-    def __call__(self, *arguments: str | Path, code: int = 0) -> "Shell":
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        self.out, self.err = self._capture.readouterr()
-        assert (ended.value.code or 0) == code, self.err
-        return self
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -101,6 +85,39 @@ def test_algorithms(shell: Shell) -> None:
     assert dapo.json["parts"]["objective"]["numbers"]["dual_clip"] is None
     assert "dual_clip=none" in " ".join(shell("algorithms", "dapo").out.split())
     assert "did you mean 'gigpo'" in shell("algorithms", "gigop", code=2).err
+
+
+OWN_PART = """from turnwise import Environment
+from turnwise.environments.base import EnvironmentSpec
+from turnwise.rewards.parts import RewardPart, reward_part
+
+@reward_part("brevity", 0, 1)
+def brevity(trajectory, words: int):
+    \"\"\"1 for nothing written.\"\"\"
+
+class Room(Environment):
+    facts = EnvironmentSpec("room", "3", parts={"doors": RewardPart(0, 4, "open doors")})
+"""
+
+
+def test_rewards(shell: Shell, tmp_path: Path) -> None:
+    rows = {row["part"]: row for row in shell("rewards", "--json").json}
+    assert rows["toolrl_calls"]["low"] == -3
+    assert rows["length"]["options"] == {"budget": 512, "of": "tokens"}
+    assert rows["environment"]["high"] is None
+    shown = " ".join(shell("rewards").out.split())
+    assert "malformed" in shown
+    assert "not known" in shown
+    assert "strict=false" in shown
+    file = tmp_path / "mine.py"
+    file.write_text(OWN_PART)
+    (own,) = shell("rewards", f"{file}:brevity", "--json").json
+    assert (own["high"], own["options"]) == (1, {"words": None})
+    assert "words=to be given" in " ".join(shell("rewards", f"{file}:brevity").out.split())
+    (doors,) = shell("rewards", f"{file}:Room", "--json").json
+    assert (doors["part"], doors["high"], doors["options"]) == ("doors", 4, {})
+    assert "what bandit reports" in shell("rewards", "bandit").out
+    assert "did you mean 'malformed'" in shell("rewards", "malformd", code=2).err
 
 
 def test_environments(shell: Shell) -> None:
@@ -181,6 +198,7 @@ def hook(event, arguments):
         os._exit(0)
 
 sys.addaudithook(hook)
+from turnwise.commands.catalogue import catalogue
 from turnwise.commands.cli import main
 main(sys.argv[1:])
 """
@@ -312,7 +330,14 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_the_demo_recipe_is_what_its_documentation_says() -> None:
     recipe = load_recipe("demo")
     assert recipe.learning.mask_observations
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()["recipes"]))
+def test_every_shipped_recipe_is_evaluated_on_a_thousand_tasks(name: str) -> None:
+    recipe = load_recipe(name)
     assert recipe.evaluation.tasks >= 1000
+    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    assert len({task.id for task in environment.tasks("heldout")}) >= recipe.evaluation.tasks
 
 
 def test_the_mask_can_be_seen_without_colour() -> None:

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from tests import small_runs
+from turnwise.commands.results import report_tables
 from turnwise.commands.terminal import (
     choose_rows,
     default_file,
     others_line,
-    report_tables,
     show_rows,
     token_tables,
 )

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from turnwise.config import contradictions, engine, load_recipe, rollout
+from turnwise.config import contradictions, engine, judge, load_recipe, rollout
 from turnwise.errors import ConfigError
 
 RECIPE = """
@@ -51,11 +51,20 @@ UNWRITABLE = [
         "monitor.echo_trap=stop monitor.echo_trap.learning_rate_factor=0.5",
         "does not go with monitor.echo_trap.reaction = 'stop': leave one of them out",
     ),
+    ("judge=pairwise judge.high=1", "judge.high goes with judge.form = 'pointwise'"),
+    ("judge=pairwise judge.weights={}", "judge.weights goes with judge.form = 'rubric'"),
+    ("judge.model=scripted judge.model.url=x", "goes with judge.model.kind = 'endpoint'"),
+    ("judge.model=endpoint", "judge.model.url is missing"),
     ("algorithm.teacher={}", "algorithm.teacher.model is missing: give it a value"),
 ]
 """Overrides that could say what contradicts itself, if there were a way; and why there is none."""
 
 CONTRADICTIONS = [
+    ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
+    ("preferences.by=judge preferences.steps=1", r"describe one in \[judge\]"),
+    ("judge.seconds=300 reward.parts.judge=1", "rollout.max_seconds = 120: lower the one or raise"),
+    ("judge.low=3 judge.high=3 reward.parts.judge=1", "give a low below the high"),
+    ("judge.cache=kept reward.parts.judge=1", "leave cache out, or name another model"),
     ("train.max_staleness=1", "lockstep.* set engine.deterministic=false, or train.max_stale"),
     ("train.oversample=1", "lockstep.* set engine.deterministic=false, or train.oversample=0"),
     (f"{AHEAD} curriculum=by_success", "by all steps before it: set train.max_staleness=0, or le"),
@@ -120,7 +129,9 @@ def test_no_contradiction_is_without_a_case(recipe: str) -> None:
         with pytest.raises(ConfigError) as caught:
             load_recipe(recipe, overrides.split())
         messages.append(str(caught.value))
-    expected = [words for module in (contradictions, engine, rollout) for words in texts(module)]
+    expected = [
+        words for module in (contradictions, engine, judge, rollout) for words in texts(module)
+    ]
     assert len(expected) > 10
     missing = [words for words in expected if not any(words in message for message in messages)]
     assert missing == []

@@ -70,7 +70,10 @@ async def episode(engine: EmbeddedEngine, model: Any, index: int) -> None:
     engine.close(str(index))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    ["llava", *(pytest.param(n, marks=pytest.mark.long) for n in FAMILIES if n != "llava")],
+)
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_logprobs_are_those_of_a_full_forward_pass_with_the_pixels(
     models: Models, family: str, deterministic: bool
@@ -143,7 +146,7 @@ def test_a_session_whose_image_changes_keeps_what_is_before_it(models: Models, f
     run(model, tokenizer, body)
 
 
-@pytest.mark.parametrize("family", ["llava", "qwen3_vl"])
+@pytest.mark.parametrize("family", ["llava", pytest.param("qwen3_vl", marks=pytest.mark.long)])
 def test_an_image_may_be_cut_by_a_prefill(tmp_path: Path, family: str) -> None:
     save_vision_model(tmp_path / family, family, positions=8192)
     model, tokenizer = vision_model(tmp_path / family, family)

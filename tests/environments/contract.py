@@ -21,6 +21,7 @@ from turnwise.evaluation.measurement import (
     COMPARED,
     MODULE,
     NOTHING,
+    Play,
     all_tasks,
     fingerprint,
     has_oracle,
@@ -31,6 +32,8 @@ from turnwise.evaluation.measurement import (
     spread,
     success,
 )
+from turnwise.rewards.measuring import SLACK
+from turnwise.rewards.parts import Scope
 from turnwise.types import Task
 
 EXACT = 5e-5
@@ -80,13 +83,39 @@ def scores_are_as_declared(
     if has_oracle(environment, tasks):
         plays = played_all(environment, tasks, [environment.oracle(task) for task in tasks])
         assert success(plays) == scores.get("oracle", 1.0) == 1.0
+        parts_are_as_declared(environment, plays)
     idle = played_all(environment, tasks, [[NOTHING] * 10] * len(tasks))
     assert success(idle) == scores.get("noop", 0.0)
+    parts_are_as_declared(environment, idle)
+    plays = played_all(environment, tasks, [random_script(environment, task) for task in tasks])
+    parts_are_as_declared(environment, plays)
     if "random" in scores:
-        plays = played_all(environment, tasks, [random_script(environment, task) for task in tasks])
         chance = scores["random"]
         error = 4 * math.sqrt(chance * (1 - chance) / len(tasks)) + 1 / len(tasks)
         assert success(plays) == pytest.approx(chance, abs=EXACT if exactly else error)
+
+
+def parts_are_as_declared(environment: Environment, plays: Sequence[Play]) -> None:
+    """Every verdict has the declared parts and no others, plain numbers within their ranges, one
+    for each turn where they are of turns; their sums over turns are within theirs."""
+    declared = environment.spec.parts
+    for play in plays:
+        verdict, count = play.trajectory.verdict, len(play.trajectory.turns)
+        assert verdict is not None
+        found: dict[str, Any] = {**verdict.parts, **verdict.turn_parts}
+        assert found.keys() == declared.keys(), play.trajectory.task.id
+        assert len(found) == len(verdict.parts) + len(verdict.turn_parts), "one name, one part"
+        for name, part in declared.items():
+            of_turns = part.scope is Scope.TURNS
+            assert (name in verdict.turn_parts) is of_turns
+            numbers = found[name] if of_turns else [found[name]]
+            assert len(numbers) == (count if of_turns else 1)
+            for number in numbers:
+                assert type(number) is float
+                assert math.isfinite(number)
+                assert part.low <= number <= part.high, (name, number)
+            low, high = part.bounds(count)
+            assert low - SLACK <= sum(numbers) <= high + SLACK, (name, numbers)
 
 
 def secrets_are_kept(

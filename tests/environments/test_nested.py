@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from turnwise.chat.recording import Recording
 from turnwise.config import load_recipe, parse_override
 from turnwise.environments.adapters.dockerfile import read_dockerfile
 from turnwise.environments.adapters.harbor_tasks import read_tasks
 from turnwise.environments.code.programs import _parameters
-from turnwise.environments.desk.model_user import _read
 from turnwise.environments.desk.tables import read_tables
 from turnwise.environments.records import read_records
 from turnwise.environments.repair.instances import _names
@@ -73,7 +73,7 @@ def test_what_can_be_made_again_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "deep.jsonl"
     path.write_text(DEEP)
     assert read_cache(path) is None
-    assert _read(path) == {}
+    assert Recording(path, "the user").get("any") is None
 
 
 def test_an_answer_of_brackets_is_the_agents_mistake() -> None:

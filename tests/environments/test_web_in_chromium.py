@@ -134,6 +134,7 @@ class Deadly(WebForms):
         return made
 
 
+@pytest.mark.long
 def test_a_browser_that_dies_in_an_action_leaves_one_episode_ungraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,27 +1,13 @@
-"""Intervals against known values; summaries that do not hide the ungraded."""
+"""Summaries: they hide neither the ungraded nor what several episodes of a task are worth."""
+
+from dataclasses import replace
 
 import pytest
 
 from turnwise.evaluation.evaluate import best_constant_answer, choose_tasks, summarise
-from turnwise.evaluation.intervals import wilson
+from turnwise.evaluation.intervals import clustered, wilson
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Outcome, Task, Trajectory, Verdict
-
-
-@pytest.mark.parametrize(
-    ("successes", "count", "low", "high"),
-    [
-        (0, 1000, 0.0, 0.0038),
-        (14, 1000, 0.0084, 0.0234),
-        (500, 1000, 0.4691, 0.5309),
-        (19, 50, 0.2586, 0.5185),
-        (1000, 1000, 0.9962, 1.0),
-        (0, 0, 0.0, 1.0),
-    ],
-)
-def test_wilson_against_published_values(
-    successes: int, count: int, low: float, high: float
-) -> None:
-    assert wilson(successes, count) == pytest.approx((low, high), abs=2e-4)
 
 
 def trajectory(name: str, outcome: Outcome, hops: str) -> Trajectory:
@@ -49,6 +35,60 @@ def test_summary_counts_graded_episodes_and_names_the_rest() -> None:
     assert summary["reward"] == pytest.approx(2 / 3)
     assert summary["breakdown"]["hops"]["one"]["reward"] == 1
     assert summarise([trajectory("1", Outcome.GRADER_ERROR, "one")])["reward"] is None
+
+
+def played(*tasks: str) -> list[Trajectory]:
+    """Episodes of tasks: s is a success, f a failure, ? is ungraded."""
+    outcomes = {"s": Outcome.SUCCESS, "f": Outcome.FAILURE, "?": Outcome.GRADER_ERROR}
+    return [
+        trajectory(str(number), outcomes[letter], "one")
+        for number, letters in enumerate(tasks)
+        for letter in letters
+    ]
+
+
+def test_several_episodes_of_a_task_by_hand() -> None:
+    """Three tasks: pass@2 is 1 - 1/6, 1, undefined; pass^2 is 1/6 (of four two succeed), 1."""
+    summary = summarise(played("sffs", "ssss", "f???"))
+    assert (summary["n"], summary["tasks"], summary["successes"]) == (9, 3, 6)
+    assert (summary["low"], summary["high"]) == clustered([2, 4, 0], [4, 4, 1])
+    assert list(summary["pass@k"]) == ["1", "2", "4"]
+    at, hat = summary["pass@k"]["2"], summary["pass^k"]["2"]
+    assert at["mean"] == pytest.approx((5 / 6 + 1) / 2)
+    assert hat["mean"] == pytest.approx((1 / 6 + 1) / 2)
+    assert (at["tasks"], at["undefined"]) == (2, 1)
+    assert at["low"] < at["mean"] < at["high"]
+    assert list(summarise(played("sf", "ss"), [2])["pass^k"]) == ["2"]
+    never = summarise(played("s?", "f?"))["pass@k"]["2"]
+    assert (never["mean"], never["tasks"], never["undefined"]) == (None, 0, 2)
+
+
+def test_one_episode_a_task_has_wilson_s_interval() -> None:
+    summary = summarise(played(*"s" * 30, *"f" * 20))
+    assert (summary["low"], summary["high"]) == wilson(30, 50)
+    assert "pass@k" not in summary
+    assert not summary["cautions"]
+
+
+def test_floor_and_ceiling_are_said() -> None:
+    """Six tasks in favour of one policy are significant at 5%, five are not."""
+    assert 2 * 0.5**6 < 0.05 < 2 * 0.5**5
+    (caution,) = summarise(played(*"s" * 95, *"f" * 5))["cautions"]
+    assert "at the ceiling: 5 of 100 tasks failed" in caution
+    assert not summarise(played(*"s" * 94, *"f" * 6))["cautions"]
+    (caution,) = summarise(played(*"f" * 95, *"s" * 5))["cautions"]
+    assert "at the floor: 5 of 100 tasks succeeded" in caution
+
+
+def test_episodes_that_repeat_each_other_are_said() -> None:
+    tokens = [Tokens.empty().with_segments([Segment([n], Source.USER)], 0) for n in (1, 2)]
+    one, other = played("s" * 12)[:2], played(*["sf"] * 6)
+    assert (
+        "the same, token by token"
+        in summarise([replace(t, tokens=tokens[0]) for t in one])["cautions"][-1]
+    )
+    varied = [replace(t, tokens=tokens[n % 2]) for n, t in enumerate(other)]
+    assert not summarise(varied)["cautions"]
 
 
 def test_the_same_distinct_tasks_are_chosen_for_a_seed() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turnwise.commands.terminal import report_tables
+from turnwise.commands.results import report_tables
 from turnwise.evaluation.evaluate import summarise
 from turnwise.evaluation.report import report_markdown
 from turnwise.types import Outcome, Task, Trajectory, Verdict
@@ -36,6 +36,7 @@ def report() -> dict[str, Any]:
         "seed": 0,
         "any_name": summary(0.25, 0.5, None),
         "another": summary(None),
+        "comparisons": [],
         "constant_answer": None,
         "learning_signal": signal,
         "statement": {"environment": "words"},
@@ -64,3 +65,28 @@ def test_steps_that_taught_nothing_are_counted_by_their_reasons(report: dict[str
     assert "- 11: all are equal." in text
     report["learning_signal"] = {"steps": 12, "without": 0, "reasons": {}}
     assert "learning signal" not in report_markdown(report).lower()
+
+
+def test_pass_at_k_and_cautions_are_told() -> None:
+    part = summarise(
+        [
+            Trajectory(Task(str(n // 2), "?"), "g", n, 0, outcome=Outcome.SUCCESS, verdict=verdict)
+            for n, verdict in enumerate([Verdict(1, True)] * 7 + [Verdict(0, False)])
+        ]
+    )
+    empty = {"steps": 0, "without": 0, "reasons": {}}
+    facts = {"comparisons": [], "constant_answer": None, "learning_signal": empty, "statement": {}}
+    named = {"name": "x", "seed": 0, "seconds": 1.0, "commit": "c", "version": "0"}
+    report = named | facts | {"trained": part}
+    text = report_markdown(report)
+    assert "| k | pass@k | 95% interval | pass^k | 95% interval | tasks | undefined |" in text
+    assert "| 2 | 100.0% | 23.1% – 100.0% | 75.0% | 13.2% – 98.3% | 4 | 0 |" in text
+    assert "- A success costs 0 sampled tokens." in text
+    assert "- Caution: at the ceiling: 1 of 4 tasks failed" in text
+    console = Console(width=120, record=True)
+    for table in report_tables(report):
+        console.print(table)
+    shown = console.export_text()
+    assert "4 held-out tasks, 8 episodes" in shown
+    assert "at the ceiling" in shown
+    assert all(part in shown for part in ("pass@2", "pass^2", "75.0%"))

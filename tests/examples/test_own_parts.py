@@ -28,7 +28,10 @@ def test_a_recipe_names_them(tmp_path: Path) -> None:
         {"scaffold.name": f"{EXAMPLE}:Brief", "scaffold.options": {"opening": "Go on. "}},
         {"engine": f"{EXAMPLE}:Counting"},
         {"algorithm.estimator": f"{EXAMPLE}:median", "algorithm.scale": 3.0},
+        {"reward.parts.brevity.use": f"{EXAMPLE}:brevity", "reward.parts.brevity.weight": 0.5},
+        {"environment.tools": [f"{EXAMPLE}:celsius"]},
     )
+    assert "celsius" in [tool.name for tool in components.environment.tools()]
     learner = turnwise.make_learner(components)
     before = type(components.engine).turns
     groups = turnwise.sample_groups(components)
@@ -39,6 +42,8 @@ def test_a_recipe_names_them(tmp_path: Path) -> None:
     for group in groups:
         low, high = sorted(member.reward for member in group.trajectories)
         for member in group.trajectories:
+            assert member.verdict.parts["brevity"] == 1 - len(member.written.split()) / 100
+            assert member.reward == member.verdict.success + 0.5 * member.verdict.parts["brevity"]
             advantage = 3.0 * (member.reward - (low + high) / 2)
             trained = credits.advantages[member.id][member.tokens.mask]
             assert trained == pytest.approx(advantage)
@@ -48,6 +53,6 @@ def test_a_recipe_names_them(tmp_path: Path) -> None:
 def test_the_page_shows_this_code() -> None:
     page = (ROOT / "docs/start/own_algorithm.md").read_text()
     code = EXAMPLE.read_text().partition('"""\n\n')[2]
-    for name in ("@part", "class Brief", "class Counting"):
+    for name in ("@part", "@reward_part", "@tool", "class Brief", "class Counting"):
         block = name + code.partition(name)[2].partition("\n\n\n")[0].rstrip()
         assert block in page, f"docs/start/own_algorithm.md lacks {name}"

@@ -9,6 +9,7 @@ from turnwise.rewards.shopping import (
     Bought,
     Wanted,
     is_as_wanted,
+    share_as_wanted,
     token_set_ratio,
     type_score,
     webshop_reward,
@@ -70,7 +71,9 @@ def test_each_part(changes: dict[str, object], score: float) -> None:
 )
 def test_success_is_to_the_letter(changes: dict[str, object]) -> None:
     assert is_as_wanted(BOUGHT, WANTED)
-    assert not is_as_wanted(replace(BOUGHT, **changes), WANTED)  # type: ignore[arg-type]
+    bought = replace(BOUGHT, **changes)  # type: ignore[arg-type]
+    assert not is_as_wanted(bought, WANTED)
+    assert share_as_wanted(bought, WANTED) in ((0.6, 0.8) if bought.query == WANTED.query else (0,))
 
 
 def test_kinds_of_things() -> None:

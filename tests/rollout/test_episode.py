@@ -262,7 +262,21 @@ def test_a_number_that_is_none_among_parts_or_turns_is_the_graders_failure(bad: 
         async def verify(self, trajectory: Trajectory) -> Verdict:
             return Verdict(1.0, True, {"right": 1.0, "style": bad})
 
-    for environment, told in ((Scored(), "reward of turn 0 "), (Partial(), "part style ")):
+    class Reporting(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(1.0, True, turn_parts={"gain": [0.5, bad]})
+
+    class Rewarding(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(1.0, True, turn_rewards=[0.5, bad])
+
+    cases = {
+        "reward of turn 0 ": Scored(),
+        "part style ": Partial(),
+        "part gain of turn 1 ": Reporting(),
+        "reward of turn 1 ": Rewarding(),
+    }
+    for told, environment in cases.items():
         trajectory = play([LOOKUP, ANSWER], environment)
         assert trajectory.outcome == Outcome.GRADER_ERROR
         assert trajectory.reward is None

@@ -10,7 +10,7 @@ import pytest
 
 from turnwise.errors import ConfigError
 from turnwise.sandbox.sandbox import Sandbox
-from turnwise.sandbox.settings import MEBIBYTE, TIERS, Limits, SandboxSettings
+from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
 
 LIMITS = Limits(
     seconds=60.0,  # where the machine is busy a second of processor time takes long
@@ -48,14 +48,18 @@ def make(tier: str, **changes: object) -> Sandbox:
     return sandbox
 
 
-@pytest.fixture(scope="module", params=TIERS)
+BUBBLEWRAP = pytest.param("bubblewrap", marks=pytest.mark.long)
+"""What bubblewrap isolates, tier namespaces isolates by the same calls of the kernel."""
+
+
+@pytest.fixture(scope="module", params=[BUBBLEWRAP, "namespaces", "rlimits"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """Each tier in turn."""
     with make(request.param) as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=[tier for tier in TIERS if tier != "rlimits"])
+@pytest.fixture(scope="module", params=[BUBBLEWRAP, "namespaces"])
 def isolated(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """Each tier that isolates."""
     with make(request.param) as made:

@@ -62,7 +62,10 @@ def run(state: Path, words: list[str]) -> None:
         environment["FROM_THE_IMAGE"] = "1"
         python = "/usr/bin/python3"  # readable by all users
         os.execve(python, [options["--entrypoint"][0], *arguments], environment)
-    (state / f"{name}.pid").write_text(str(child))
+    # Readers see the number whole or not at all.
+    written = state / f"{name}.written"
+    written.write_text(str(child))
+    written.rename(state / f"{name}.pid")
     raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
 
 

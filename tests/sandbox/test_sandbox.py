@@ -278,6 +278,7 @@ def test_no_two_sandboxes_of_the_machine_have_one_user(maker: Maker) -> None:
 # Many, and ready ones
 
 
+@pytest.mark.long
 def test_a_hundred_at_once(maker: Maker, nothing_left: Callable[[Sandbox], bool]) -> None:
     with maker("namespaces", concurrency=100) as sandbox:
         begin = threading.Barrier(100)

@@ -1,5 +1,6 @@
 """What a run keeps, and that reading it back gives what was written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,21 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import SignalArrays, Signals
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows
+from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.tokens import Segment, Source, Tokens
-from turnwise.types import Action, Group, Outcome, Task, Trajectory, Turn, Verdict
+from turnwise.types import (
+    Action,
+    Group,
+    Observation,
+    Outcome,
+    Step,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Turn,
+    Verdict,
+)
 
 RECIPE = check_recipe({"name": "x", "environment": {"name": "search"}}, "test")
 
@@ -57,6 +70,35 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     assert ungraded["advantage"] == [0.0, 0.0, 0.0]
     assert b"classified" not in file.read_bytes()
     assert "classified" not in str(graded)
+
+
+def test_a_trajectory_comes_back_whole(tmp_path: Path) -> None:
+    """All that a verifier may look at: actions, what came back of them, the verdict, the tokens."""
+    call = ToolCall("add", {"number": 3, "names": ["ä"]}, "0.0")
+    step = Step(Observation("3", Source.TOOL), (ToolResult(call, "3", False),), reward=0.5)
+    last = Step(None, done=True)
+    whole = replace(
+        member(0.25),
+        turns=(
+            Turn(Action("<add>3", "hm", (call,)), step),
+            Turn(Action("x", error="no such tag")),
+            Turn(Action("done", answer="3"), last),
+        ),
+        verdict=Verdict(0.25, False, {"part": 0.25}, "said 3", {"gain": [0.0, 1.0, 0.0]}),
+    )
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    folder.write_trajectories("evaluation-trained", [Group("g", (whole,))])
+    (row,) = read_rows(*folder.trajectory_files())
+    read = trajectory_of(row, whole.task)
+    assert read.turns == whole.turns
+    assert read.verdict == replace(whole.verdict, turn_rewards=[0.5, 0.0, 0.0])
+    assert (read.reward, read.outcome, read.id) == (0.75, whole.outcome, whole.id)
+    for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
+        np.testing.assert_array_equal(getattr(read.tokens, name), getattr(whole.tokens, name))
+    folder.write_trajectories("evaluation-other", [Group("g", (member(None),))])
+    (row,) = read_rows(folder.path / "trajectories/evaluation-other.parquet")
+    assert trajectory_of(row, whole.task).verdict is None
 
 
 def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def test_its_oracle_is_right(real: list[Document]) -> None:
         assert asyncio.run(environment.verify(trajectory)).success
 
 
+@pytest.mark.long
 def test_no_question_of_it_is_real_and_hardly_a_fact(real: list[Document]) -> None:
     environment = synthetic_library_environment(real, 4, modules=60)
     questions = {task.prompt for task in environment.tasks("train")}
@@ -53,6 +54,7 @@ def test_names_have_the_shapes_of_real_ones(real: list[Document]) -> None:
         assert mean_length(made_up, kind) == pytest.approx(mean_length(real, kind), rel=0.25)
 
 
+@pytest.mark.long
 def test_it_repeats_with_the_seed(real: list[Document]) -> None:
     hashes = [
         synthetic_library_environment(real, seed, modules=30).spec.data_hash for seed in (1, 1, 2)

@@ -182,6 +182,7 @@ def test_what_does_not_work_is_told_and_changes_nothing(
     assert unharmed.written == 0
 
 
+@pytest.mark.long
 def test_what_takes_too_long_leaves_nothing(hasty: PostgresDatabase) -> None:
     hasty.run("CREATE TABLE t (a SERIAL, b BIGINT)")
     start = time.monotonic()
@@ -288,6 +289,7 @@ def test_tables_that_cannot_be_read_are_no_wanted_state(database: PostgresDataba
     assert database.state() == {"": "the tables are too large: their values, written out"}
 
 
+@pytest.mark.long
 def test_what_failed_statements_leave_does_not_count(
     server: PostgresServer, database: PostgresDatabase
 ) -> None:
@@ -418,6 +420,7 @@ def test_the_user_has_to_be_a_superuser_with_the_right_password(running: Running
         PostgresServer(running.url(), seconds=0)
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_infrastructure(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

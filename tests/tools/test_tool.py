@@ -1,6 +1,7 @@
 """Tools: the schema of a signature, checked arguments, deadlines, and what the agent is told."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -285,3 +286,12 @@ def test_an_isolated_tool_has_no_self_and_can_be_found():
     with pytest.raises(ConfigError, match="at the top of its file"):
         tool(isolated=True)(staticmethod(local))
     assert tool(isolated=False)(Desk.add) is Desk.add
+
+
+def test_workers_end_with_what_they_are_kept_by() -> None:
+    workers = Workers(os.getpid)
+    process = workers.call(os.getpid, seconds=60.0)
+    del workers
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Capitals, Restorable, save_small_model
+from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
@@ -26,7 +27,7 @@ from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
-from turnwise.training.components import Components
+from turnwise.training.components import Components, reward_of
 from turnwise.training.prepare import prepare
 from turnwise.types import Action, Observation, Task, ToolCall
 
@@ -70,6 +71,10 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "monitor.mutual_information compares tasks: give at least 2",
     ),
     ("algorithm.name=gdpo", "as in algorithm.reward_weights.exact_match=1"),
+    (
+        "algorithm.name=gdpo algorithm.reward_weights.f1=1 reward.parts.f1=0.5",
+        "so reward.parts.f1 would do nothing",
+    ),
     ("train.dynamic_sampling_rounds=1", "grpo drops none: give it a group_filter"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
@@ -171,15 +176,20 @@ def restrained() -> Environment:
     return guarded(JudgedTwice(), {"lookup": 1})
 
 
+RANK = f"reward.outcome=2 reward.parts.rank.use={FAKES}:rank"
 LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
-    ("algorithm.name=max_rl", Graded, "is for rewards of 0 and more, and environment graded"),
-    ("algorithm.name=pass_at_k", Graded, "is for rewards of 0 and 1, and environment graded"),
+    ("algorithm.name=max_rl", Graded, "is for rewards of 0 and more, .* another reward of graded"),
+    ("algorithm.name=pass_at_k", Graded, "is for rewards of 0 and 1, and here"),
     ("algorithm.name=igpo", Speechless, "the right answers, which are those of the environment's"),
     ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
     ("algorithm.name=igpo rollout.max_tokens=504", Capitals, "lower rollout.max_tokens to 503"),
     ("algorithm.name=igpo", Pictured, "for which an information gain has no place"),
-    ("algorithm.name=mt_grpo", Capitals, "gives none; see `turnwise algorithms`"),
+    ("algorithm.name=mt_grpo", Capitals, "environment capitals gives none: name a part of turns"),
+    ("algorithm.name=mt_grpo reward.outcome=2", Capitals, "and the recipe gives none"),
+    ("algorithm.name=pass_at_k reward.outcome=2", Capitals, "is for rewards of 0 and 1"),
+    ("algorithm.name=max_rl reward.failure=-1", Capitals, "is for rewards of 0 and more"),
+    (f"algorithm.name=remax {RANK}", Capitals, "a part of the reward is measured of whole groups"),
     (
         "sft.steps=1 sft.demonstrations.behaviours={faithful=1}",
         Speechless,
@@ -232,9 +242,9 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     tokenizer: Any = SimpleNamespace(get_vocab=lambda: {"word": 0})
     scaffold: Any = Wordy()
     engine: Any = None
-    return Components(
-        recipe, environment(), model, tokenizer, scaffold, engine, PrioritySemaphore(1)
-    )
+    made = environment()
+    reward, places = reward_of(recipe, made), PrioritySemaphore(1)
+    return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]

@@ -123,7 +123,10 @@ def left_overs(run: Path) -> None:
     (run / "lock").write_text('{"pid": 77, "started": "5", "host": "", "since": ""')
 
 
-@pytest.mark.parametrize("damage", [torn, no_tokenizer, left_overs])
+@pytest.mark.parametrize(
+    "damage",
+    [torn, *(pytest.param(one, marks=pytest.mark.long) for one in (no_tokenizer, left_overs))],
+)
 def test_what_a_crash_leaves_behind_does_no_harm(
     whole: Path, run: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -197,7 +200,9 @@ def test_a_run_that_is_being_written_is_read_and_not_written(
     assert sorted(path for path in run.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("name", "expected"), [("SIGTERM", 143), ("SIGUSR1", 75)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("SIGTERM", 143), pytest.param("SIGUSR1", 75, marks=pytest.mark.long)]
+)
 def test_a_signal_saves_and_says_how_to_go_on(
     whole: Path, run: Path, capsys: pytest.CaptureFixture[str], name: str, expected: int
 ) -> None:
@@ -248,6 +253,7 @@ def test_rounds_play_other_tasks(recipe: Path, tmp_path: Path) -> None:
         assert len(set(seeds)) == len(seeds)
 
 
+@pytest.mark.long
 def test_a_relative_model_is_found_from_elsewhere(
     recipe: Path,
     tmp_path: Path,

@@ -132,7 +132,7 @@ def weights(context: RunContext) -> dict[str, torch.Tensor]:
     return {name: w.detach().clone() for name, w in context.components.model.named_parameters()}
 
 
-@pytest.mark.parametrize("family", ["llava", "qwen2_5_vl"])
+@pytest.mark.parametrize("family", [pytest.param("llava", marks=pytest.mark.long), "qwen2_5_vl"])
 def test_a_run_from_cold_start_to_report(
     tmp_path: Path, models: dict[str, Path], family: str
 ) -> None:
@@ -186,6 +186,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(
     assert (saved / "preprocessor_config.json").is_file()
 
 
+@pytest.mark.long
 def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Path]) -> None:
     pytest.importorskip("peft")
     context = train(
@@ -198,22 +199,21 @@ def test_adapters_are_in_the_decoder_alone(tmp_path: Path, models: dict[str, Pat
     assert all("language_model" in name and "lora" in name for name in adapted)
 
 
+OVERRIDES = [
+    ["algorithm.name=ppo"],
+    ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
+    ["algorithm.name=ppo", "algorithm.critic.kind=head", "algorithm.critic.body_coefficient=0.1"],
+    ["algorithm.name=otb"],
+    ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
+    ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
+    ["train.max_staleness=1", "engine.deterministic=false"],
+    ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
+]
+
+
 @pytest.mark.parametrize(
     "overrides",
-    [
-        ["algorithm.name=ppo"],
-        [
-            "algorithm.name=ppo",
-            "algorithm.critic.kind=head",
-            "algorithm.critic.body_coefficient=0.1",
-        ],
-        ["algorithm.name=otb"],
-        ["preferences.steps=1", "preferences.pairs=4", "train.steps=1"],
-        ["algorithm.kl_coefficient=0.1", "algorithm.observation_coefficient=1"],
-        ["rollout.context=drop", "rollout.max_tokens=120", "learning.mask_observations=false"],
-        ["train.max_staleness=1", "engine.deterministic=false"],
-        ["model.gradient_checkpointing=true", "learning.compute_dtype=bfloat16"],
-    ],
+    [*OVERRIDES[:2], *(pytest.param(rest, marks=pytest.mark.long) for rest in OVERRIDES[2:])],
     ids=" ".join,
 )
 def test_what_else_images_pass_through(

@@ -158,6 +158,7 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
     assert learner.optimizer.learning_rate_factor == 0.25  # lower than the first time
 
 
+@pytest.mark.long
 def test_stopping_says_why_and_a_resumed_run_goes_on(model: Path, tmp_path: Path) -> None:
     recipe, folder = trapped_recipe(model, "stop"), RunFolder.new(tmp_path / "run")
     with pytest.raises(RunStoppedError, match=rf"at step {SEEN_AT} .* or lower learning_rate"):

@@ -38,16 +38,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        "tree_grpo",
-        *(
-            pytest.param(n, marks=pytest.mark.long)
-            for n in ("remax", "counterfactual", "hca", "igpo")
-        ),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ["tree_grpo", "remax", "counterfactual", "hca", "igpo"])
 def test_a_run_that_was_stopped_goes_on_exactly(
     recipe: Path, tmp_path: Path, algorithm: str
 ) -> None:
@@ -94,7 +86,13 @@ def test_what_cannot_work_is_refused(recipe: Path, tmp_path: Path) -> None:
     refused(recipe, run, "telling the outcome takes", *hint)
 
 
-@pytest.mark.parametrize("name", ["remax", "ppo", "reinforce", "reinforce_pp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "remax",
+        *(pytest.param(n, marks=pytest.mark.long) for n in ("ppo", "reinforce", "reinforce_pp")),
+    ],
+)
 def test_groups_of_one_where_nothing_is_compared_in_them(
     recipe: Path, tmp_path: Path, name: str
 ) -> None:

@@ -97,6 +97,7 @@ def test_the_best_step_is_kept_and_restored(recipe: Path, tmp_path: Path) -> Non
     assert evaluation["step"] == 2
 
 
+@pytest.mark.long
 def test_the_best_steps_checkpoint_outlasts_newer_ones(recipe: Path, tmp_path: Path) -> None:
     """Nothing succeeds in this run: the first evaluation is the best of equals."""
     folder = RunFolder.new(tmp_path / "run")

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnwise.commands.evaluating import (
+    AsJson,
+    Overrides,
+    compare_runs,
+    evaluate,
+    rescore,
+    transfer,
+)
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
+from turnwise.commands.judging import judge
 from turnwise.commands.making import build_tiny, inject
 from turnwise.commands.printing import (
     console,
@@ -24,6 +33,7 @@ from turnwise.commands.printing import (
     print_table,
     terminal_display,
 )
+from turnwise.commands.rewards import rewards
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 
@@ -40,11 +50,6 @@ app = typer.Typer(
     "gave, 3 the run stopped itself or the machine failed, 130 interrupted, 143 ended by SIGTERM, "
     "75 ended by SIGUSR1. After 130, 143 and 75 the run is saved and goes on with --resume.",
 )
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Run = Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")]
 
 
@@ -100,7 +105,7 @@ def train(
     if as_json:
         print_json(report)
     else:
-        from turnwise.commands.terminal import report_tables
+        from turnwise.commands.results import report_tables
 
         for table in report_tables(report):
             print_table(table)
@@ -108,22 +113,7 @@ def train(
         print_line(hint)
 
 
-@app.command()
-def evaluate(
-    run: Annotated[str, typer.Argument(help="A run folder (its newest weights), or a recipe.")],
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """Evaluate an agent on held-out tasks, with a 95% interval."""
-    from turnwise import api
-
-    summary = api.evaluate(run, *(overrides or []))
-    if as_json:
-        print_json(summary)
-    else:
-        from turnwise.commands.terminal import summary_table
-
-        print_table(summary_table(run, summary))
+app.command()(evaluate)
 
 
 @app.command()
@@ -145,15 +135,22 @@ def export(
         Path | None,
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
+    inspect: Annotated[
+        Path | None,
+        typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
+    ] = None,
+    evaluation: Annotated[
+        str, typer.Option(help="With --inspect: the evaluation to write.")
+    ] = "trained",
 ) -> None:
-    """Export from a run for use elsewhere: the policy, conversations, preference pairs."""
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.export import export_policy, export_preferences, export_successes
 
     if adapters not in ("merged", "apart"):
         raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    if to is None and successes is None and preferences is None:
-        raise ConfigError("say what to export: --to, --successes or --preferences")
+    if all(given is None for given in (to, successes, preferences, inspect)):
+        raise ConfigError("say what to export: --to, --successes, --preferences or --inspect")
     folder, written = RunFolder.open(run), []
     if to is not None:
         export_policy(folder, to, adapters == "merged")
@@ -162,6 +159,11 @@ def export(
         if file is not None:
             count, left_out = export_rows(folder, file)
             written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
+    if inspect is not None:
+        from turnwise.training.inspect_export import export_inspect
+
+        count = export_inspect(folder, inspect, evaluation)
+        written.append(f"{count} samples in {inspect}; to be seen with inspect view")
     print_line("\n".join(written))
 
 
@@ -176,18 +178,27 @@ def show(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="As a table: a row for each token and its numbers.")
     ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw success by budget of all evaluations into this .png.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show trajectories: their messages, and which tokens are trained."""
+    """Show trajectories: their messages, and which tokens are trained; of evaluations also what
+    they found."""
+    from turnwise.commands.results import evaluation_tables, save_plot
     from turnwise.commands.terminal import choose_rows, show_rows, token_tables
 
     rows, name = choose_rows(run, step, outcome, count)
+    if plot is not None:
+        save_plot(run, plot)
     if as_json:
         print_json({"file": name, "trajectories": rows})
     elif tokens:
         for table in token_tables(run, rows):
             print_table(table)
     else:
+        for table in evaluation_tables(run, name):
+            print_table(table)
         show_rows(console, run, name, rows)
 
 
@@ -302,12 +313,17 @@ def compare(
     if as_json:
         print_json(rows)
     else:
-        from turnwise.commands.terminal import comparison_table
+        from turnwise.commands.results import comparison_table
 
         print_table(comparison_table(rows, target))
         console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
 
 
+app.command()(rewards)
+app.command()(compare_runs)
+app.command()(judge)
+app.command()(rescore)
+app.command()(transfer)
 app.command()(inject)
 app.command()(build_tiny)
 

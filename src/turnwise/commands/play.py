@@ -6,7 +6,7 @@ from rich.console import Console
 
 from turnwise.config import Recipe
 from turnwise.engines.scripted import ScriptedEngine
-from turnwise.environments.registry import make_environment
+from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, UserError
 from turnwise.models.load import load_tokenizer
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -25,10 +25,7 @@ async def play_episode(recipe: Recipe, number: int, console: Console) -> Traject
 
     Raises DataError for a number without a task.
     """
-    chosen = recipe.environment
-    environment = make_environment(
-        chosen.name, chosen.options, chosen.consequential, recipe.sandbox
-    )
+    environment = environment_of(recipe)
     if environment.shows_images:
         raise ConfigError(
             f"environment {environment.spec.name} shows images, and a terminal words: set "

@@ -36,7 +36,7 @@ def _without_nan(value: Any) -> Any:
     """Replace NaN, which JSON lacks, by null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 

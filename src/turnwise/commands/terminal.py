@@ -213,33 +213,6 @@ def _pieces(
         yield tokenizer.decode(rest, skip_special_tokens=False)
 
 
-def report_tables(report: Mapping[str, Any]) -> list[Table]:
-    """The effect of RL: every evaluation, then each label's values before and after."""
-    parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
-    if not parts:
-        return []
-    tables = [_rates(f"{report['name']}: {next(iter(parts.values()))['n']} held-out tasks", parts)]
-    labels = {label for part in parts.values() for label in part["breakdown"]}
-    for label in sorted(labels):
-        table = Table(label, title=f"success and tool calls by {label}")
-        for name in parts:
-            table.add_column(name, justify="right")
-        values = sorted({value for part in parts.values() for value in part["breakdown"][label]})
-        for value in values:
-            cells = [part["breakdown"][label].get(value) for part in parts.values()]
-            table.add_row(value, *(_short(cell) for cell in cells))
-        tables.append(table)
-    return tables
-
-
-def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
-    """One evaluation with its breakdown."""
-    rows = {"all": summary}
-    for label, values in summary["breakdown"].items():
-        rows |= {f"{label} {value}": part for value, part in values.items()}
-    return _rates(f"{name}: {summary['n']} held-out tasks", rows)
-
-
 def algorithms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The parts of every algorithm: the first row whole, the others where they differ from it."""
     first = Column("name", no_wrap=True)
@@ -289,27 +262,6 @@ def _number(value: float | Mapping[str, float] | None) -> str:
     return "none" if value is None else format(value, "g")
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
-    """Algorithms side by side: every seed, and their mean."""
-    table = Table("algorithm", "success by seed", "mean", title="held-out success after RL")
-    for column in (f"steps to {target:.0%}", "gradient's noise", "seconds"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        successes = row["success"]
-        steps = ", ".join("–" if step is None else str(step) for step in row["steps"])
-        seconds = sum(row["seconds"]) / len(row["seconds"])
-        table.add_row(
-            row["algorithm"],
-            ", ".join(f"{success:.1%}" for success in successes),
-            f"{sum(successes) / len(successes):.1%}",
-            steps,
-            ", ".join("–" if noise is None else f"{noise:.1f}" for noise in row["noise"]),
-            f"{seconds:.0f}",
-        )
-    table.caption = "\n".join(note for row in rows for note in row["notes"]) or None
-    return table
-
-
 def environments_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The measurements of each environment."""
     name = Column("name", min_width=16, overflow="fold")
@@ -349,24 +301,6 @@ def names_table(catalogue: Mapping[str, Mapping[str, str]]) -> Table:
     return table
 
 
-def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table("", title=title)
-    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
-        table.add_column(column, justify="right")
-    for name, row in rows.items():
-        interval = f"{row['low']:.1%} – {row['high']:.1%}"
-        ungraded = str(row.get("ungraded", ""))
-        calls = f"{row['tool_calls']:.2f}"
-        reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
-        rate = f"{row['success']:.1%}"
-        table.add_row(name, rate, interval, str(row["n"]), ungraded, reward, calls)
-    return table
-
-
-def _short(part: Mapping[str, Any] | None) -> str:
-    return "" if part is None else f"{part['success']:6.1%}  {part['tool_calls']:.2f}"
-
-
 def _headline(row: Mapping[str, Any]) -> Text:
     advantage = max(row["advantage"], key=abs, default=0.0)
     reward = "none" if row["reward"] is None else f"{row['reward']:.2f}"
@@ -379,12 +313,17 @@ def _headline(row: Mapping[str, Any]) -> Text:
         f"{row['turns']} turns",
         f"{row['tool_calls']} tool calls",
         *(f"{name} {value:g}" for name, value in json.loads(row["parts"]).items()),
-        *([f"turn rewards {row['turn_rewards']}"] if row["turn_rewards"] else []),
+        *(f"{name} {_numbers(values)}" for name, values in json.loads(row["turn_parts"]).items()),
+        *([f"turn rewards {_numbers(row['turn_rewards'])}"] if row["turn_rewards"] else []),
         f"{sampled} of {len(row['ids'])} tokens the policy's",
     ]
     if row["problem"] or row["detail"]:
         parts.append(row["problem"] or row["detail"])
     return Text(" · ".join(parts), style="bold")
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:g}" for value in values)
 
 
 def _spans(row: Mapping[str, Any], place: slice) -> Iterator[tuple[Source, int, list[int]]]:

@@ -15,6 +15,15 @@ from turnwise.config.engine import (
     StartedServers,
     VllmEngineConfig,
 )
+from turnwise.config.judge import (
+    AnyJudgeConfig,
+    EndpointJudgeModel,
+    PairwiseJudgeConfig,
+    PointwiseJudgeConfig,
+    PolicyJudgeModel,
+    RubricJudgeConfig,
+    ScriptedJudgeModel,
+)
 from turnwise.config.learning import (
     AlgorithmConfig,
     CriticConfig,
@@ -33,6 +42,7 @@ from turnwise.config.loading import (
     changed,
     check_recipe,
     dump_recipe,
+    load_judge,
     load_recipe,
     parse_override,
     read_recipe,
@@ -42,6 +52,13 @@ from turnwise.config.loading import (
     shipped_recipes,
 )
 from turnwise.config.recipe import Recipe
+from turnwise.config.reward import (
+    GATES,
+    CostConfig,
+    RewardConfig,
+    RewardPartConfig,
+    RewardScheduleConfig,
+)
 from turnwise.config.rollout import EnvironmentConfig, ModelConfig, RolloutConfig, ScaffoldConfig
 from turnwise.config.run import (
     AllTasks,
@@ -54,18 +71,22 @@ from turnwise.config.run import (
     TrainConfig,
     ValidationConfig,
 )
-from turnwise.config.section import Choice, Section, choice_of
+from turnwise.config.section import Choice, Section, choice_of, table_name
 
 __all__ = [
     "EXACT_PARITY",
+    "GATES",
     "ROUNDED_PARITY",
     "AlgorithmConfig",
     "AllTasks",
     "AnyEngineConfig",
+    "AnyJudgeConfig",
     "BySuccess",
     "Choice",
+    "CostConfig",
     "CriticConfig",
     "EmbeddedEngineConfig",
+    "EndpointJudgeModel",
     "EngineConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
@@ -76,14 +97,22 @@ __all__ = [
     "MonitorConfig",
     "MutualInformationConfig",
     "OwnEngineConfig",
+    "PairwiseJudgeConfig",
     "PlainReaction",
+    "PointwiseJudgeConfig",
+    "PolicyJudgeModel",
     "PreferencesConfig",
     "Recipe",
     "RecordedDemonstrations",
+    "RewardConfig",
+    "RewardPartConfig",
+    "RewardScheduleConfig",
     "RolloutConfig",
+    "RubricJudgeConfig",
     "RunningServers",
     "ScaffoldConfig",
     "ScriptedDemonstrations",
+    "ScriptedJudgeModel",
     "Section",
     "SelfTeacherConfig",
     "SeparateCriticConfig",
@@ -98,6 +127,7 @@ __all__ = [
     "check_recipe",
     "choice_of",
     "dump_recipe",
+    "load_judge",
     "load_recipe",
     "parse_override",
     "read_recipe",
@@ -105,4 +135,5 @@ __all__ = [
     "sections",
     "set_key",
     "shipped_recipes",
+    "table_name",
 ]

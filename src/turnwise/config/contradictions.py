@@ -20,6 +20,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_engine(recipe)
     yield from _of_learning(recipe)
     yield from _of_evaluation(recipe)
+    yield from _of_judge(recipe)
 
 
 def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
@@ -107,4 +108,27 @@ def _of_evaluation(recipe: "Recipe") -> Iterator[str]:
         yield (
             "monitor.echo_trap.reaction = roll_back and evaluation.during_rl.keep_best each keep a "
             "best checkpoint of their own: choose one of them"
+        )
+
+
+def _of_judge(recipe: "Recipe") -> Iterator[str]:
+    """A judge without a use, a use without a judge, and a call that outlasts a verdict."""
+    reward = recipe.reward
+    parts = {**reward.parts, **reward.costs} if reward is not None else {}
+    rewards = any((part.use or name) == "judge" for name, part in parts.items())
+    pairs = recipe.preferences.by == "judge" and recipe.preferences.steps > 0
+    if recipe.judge is None:
+        if pairs:
+            yield "preferences.by is 'judge', and there is no judge: describe one in [judge]"
+        return
+    if not (rewards or pairs):
+        yield (
+            "nothing asks the judge: name it in reward.parts, as in reward.parts.judge = 0.5, or "
+            "set preferences.by=judge, or leave [judge] out"
+        )
+    if rewards and recipe.judge.seconds > recipe.rollout.max_seconds:
+        yield (
+            f"judge.seconds is {recipe.judge.seconds:g}, but all that is asked about an episode or "
+            f"a group has rollout.max_seconds = {recipe.rollout.max_seconds:g}: lower the one or "
+            "raise the other"
         )

@@ -167,6 +167,9 @@ class PreferencesConfig(Section):
     pairs: int = Field(256, ge=1)
     """Groups to sample, of `train.group_size` trajectories each; a group whose rewards differ gives
     a pair, its best and its worst."""
+    by: Literal["reward", "judge"] = "reward"
+    """The numbers that best and worst are found by: rewards, or those of `[judge]` in their place
+    (RLAIF)."""
     batch_size: int = Field(16, ge=1)
     """Pairs per update."""
     beta: float = Field(0.1, gt=0)

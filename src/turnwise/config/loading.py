@@ -7,14 +7,17 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 from pydantic import ValidationError
 
+from turnwise.config.judge import AnyJudgeConfig, JudgeFile
 from turnwise.config.recipe import Recipe
-from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted
+from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted, is_named, table_name
 from turnwise.errors import ConfigError, unknown_name, wrong_value
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -29,14 +32,35 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def check_recipe(values: Mapping[str, Any], source: str) -> Recipe:
     """Validate a recipe's values; `source` names them in errors."""
-    _check_keys(values, source)
+    return check_section(Recipe, values, source)
+
+
+def check_section(kind: type[AnySection], values: Mapping[str, Any], source: str) -> AnySection:
+    """Validate the values of a section that stands alone; `source` names them in errors. Raises
+    ConfigError for an unknown key (naming the nearest known one) or a bad value."""
+    _check_keys(kind, values, source)
     try:
-        return Recipe.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "value_error":  # a whole sentence, of one of the validators
             raise ConfigError(f"{source}: {first['ctx']['error']}") from None
         raise wrong_value(f"{source}: {dotted(first['loc'])}", first) from None
+
+
+def load_judge(file: Path, overrides: Sequence[str] = ()) -> AnyJudgeConfig:
+    """Read a judge's settings from a TOML file that has them under `[judge]`; overrides are as a
+    recipe's, as in `judge.model.url=http://localhost:8000/v1`. Raises ConfigError, in one line, for
+    a file that is not there and for what is wrong in it."""
+    try:
+        values: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"judge {file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"judge {file} is not valid TOML: {error}") from None
+    for override in overrides:
+        set_key(values, *parse_override(override))
+    return check_section(JudgeFile, values, str(file)).judge
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -51,7 +75,7 @@ def sections(kind: type[Section] = Recipe, prefix: str = "") -> Iterator[tuple[s
     yield prefix, kind
     for name, field in kind.model_fields.items():
         for inner in choice_of(field)[0]:
-            yield from sections(inner, f"{prefix}{name}.")
+            yield from sections(inner, f"{table_name(f'{prefix}{name}', field)}.")
 
 
 CHOICES: dict[str, tuple[Kinds, Choice]] = {
@@ -172,12 +196,12 @@ def _drop_others(values: Any, table: str, kept: Sequence[str]) -> None:
             values.pop(name, None)
 
 
-def _check_keys(values: Mapping[str, Any], source: str) -> None:
+def _check_keys(kind: type[Section], values: Mapping[str, Any], source: str) -> None:
     """Raise ConfigError for the first key that there is not, or that goes with another choice."""
-    for key, misplaced in _unknown(values, Recipe, ""):
+    for key, misplaced in _unknown(values, kind, ""):
         if misplaced:
             raise ConfigError(f"{source}: {key} {misplaced}")
-        moved = _moved(key) or _known(values, Recipe, "")
+        moved = (_moved(key) if kind is Recipe else []) or _known(values, kind, "")
         raise ConfigError(f"{source}: {unknown_name('key', key, moved)}")
 
 
@@ -203,6 +227,12 @@ def _unknown(
                 yield f"{prefix}{key}{_first_leaf(value)}", ""
             continue
         kinds, choice = choice_of(kind.model_fields[key])
+        if is_named(kind.model_fields[key]):
+            tables = value.items() if isinstance(value, Mapping) else ()
+            for name, table in tables:
+                if isinstance(table, Mapping):
+                    yield from _unknown(table, kinds[0], f"{prefix}{key}.{name}.")
+            continue
         inner = _kind(kinds, choice, value)
         if inner is None or not isinstance(value, Mapping):
             continue
@@ -230,6 +260,10 @@ def _known(values: Any, kind: type[Section], prefix: str) -> Iterator[str]:
     given = values if isinstance(values, Mapping) else {}
     for key, field in kind.model_fields.items():
         kinds, choice = choice_of(field)
+        if is_named(field):
+            for name, table in (given.get(key) or {}).items():
+                yield from _known(table, kinds[0], f"{prefix}{key}.{name}.")
+            continue
         inner = _kind(kinds, choice, given.get(key, {}))
         if inner is None:
             yield f"{prefix}{key}"

@@ -15,12 +15,14 @@ from turnwise.config.engine import (
     AnyEngineConfig,
     EmbeddedEngineConfig,
 )
+from turnwise.config.judge import AnyJudgeConfig
 from turnwise.config.learning import (
     AlgorithmConfig,
     LearningConfig,
     PreferencesConfig,
     SftConfig,
 )
+from turnwise.config.reward import RewardConfig
 from turnwise.config.rollout import (
     EnvironmentConfig,
     ModelConfig,
@@ -56,6 +58,11 @@ class Recipe(Section):
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: AnyEngineConfig = EmbeddedEngineConfig()
     rollout: RolloutConfig = RolloutConfig()
+    reward: RewardConfig | None = None
+    """The reward that the recipe puts together; without it, the environment's own."""
+    judge: AnyJudgeConfig | None = None
+    """A language model that scores episodes: the part `judge` of the reward, and preference
+    pairs."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = LearningConfig()
     sft: SftConfig = SftConfig()

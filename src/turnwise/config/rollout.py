@@ -35,6 +35,9 @@ class EnvironmentConfig(Section):
     """A name from `turnwise list`, or `path/to/file.py:Class`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment's constructor."""
+    tools: list[str] = Field(default_factory=list)
+    """Functions marked `@tool`, such as `mine.py:convert`, that the agent has beside the
+    environment's own tools."""
     consequential: dict[str, Literal["allow", "confirm", "dry_run", "refuse"] | StrictInt] = Field(
         default_factory=dict
     )

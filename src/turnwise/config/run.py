@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turnwise.config.section import Choice, Section
 
@@ -135,6 +135,10 @@ class EvaluationConfig(Section):
 
     tasks: int = Field(1000, ge=0)
     """Distinct held-out tasks; 0 skips the evaluation."""
+    episodes_per_task: int = Field(1, ge=1)
+    """Episodes of each task. Several give pass@k and pass^k, and intervals clustered by task."""
+    k: tuple[int, ...] = ()
+    """Each k of pass@k and pass^k, at most `episodes_per_task`; the powers of two if empty."""
     temperature: float = Field(0.0, ge=0)
     """The temperature of evaluations: see `rollout.temperature`."""
     base: bool = False
@@ -146,3 +150,13 @@ class EvaluationConfig(Section):
     """None is made where this is left out."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
+
+    @model_validator(mode="after")
+    def _k_is_within_the_episodes(self) -> "EvaluationConfig":
+        wrong = [k for k in self.k if not 1 <= k <= self.episodes_per_task]
+        if wrong:
+            raise ValueError(
+                f"evaluation.k has {wrong[0]}: give numbers from 1 to "
+                f"evaluation.episodes_per_task = {self.episodes_per_task}"
+            )
+        return self

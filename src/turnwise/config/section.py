@@ -95,6 +95,16 @@ def dotted(location: Sequence[str | int]) -> str:
     return ".".join(str(part) for part in location if not str(part).startswith("("))
 
 
+def is_named(field: FieldInfo) -> bool:
+    """Whether a field holds tables by names of the user's own, as `reward.parts` does."""
+    return get_origin(field.annotation) is dict and bool(choice_of(field)[0])
+
+
+def table_name(key: str, field: FieldInfo) -> str:
+    """The name of a field's table: "reward.parts.NAME" where NAME is the user's own."""
+    return f"{key}.NAME" if is_named(field) else key
+
+
 def choice_of(field: FieldInfo) -> tuple[tuple[type[Section], ...], Choice | None]:
     """The kinds of section that a field may be, none for a plain value; and the choice among them
     where there are several."""

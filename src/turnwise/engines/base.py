@@ -100,6 +100,11 @@ class BuiltEngine(Protocol):
 class Engine(Protocol):
     """The seam. A session is one trajectory: its KV cache lives from `open` to `close`."""
 
+    @property
+    def version(self) -> int:
+        """The version of the weights that sample now."""
+        ...
+
     def open(self, session: str) -> None:
         """Announce a trajectory. Between its requests, an engine in lockstep mode waits for it."""
         ...

@@ -35,6 +35,11 @@ class ThreadedEngine:
         self._thread: threading.Thread | None = None
         self._stopped = False
 
+    @property
+    def version(self) -> int:
+        """The version of the weights that sample now."""
+        return self.engine.version
+
     def open(self, session: str) -> None:
         """Announce a trajectory. Raises RuntimeError when it is open already."""
         if session in self._sessions:

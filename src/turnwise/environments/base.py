@@ -11,12 +11,13 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar, cast
 
 from turnwise.environments.random_actions import random_script
 from turnwise.environments.tasksets import Split as Split
 from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import NotSupportedError, ToolError
+from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, tools_of
@@ -55,6 +56,8 @@ class EnvironmentSpec:
     rewards: Rewards = "unknown"
     """The rewards that there can be besides 0 and 1: numbers between them (`shares`), or any, also
     below 0 (`signed`); `unknown` where it is not stated."""
+    parts: Mapping[str, RewardPart] = field(default_factory=dict)
+    """The numbers that its verdicts report of an episode and of its turns, by name."""
 
 
 class Environment:
@@ -175,6 +178,12 @@ class Environment:
         made = kind.__new__(kind)
         vars(made).update(vars(self))
         return made
+
+    def under(self, kind: type[Variant]) -> Variant:
+        """This environment's data in a class derived from `kind` and its own, so that what `kind`
+        does comes before what it does."""
+        own = type(self)
+        return self.variant(cast(type[Variant], type(own.__name__, (kind, own), {})))
 
     def snapshot(self) -> bytes:
         """The complete state of the episode."""

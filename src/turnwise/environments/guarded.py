@@ -17,7 +17,17 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.errors import ConfigError, unknown_name
-from turnwise.types import Action, Observation, Step, Task, ToolCall, ToolResult
+from turnwise.rewards.parts import RewardPart
+from turnwise.types import (
+    Action,
+    Observation,
+    Step,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Verdict,
+)
 
 Rule = Literal["allow", "confirm", "dry_run", "refuse"] | int
 """A number is how many calls of the tool may succeed in an episode."""
@@ -35,6 +45,10 @@ class _Book:
     """Calls that succeeded, by tool."""
     waiting: str = ""
     """The call that has to be made again."""
+    calls: int = 0
+    """Calls in all."""
+    held: int = 0
+    """Calls that a rule held back."""
 
     def rule(self, call: ToolCall) -> Rule:
         """The rule for a call."""
@@ -59,7 +73,7 @@ class _Book:
 
 class Guarded(Environment):
     """Rules before an environment's own class, from which `guarded` derives one together with this.
-    Tasks, verdicts and oracle are those without rules."""
+    Tasks and oracle are those without rules; the verdict says besides how much they held back."""
 
     _book: _Book
 
@@ -68,7 +82,8 @@ class Guarded(Environment):
         """The environment's spec; of its scores only `noop`, which no rule changes."""
         spec = super().spec
         scores = {name: share for name, share in spec.reference_scores.items() if name == "noop"}
-        return replace(spec, reference_scores=scores)
+        held = RewardPart(0, 1, "share of the calls that a rule held back")
+        return replace(spec, reference_scores=scores, parts={**spec.parts, "held_back": held})
 
     @property
     def restorable(self) -> bool:
@@ -88,12 +103,14 @@ class Guarded(Environment):
     async def step(self, action: Action) -> Step:
         """Run the calls that the rules let through, one by one; say why the others were not."""
         book = self._book
+        book.calls += len(action.calls)
         if all(book.rule(call) == "allow" for call in action.calls):
             return await super().step(action)
         steps: list[Step] = []
         for call in action.calls:
             held = book.held_back(call)
             if held is not None:
+                book.held += 1
                 steps.append(held)
                 continue
             step = await super().step(replace(action, calls=(call,)))
@@ -102,7 +119,13 @@ class Guarded(Environment):
             steps.append(step)
             if step.done or step.abort:
                 break
-        return _joined(steps)
+        return joined(steps)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """The environment's verdict, with the share of calls that rules held back."""
+        verdict = await super().verify(trajectory)
+        share = self._book.held / max(self._book.calls, 1)
+        return replace(verdict, parts={**verdict.parts, "held_back": share})
 
     def ablations(self) -> Mapping[str, Environment]:
         """The environment's ablations, under the same rules."""
@@ -111,7 +134,9 @@ class Guarded(Environment):
 
     def snapshot(self) -> bytes:
         """The calls so far, and the environment's state."""
-        own = {"counts": self._book.counts, "waiting": self._book.waiting}
+        book = self._book
+        own: dict[str, Any] = {"counts": book.counts, "waiting": book.waiting}
+        own |= {"calls": book.calls, "held": book.held}
         return json.dumps(own, sort_keys=True).encode() + b"\n" + super().snapshot()
 
     def restore(self, state: bytes) -> None:
@@ -124,7 +149,7 @@ def _told(call: ToolCall, text: str, ok: bool) -> Step:
     return Step(Observation(text), (ToolResult(call, text, ok),))
 
 
-def _joined(steps: Sequence[Step]) -> Step:
+def joined(steps: Sequence[Step]) -> Step:
     """Several steps as one."""
     observations = [step.observation for step in steps if step.observation is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
@@ -162,7 +187,6 @@ def guarded(environment: Own, rules: Mapping[str, Any]) -> Own:
 
 
 def _under(environment: Own, rules: Mapping[str, Rule]) -> Own:
-    own = type(environment)
-    made = environment.variant(cast(type[Guarded], type(own.__name__, (Guarded, own), {})))
+    made = environment.under(Guarded)
     made._book = _Book(rules, environment.restorable)
     return cast(Own, made)

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.config import parse_override, set_key
+from turnwise.config import Recipe, parse_override, set_key
 from turnwise.environments.base import Environment
+from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
-from turnwise.environments.options import checked_options
 from turnwise.errors import ConfigError
+from turnwise.options import checked_options
 from turnwise.registry import Registry
 
 
@@ -186,9 +187,10 @@ def make_environment(
     options: Mapping[str, Any],
     consequential: Mapping[str, Any] = {},
     sandbox: Mapping[str, Any] = {},
+    tools: Sequence[str] = (),
 ) -> Environment:
-    """Build the environment that a recipe names, with the recipe's rules for its consequential
-    tools, and the recipe's table `sandbox` as the constructor's argument of that name.
+    """Build the environment that a recipe names, with the recipe's further tools, its rules for
+    consequential ones, and its table `sandbox` as the constructor's argument of that name.
 
     `name` is one that `ENVIRONMENTS` finds; `options` are arguments of its constructor. Raises
     ConfigError for what is not there or does not fit; an error inside the user's own file goes
@@ -205,7 +207,15 @@ def make_environment(
         checked = checked_options(kind, options)
     except ConfigError as error:
         raise ConfigError(f"environment {name}: {error}") from None
-    return guarded(kind(**checked), consequential)
+    return guarded(equipped(kind(**checked), tools), consequential)
+
+
+def environment_of(recipe: Recipe) -> Environment:
+    """The environment that a recipe names; raises as `make_environment`."""
+    chosen = recipe.environment
+    return make_environment(
+        chosen.name, chosen.options, chosen.consequential, recipe.sandbox, chosen.tools
+    )
 
 
 _OPTION = re.compile(r"[\w.-]+=")

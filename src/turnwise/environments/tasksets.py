@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from turnwise.environments.options import Options
 from turnwise.environments.records import read_records
 from turnwise.errors import ConfigError, DataError
+from turnwise.options import Options
 from turnwise.ranges import Share
 from turnwise.seeds import derive
 from turnwise.types import Task

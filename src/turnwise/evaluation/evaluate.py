@@ -1,15 +1,19 @@
-"""Held-out evaluation: distinct tasks, one episode each, with intervals and counts of outcomes.
+"""Held-out evaluation: distinct tasks, with intervals and counts of outcomes.
 
 Not here: how episodes are played (rollout) and how a report is laid out (report.py).
 """
 
 import random
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from turnwise.evaluation.intervals import wilson
+from turnwise.evaluation.cautions import cautions
+from turnwise.evaluation.effort import Oracle, effort
+from turnwise.evaluation.intervals import Interval, clustered, wilson
+from turnwise.evaluation.repeated import powers_of_two, reliability
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
@@ -27,20 +31,32 @@ async def evaluate_policy(
     tasks: Sequence[Task],
     seed: int,
     label: str,
+    episodes: int = 1,
+    ks: Sequence[int] = (),
 ) -> tuple[list[Group], dict[str, Any]]:
-    """Play one episode on each task; returns the trajectories and their summary."""
-    groups = await runner.collect(tasks, 1, seed, label)
-    return groups, summarise([group.trajectories[0] for group in groups])
+    """Play `episodes` on each task; returns the trajectories and their summary, with pass@k and
+    pass^k for these `ks`, and the wall-clock `seconds` that it took."""
+    start = time.monotonic()
+    groups = await runner.collect(tasks, episodes, seed, label)
+    seconds = round(time.monotonic() - start, 1)
+    played = [member for group in groups for member in group.trajectories]
+    return groups, {**summarise(played, ks, runner.environment.oracle), "seconds": seconds}
 
 
-def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+def summarise(
+    trajectories: Sequence[Trajectory], ks: Sequence[int] = (), oracle: Oracle | None = None
+) -> dict[str, Any]:
     """The figures of one evaluation, as reports have them.
 
-    `success`, `low`, `high` (95% Wilson), `n` and `reward`, the mean (None where no episode has a
-    grade), are of graded episodes only; `ungraded` says how many were not,
+    `success`, `low`, `high` (95%: Wilson's interval, clustered by task where a task has several
+    episodes), `n` and `reward`, the mean (None where no episode has a grade), are of graded
+    episodes only; `tasks` says of how many tasks these are, `ungraded` how many episodes were not,
     `success_if_ungraded_failed` what the rate would be if all of those had failed.
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
     in `Task.info` (hop counts, for example).
+    `pass@k` and `pass^k` are there where a task has several episodes: see `reliability`; without
+    `ks` the powers of two. `cautions` are sentences on what the figures cannot say. For
+    `tokens_per_success`, `calls`, `without_evidence` and `budgets` see `effort.py`.
     """
     summary = _rate(trajectories)
     outcomes = Counter(str(trajectory.outcome) for trajectory in trajectories)
@@ -50,8 +66,23 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         "outcomes": dict(sorted(outcomes.items())),
         "turns": fmean([len(t.turns) for t in trajectories]) if trajectories else 0.0,
         "tokens_sampled": fmean([int(t.tokens.mask.sum()) for t in trajectories] or [0]),
+        **_reliability(trajectories, ks),
+        **effort(trajectories, oracle),
+        "cautions": cautions(trajectories),
         "breakdown": _breakdown(trajectories),
     }
+
+
+def successes_by_task(trajectories: Sequence[Trajectory]) -> dict[str, tuple[int, int]]:
+    """Graded episodes and successes of each task, those of none included."""
+    counts: dict[str, tuple[int, int]] = {}
+    for trajectory in trajectories:
+        count, successes = counts.get(trajectory.task.id, (0, 0))
+        graded, verdict = trajectory.outcome.graded, trajectory.verdict
+        if graded and verdict is not None:
+            count, successes = count + 1, successes + verdict.success
+        counts[trajectory.task.id] = count, successes
+    return counts
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> float | None:
@@ -67,18 +98,35 @@ def best_constant_answer(tasks: Sequence[Task]) -> float | None:
 
 
 def _rate(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    verdicts = [t.verdict for t in trajectories if t.outcome.graded and t.verdict is not None]
-    successes = sum(verdict.success for verdict in verdicts)
-    low, high = wilson(successes, len(verdicts))
+    counts = [pair for pair in successes_by_task(trajectories).values() if pair[0]]
+    number, successes = sum(count for count, _ in counts), sum(one for _, one in counts)
+    rewards = [t.outcome_reward for t in trajectories if t.outcome_reward is not None]
+    low, high = _interval(counts)
     return {
-        "success": successes / max(1, len(verdicts)),
+        "success": successes / max(1, number),
         "low": low,
         "high": high,
-        "n": len(verdicts),
+        "n": number,
+        "tasks": len(counts),
         "successes": successes,
-        "reward": fmean(verdict.reward for verdict in verdicts) if verdicts else None,
+        "reward": fmean(rewards) if rewards else None,
         "tool_calls": fmean([t.tool_calls for t in trajectories] or [0]),
     }
+
+
+def _interval(counts: Sequence[tuple[int, int]]) -> Interval:
+    """The interval of the mean success, given episodes and successes of each task."""
+    if all(count == 1 for count, _ in counts):
+        return wilson(sum(successes for _, successes in counts), len(counts))
+    return clustered([successes for _, successes in counts], [count for count, _ in counts])
+
+
+def _reliability(trajectories: Sequence[Trajectory], ks: Sequence[int]) -> dict[str, Any]:
+    played = Counter(trajectory.task.id for trajectory in trajectories)
+    most = max(played.values(), default=0)
+    if most < 2:
+        return {}
+    return reliability(successes_by_task(trajectories), ks or powers_of_two(most))
 
 
 def _breakdown(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, Any]]:

@@ -281,7 +281,8 @@ async def _judge(environment: Environment, play: Play) -> None:
     verdict = await environment.verify(play.trajectory)
     outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
     play.trajectory = replace(play.trajectory, verdict=verdict, outcome=outcome)
-    play.seen.append([verdict.reward, verdict.success, dict(verdict.parts)])
+    of_turns = {name: list(numbers) for name, numbers in verdict.turn_parts.items()}
+    play.seen.append([verdict.reward, verdict.success, dict(verdict.parts), of_turns])
 
 
 if __name__ == "__main__":

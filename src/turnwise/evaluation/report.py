@@ -7,15 +7,25 @@ number without them is not comparable with any other.
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
+from turnwise.evaluation.details import (
+    caution_lines,
+    comparison_lines,
+    effort_lines,
+    reliability_lines,
+)
 from turnwise.evaluation.evaluate import best_constant_answer
+from turnwise.evaluation.paired import Comparison
 from turnwise.types import Task
 
+POLICIES = ("base", "cold_start", "sft", "trained")
+"""Evaluations of policies in the run's environment; all others are ablations."""
 RULER = "|---|---|---|---|---|---|"
 
 
@@ -24,17 +34,19 @@ def build_report(
     environment: Environment,
     heldout: Sequence[Task],
     evaluations: Mapping[str, Mapping[str, Any]],
+    comparisons: Sequence[Comparison],
     signal: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
     """The report as data: one key for each evaluation (`cold_start`, `trained`, ablations such as
-    `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `learning_signal`,
-    how many RL steps taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and
-    `statement`."""
+    `no_search`), each with `success`, `low`, `high`, `n` and `reward`, its mean; `comparisons` of
+    the trained policy with those before it (`paired.py`); `learning_signal`, how many RL steps
+    taught nothing and why (`monitor/no_signal.py`); `seconds`, `commit`, and `statement`."""
     return {
         "name": recipe.name,
         "seed": recipe.seed,
         **{name: dict(summary) for name, summary in evaluations.items()},
+        "comparisons": [asdict(comparison) for comparison in comparisons],
         "constant_answer": best_constant_answer(heldout),
         "learning_signal": dict(signal),
         "statement": statement(recipe, environment),
@@ -57,7 +69,7 @@ def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
             f"{limits.max_seconds:g} s"
         ),
         "scaffold": f"{recipe.scaffold.name}; sampled at temperature "
-        f"{recipe.evaluation.temperature:g}, one episode a task",
+        f"{recipe.evaluation.temperature:g}, {_episodes(recipe.evaluation.episodes_per_task)}",
         "evaluator": f"verify() of {spec.name} {spec.version}, on the whole trajectory",
         "failure recovery": "nothing is retried; a malformed action gets a correction and counts "
         "against the budget; infrastructure and grader failures are ungraded and counted; "
@@ -68,8 +80,12 @@ def statement(recipe: Recipe, environment: Environment) -> dict[str, str]:
 def report_markdown(report: Mapping[str, Any]) -> str:
     """The report for people."""
     lines = [f"# {report['name']}, seed {report['seed']}", "", *_table(report), ""]
+    lines += comparison_lines([Comparison(**one) for one in report["comparisons"]])
     for name, summary in _evaluations(report):
         lines += [f"## {name}", "", f"Outcomes: {_pairs(summary['outcomes'])}.", ""]
+        if name in POLICIES:
+            lines += caution_lines(summary)
+        lines += [*reliability_lines(summary), *effort_lines(summary)]
         for label, values in summary["breakdown"].items():
             lines += [
                 f"| {label} | success | 95% interval | n | reward | tool calls |",
@@ -136,6 +152,12 @@ def _signal(signal: Mapping[str, Any]) -> list[str]:
     head = f"{signal['without']} of {signal['steps']} RL steps had no learning signal:"
     reasons = [f"- {count}: {why}." for why, count in signal["reasons"].items()]
     return ["## Learning signal", "", head, "", *reasons, ""]
+
+
+def _episodes(count: int) -> str:
+    if count == 1:
+        return "one episode a task; 95% intervals are Wilson's"
+    return f"{count} episodes a task; 95% intervals are clustered by task"
 
 
 def _pairs(counts: Mapping[str, int]) -> str:

@@ -60,12 +60,15 @@ def _spread(group: Group) -> float:
 
 
 def _parts(graded: Sequence[Trajectory]) -> dict[str, float]:
-    """The means of the verdicts' parts, and of the sums of turn rewards, where there are any."""
+    """The means of the verdicts' parts, and of the sums over turns of the turns' parts and rewards,
+    where there are any."""
     found: dict[str, list[float]] = defaultdict(list)
     for member in graded:
         if member.verdict is not None:
             for name, value in member.verdict.parts.items():
                 found[f"reward/parts/{name}"].append(value)
+            for name, values in member.verdict.turn_parts.items():
+                found[f"reward/turn_parts/{name}"].append(float(sum(values)))
         if member.turn_rewards is not None:
             found["reward/turns"].append(float(member.turn_rewards.sum()))
     return {name: float(fmean(values)) for name, values in sorted(found.items())}

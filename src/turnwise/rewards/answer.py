@@ -43,6 +43,18 @@ def exact_match(answer: str | None, accepted: Sequence[str]) -> bool:
     return bool(given) and any(given == normalise(candidate) for candidate in accepted)
 
 
+def states(text: str, accepted: Sequence[str]) -> bool:
+    """Whether a text has one of the accepted answers among its words, both normalised. For what
+    tools returned, never for answers.
+
+    >>> states("[1] Class TarFile. Module: tarfile.", ["tarfile"])
+    True
+    """
+    words = f" {normalise(text)} "
+    wanted = [normalise(candidate) for candidate in accepted]
+    return any(bool(one) and f" {one} " in words for one in wanted)
+
+
 def f1(answer: str | None, accepted: Sequence[str]) -> float:
     """Harmonic mean of word precision and recall against the best accepted answer, 0 to 1.
 

@@ -27,7 +27,23 @@ def cells_match(answer: str | None, cells: Sequence[str]) -> bool:
         return False
     if len(cells) == 1 and cell_matches(text, cells[0]):
         return True
-    return any(_same(parts, cells) for parts in _readings(text) if len(parts) == len(cells))
+    return any(
+        _common(parts, cells) == len(cells) for parts in _readings(text) if len(parts) == len(cells)
+    )
+
+
+def share_of_cells(answer: str | None, cells: Sequence[str]) -> float:
+    """The cells that an answer has, as a share of all that are right or in it, from 0 to 1: to
+    answer with everything earns little.
+
+    >>> share_of_cells("ada, bob", ["ada"]), share_of_cells("ada", ["ada", "eve"])
+    (0.5, 0.5)
+    """
+    if cells_match(answer, cells):
+        return 1.0
+    text = (answer or "").strip()
+    found = [(_common(parts, cells), len(parts)) for parts in _readings(text)] if text else []
+    return max((common / (count + len(cells) - common) for common, count in found), default=0.0)
 
 
 def cell_matches(answer: str, cell: str) -> bool:
@@ -49,12 +65,11 @@ def _readings(text: str) -> list[list[str]]:
     return found
 
 
-def _same(parts: Sequence[str], cells: Sequence[str]) -> bool:
-    """Whether each cell has a part of its own."""
+def _common(parts: Sequence[str], cells: Sequence[str]) -> int:
+    """How many cells have a part of their own."""
     left = list(parts)
     for cell in cells:
         place = next((i for i, part in enumerate(left) if cell_matches(part, cell)), None)
-        if place is None:
-            return False
-        del left[place]
-    return True
+        if place is not None:
+            del left[place]
+    return len(parts) - len(left)

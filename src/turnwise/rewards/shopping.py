@@ -74,12 +74,20 @@ def webshop_reward(bought: Bought, wanted: Wanted) -> tuple[float, dict[str, flo
 def is_as_wanted(bought: Bought, wanted: Wanted) -> bool:
     """Whether a purchase is of the very kind, has every attribute and every option by its name and
     value, and is not too expensive."""
-    return (
-        bought.query == wanted.query
-        and set(wanted.attributes) <= set(bought.attributes)
-        and all(bought.options.get(name) == value for name, value in wanted.options.items())
-        and bought.price <= wanted.highest_price
-    )
+    return share_as_wanted(bought, wanted) == 1.0
+
+
+def share_as_wanted(bought: Bought, wanted: Wanted) -> float:
+    """The attributes, options and the price that are as wanted, to the letter, as a share of all
+    that is wanted; 0 for another kind of thing."""
+    if bought.query != wanted.query:
+        return 0.0
+    right = [
+        *(one in bought.attributes for one in wanted.attributes),
+        *(bought.options.get(name) == value for name, value in wanted.options.items()),
+        bought.price <= wanted.highest_price,
+    ]
+    return sum(right) / len(right)
 
 
 def type_score(bought: Bought, wanted: Wanted) -> float:

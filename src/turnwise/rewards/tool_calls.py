@@ -5,20 +5,34 @@ al. 2025 (arXiv 2504.13958), section 3. A call is matched with what is left over
 there. Our definition: expected calls are matched in their order, a match of nothing leaves its call
 free, and true is not 1.
 
+How much of a call has to be right for a part of the reward is its granularity:
+
+| granularity | S is the sum of | S_max |
+|---|---|---|
+| fine | overlap of names; of each call's parameter names; 1 for each right value | 1 + sum(1 + n) |
+| intermediate | overlap of names; 1 for each call that is there as expected | 1 + calls |
+| coarse | 1 where all calls are there as expected, in order | 1 |
+| parameters | overlap of names; of each call's parameter names | 1 + calls |
+| names | overlap of names | 1 |
+
+The first three are the paper's, the others ours. Not parts of a reward by themselves:
+those are in `toolrl.py`.
 Not here: whether calls had the right effect (that is an environment's state).
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
 
+from turnwise.strict_json import DECODER
 from turnwise.types import ToolCall
 
 MAX_CHARACTERS = 20_000
 WORST, BEST = -3.0, 3.0
 """Range of R_correct."""
+Granularity = Literal["fine", "intermediate", "coarse", "parameters", "names"]
 CALL_FORM = '{"name": "…", "parameters": {…}}'
 
 
@@ -35,7 +49,7 @@ def read_calls(text: str) -> list[ToolCall]:
         place += len(text[place:]) - len(text[place:].lstrip())
         number = len(calls) + 1
         try:
-            value, place = _DECODER.raw_decode(text, place)
+            value, place = DECODER.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             raise ValueError(f"call {number} is not JSON: {reason}; write {CALL_FORM}") from None
@@ -64,28 +78,37 @@ def toolrl_format(text: str, fields: Sequence[str]) -> float:
     return float(re.fullmatch(pattern, text.strip(), re.DOTALL) is not None)
 
 
-def toolrl_correctness(expected: Sequence[ToolCall], given: Sequence[ToolCall] | None) -> float:
+def toolrl_correctness(
+    expected: Sequence[ToolCall],
+    given: Sequence[ToolCall] | None,
+    granularity: Granularity = "fine",
+) -> float:
     """R_correct = 6 S / S_max - 3, of -3 to 3.
 
     S is the overlap of the names, and for each expected call the best that is left of the given
     ones with its name: the overlap of the parameters' names, and 1 for each parameter with the
-    expected value. S_max is 1, and 1 + its number of parameters for each expected call. `given` is
-    None for calls that cannot be read, which is the worst; where no call is expected, it is 0.
+    expected value. S_max is 1, and 1 + its number of parameters for each expected call. Coarser
+    granularities count as the table above says. `given` is None for calls that cannot be read,
+    which is the worst; where no call is expected, it is 0.
     """
     if not expected:
         return 0.0
     if given is None:
         return WORST
+    if granularity == "coarse":
+        same = len(expected) == len(given) and all(map(_same_call, expected, given))
+        return BEST if same else WORST
+    similarity, highest_of = _SIMILARITIES[granularity]
     score = overlap([call.name for call in expected], [call.name for call in given])
     free = list(given)
     for call in expected:
-        scored = [(_similarity(call, other), -place) for place, other in enumerate(free)]
+        named = ((place, other) for place, other in enumerate(free) if other.name == call.name)
+        scored = [(similarity(call, other), -place) for place, other in named]
         best, place = max(scored, default=(0.0, 0))
         if best > 0:
             score += best
             del free[-place]
-    highest = 1.0 + sum(1 + len(call.arguments) for call in expected)
-    return (BEST - WORST) * score / highest + WORST
+    return (BEST - WORST) * score / (1.0 + sum(map(highest_of, expected))) + WORST
 
 
 def overlap(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
@@ -110,12 +133,31 @@ def same_value(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-def _similarity(expected: ToolCall, given: ToolCall) -> float:
-    if expected.name != given.name:
-        return 0.0
+def _right_values(expected: ToolCall, given: ToolCall) -> int:
     wanted, found = expected.arguments, given.arguments
-    right = sum(key in found and same_value(value, found[key]) for key, value in wanted.items())
-    return overlap([*wanted], [*found]) + right
+    return sum(key in found and same_value(value, found[key]) for key, value in wanted.items())
+
+
+def _same_parameters(expected: ToolCall, given: ToolCall) -> float:
+    return overlap([*expected.arguments], [*given.arguments])
+
+
+def _same_call(expected: ToolCall, given: ToolCall) -> bool:
+    return expected.name == given.name and same_value(
+        dict(expected.arguments), dict(given.arguments)
+    )
+
+
+_SIMILARITIES: dict[str, tuple[Callable[..., float], Callable[[ToolCall], int]]] = {
+    "fine": (
+        lambda wanted, given: _same_parameters(wanted, given) + _right_values(wanted, given),
+        lambda wanted: 1 + len(wanted.arguments),
+    ),
+    "intermediate": (_same_call, lambda wanted: 1),
+    "parameters": (_same_parameters, lambda wanted: 1),
+    "names": (lambda wanted, given: 0.0, lambda wanted: 0),
+}
+"""The points of a given call with the name of the expected one, and the most that it can have."""
 
 
 def _call(value: Any, number: int) -> ToolCall:
@@ -124,17 +166,3 @@ def _call(value: Any, number: int) -> ToolCall:
     if not isinstance(value["name"], str) or not isinstance(value["parameters"], dict):
         raise ValueError(f"call {number}: name is a string and parameters an object: {CALL_FORM}")
     return ToolCall(value["name"], value["parameters"])
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
-    return found
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)

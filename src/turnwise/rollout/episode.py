@@ -12,17 +12,17 @@ is used for.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
-
-import numpy as np
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
+from turnwise.rewards.composition import Reward
+from turnwise.rewards.measuring import PartError
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
@@ -80,6 +80,10 @@ class Episode:
     """Whether to keep the environment's state before each turn."""
     progress: Callable[[Trajectory], None] | None = None
     """Called with the trajectory when it is finished."""
+    reward: Reward | None = None
+    """The reward in place of the environment's own."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weights of the reward's parts."""
     clock: Callable[[], float] = time.monotonic
     """Seconds, by which the environment's time is counted against the episode's budget."""
     tokens: Tokens = field(default_factory=Tokens.empty, init=False)
@@ -306,9 +310,15 @@ class Episode:
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 verdict: Verdict = await self._environment.verify(trajectory)
-            _check_finite(verdict, trajectory.turn_rewards)
+                judged = replace(trajectory, verdict=verdict)
+                _check_finite(judged, verdict)
+                if self.reward is not None:
+                    verdict = await self.reward.judge(judged, self.weights)
+                    _check_finite(replace(trajectory, verdict=verdict), verdict)
         except TimeoutError:
             self.outcome = Outcome.GRADER_TIMEOUT
+        except PartError as error:
+            self.outcome, self.problem = Outcome.GRADER_ERROR, str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
             self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
         else:
@@ -353,11 +363,17 @@ class Episode:
             self.problem += f" close: {located(error)}"
 
 
-def _check_finite(verdict: Verdict, turn_rewards: np.ndarray | None) -> None:
-    """Raise ValueError for a number of the verdict, or a turn's reward, that is none."""
+def _check_finite(judged: Trajectory, verdict: Verdict) -> None:
+    """Raise ValueError for a number of the verdict, or a turn's, that is none, and for more or
+    fewer numbers of turns than there are turns."""
     numbers = {"reward": verdict.reward} | {f"part {k}": v for k, v in verdict.parts.items()}
-    if turn_rewards is not None:
-        numbers |= {f"reward of turn {turn}": value for turn, value in enumerate(turn_rewards)}
+    of_turns = {f"part {name}": values for name, values in verdict.turn_parts.items()}
+    if judged.turn_rewards is not None:
+        of_turns["reward"] = judged.turn_rewards.tolist()
+    for name, values in of_turns.items():
+        if len(values) != len(judged.turns):
+            raise ValueError(f"{name}: {len(values)} numbers for {len(judged.turns)} turns")
+        numbers |= {f"{name} of turn {turn}": value for turn, value in enumerate(values)}
     for name, number in numbers.items():
         if not math.isfinite(number):
             raise ValueError(f"{name} {number} is not a finite number")

@@ -5,13 +5,14 @@ Not here: what an episode does (`episode.py`), and which tasks are played (`trai
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.errors import RunStoppedError
+from turnwise.rewards.composition import Reward
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
@@ -68,6 +69,10 @@ class RolloutRunner:
     """Whether to keep the environment's state before each turn, so that episodes can branch off."""
     progress: Progress | None = None
     """Called with each trajectory when it is finished."""
+    reward: Reward | None = None
+    """The reward in place of the environment's own."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weights of the reward's parts."""
 
     async def collect(
         self, tasks: Sequence[Task], group_size: int, seed: int, label: str
@@ -116,7 +121,19 @@ class RolloutRunner:
             start,
             self.snapshots,
             self.progress,
+            self.reward,
+            self.weights,
         )
+
+    async def judge(self, groups: Sequence[Group]) -> list[Group]:
+        """Add to the rewards of played groups what is measured of whole groups, where the reward
+        has such a part. Raises RunStoppedError where too many episodes have no grade then."""
+        if self.reward is None or not self.reward.of_groups:
+            return list(groups)
+        seconds = self.limits.max_seconds
+        judged = [await self.reward.judge_group(group, self.weights, seconds) for group in groups]
+        self.check_ungraded(members_of(judged))
+        return judged
 
     def check_ungraded(self, trajectories: Sequence[Trajectory]) -> None:
         """Raise RunStoppedError when more than `max_ungraded_share` of them are ungraded."""

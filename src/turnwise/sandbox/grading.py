@@ -22,6 +22,7 @@ from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.settings import Limits
 
+WRONG = "another value was expected"
 _PROGRAM = inspect.getsource(calls) + "\n\ncall_all()\n"
 
 
@@ -50,6 +51,11 @@ class Grade:
     def share(self) -> float:
         """Cases passed, from 0 to 1."""
         return sum(self.passed) / len(self.passed)
+
+    @property
+    def returned(self) -> float:
+        """Share of the cases that returned plain data, right or not, from 0 to 1."""
+        return sum(reason in ("", WRONG) for reason in self.reasons) / len(self.reasons)
 
 
 def select(
@@ -151,4 +157,4 @@ def _reason(line: bytes | None, expected: Any, tolerance: float, result: Result)
         returned = calls.decode(said["value"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return "it returned no plain data"
-    return "" if same(expected, returned, tolerance) else "another value was expected"
+    return "" if same(expected, returned, tolerance) else WRONG

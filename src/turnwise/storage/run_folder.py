@@ -14,6 +14,7 @@
     trackers/            files of experiment trackers, if there are any
     vllm/                logs of servers, and the newest weights while they run
     checkpoints/         see checkpoint.py
+    judge.jsonl          answers of a judge, so that no question is asked twice
     report.json, report.md
     lock                 while a process writes: see run_lock.py
 
@@ -52,6 +53,7 @@ FILES = (
     "validation.jsonl",
     "imitation.jsonl",
     "no_signal.jsonl",
+    "judge.jsonl",
     "report.json",
     "report.md",
 )
@@ -214,6 +216,13 @@ class RunFolder:
         path = self.path / "evaluations" / f"{name}.json"
         return _object(path, "delete it, and it is made again") if path.is_file() else None
 
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """The summaries of all finished evaluations, oldest first. Raises DataError for a damaged
+        file."""
+        files = (self.path / "evaluations").glob("*.json")
+        names = [file.stem for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
+        return {name: summary for name in names if (summary := self.evaluation(name)) is not None}
+
     def write_text(self, name: str, text: str) -> None:
         """Replace a file of the run as a whole."""
         with _replaced(self.path / name) as partial:
@@ -232,6 +241,8 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
     if isinstance(recipe.sft.demonstrations, RecordedDemonstrations):
         file = Path(recipe.sft.demonstrations.file).resolve()
         values["sft"]["demonstrations"]["file"] = str(file)
+    if recipe.judge is not None and recipe.judge.cache:
+        values["judge"]["cache"] = str(Path(recipe.judge.cache).resolve())
     options = values["environment"]["options"]
     values["environment"]["options"] = _mapped(options, _whole_path)
     return Recipe.model_validate(values)

@@ -4,6 +4,7 @@ Not here: where the files lie (`run_folder.py`).
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,20 @@ from numpy.typing import NDArray
 
 from turnwise.errors import DataError
 from turnwise.learning.signals.base import NOTHING, SignalArrays
-from turnwise.tokens import Image
-from turnwise.types import Trajectory, encodable
+from turnwise.tokens import Image, Source, Tokens
+from turnwise.types import (
+    Action,
+    Observation,
+    Outcome,
+    Step,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Turn,
+    Verdict,
+    encodable,
+)
 
 SCHEMA = pa.schema(
     [
@@ -31,6 +44,7 @@ SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("penalty", pa.float64()),
         ("parts", pa.string()),
+        ("turn_parts", pa.string()),
         ("turn_rewards", pa.list_(pa.float64())),
         ("success", pa.bool_()),
         ("detail", pa.string()),
@@ -39,6 +53,7 @@ SCHEMA = pa.schema(
         ("turns", pa.int32()),
         ("tool_calls", pa.int32()),
         ("actions", pa.string()),
+        ("steps", pa.string()),
         ("ids", pa.list_(pa.int64())),
         ("source", pa.list_(pa.uint8())),
         ("turn", pa.list_(pa.int32())),
@@ -58,6 +73,16 @@ SCHEMA = pa.schema(
 )
 
 
+TOKENS = {
+    "ids": np.int64,
+    "source": np.uint8,
+    "turn": np.int32,
+    "version": np.int32,
+    "logprob": np.float32,
+}
+"""The columns of each token's provenance, and their types in `Tokens`."""
+
+
 def trajectory_row(
     trajectory: Trajectory,
     signals: SignalArrays = NOTHING,
@@ -65,8 +90,8 @@ def trajectory_row(
     trained_logprob: NDArray[np.float32] | None = None,
 ) -> dict[str, Any]:
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
-    log-probabilities in training are an empty list. `parts` is JSON. The task's secret is not
-    written."""
+    log-probabilities in training are an empty list. `parts`, `turn_parts`, `actions` and `steps`
+    are JSON. The task's secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -81,6 +106,11 @@ def trajectory_row(
         "reward": trajectory.reward,
         "penalty": signals.penalty or 0.0,
         "parts": json.dumps(dict(verdict.parts) if verdict is not None else {}),
+        "turn_parts": json.dumps(
+            {name: list(numbers) for name, numbers in verdict.turn_parts.items()}
+            if verdict is not None
+            else {}
+        ),
         "turn_rewards": turn_rewards if turn_rewards is not None else [],
         "success": verdict.success if verdict is not None else None,
         "detail": verdict.detail if verdict is not None else "",
@@ -89,6 +119,7 @@ def trajectory_row(
         "turns": len(trajectory.turns),
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
+        "steps": json.dumps([_step_values(turn.step) for turn in trajectory.turns], default=vars),
         "ids": tokens.ids,
         "source": tokens.source,
         "turn": tokens.turn,
@@ -105,6 +136,38 @@ def trajectory_row(
     }
 
 
+def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
+    """The trajectory of a row, which is one of this task; without images, snapshots and seconds.
+
+    It has the verdict that it was given, and the rewards that its turns were trained by.
+    """
+    turns = [
+        Turn(_action_of(action), step and _step_of(step))
+        for action, step in zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True)
+    ]
+    arrays: dict[str, Any] = {name: np.array(row[name], kind) for name, kind in TOKENS.items()}
+    tokens = Tokens(**arrays, contexts=np.array(row["contexts"], np.int64).reshape(-1, 2))
+    verdict = None
+    if row["success"] is not None:
+        rewards = row["turn_rewards"]
+        parts, turn_parts = json.loads(row["parts"]), json.loads(row["turn_parts"])
+        outcome_reward = row["reward"] - sum(rewards)
+        verdict = Verdict(outcome_reward, row["success"], parts, row["detail"], turn_parts, rewards)
+    return Trajectory(
+        task,
+        row["group"],
+        row["episode"],
+        row["seed"],
+        tokens,
+        tuple(turns),
+        Outcome(row["outcome"]),
+        verdict,
+        parent=row["parent"],
+        first_turn=row["first_turn"],
+        problem=row["problem"],
+    )
+
+
 def image_name(image: Image) -> str:
     """The name of an image's file in the folder `images`."""
     return f"{sha256(image.png).hexdigest()[:32]}.png"
@@ -113,10 +176,7 @@ def image_name(image: Image) -> str:
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """The rows of one Parquet file. Raises DataError for a damaged file, and for one of an earlier
     version, which lacks columns."""
-    try:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
+    rows = _read(file, None)
     lacking = [name for name in SCHEMA.names if rows and name not in rows[0]]
     if lacking:
         raise DataError(
@@ -124,3 +184,42 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
             "it with that version"
         )
     return rows
+
+
+def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Some columns of one Parquet file's rows. Raises DataError for a damaged file."""
+    return _read(file, list(names))
+
+
+def _read(file: Path, columns: list[str] | None) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"{file} cannot be read: {error}") from error
+    return rows
+
+
+def _step_values(step: Step | None) -> dict[str, Any] | None:
+    """A step as plain data: observation and source, results, the ways in which it ended."""
+    if step is None:
+        return None
+    shown = step.observation
+    return {
+        "observation": None if shown is None else [shown.content, int(shown.source)],
+        "results": [[vars(one.call), one.content, one.ok] for one in step.results],
+        "ended": [step.done, step.abort, step.truncated],
+        "reward": step.reward,
+    }
+
+
+def _step_of(values: Mapping[str, Any]) -> Step:
+    shown = values["observation"]
+    results = (ToolResult(ToolCall(**call), content, ok) for call, content, ok in values["results"])
+    observation = None if shown is None else Observation(shown[0], Source(shown[1]))
+    done, abort, truncated = values["ended"]
+    return Step(observation, tuple(results), done, abort, truncated, values["reward"])
+
+
+def _action_of(values: Mapping[str, Any]) -> Action:
+    calls = tuple(ToolCall(**call) for call in values["calls"])
+    return Action(**{**values, "calls": calls})

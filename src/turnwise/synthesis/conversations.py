@@ -180,7 +180,7 @@ def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] 
     if not actions or any(action["error"] is not None for action in actions):
         return None
     messages = [{"role": "user", "content": row["prompt"]}]
-    observed = _observed(row, decode)
+    observed = observed_texts(row, decode)
     for turn, action in enumerate(actions):
         calls = [
             {
@@ -212,10 +212,11 @@ def _shown(texts: list[str], calls: list[dict[str, Any]]) -> Iterator[dict[str, 
         yield {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-def _observed(row: Mapping[str, Any], decode: Decode) -> Mapping[int, list[str]]:
+def observed_texts(row: Mapping[str, Any], decode: Decode) -> Mapping[int, list[str]]:
     """The texts that came back after each turn, as the policy was shown them."""
     texts = defaultdict(list)
-    begun = row["source"].index(Source.MODEL)
+    written = (Source.MODEL, Source.INHERITED)
+    begun = next((n for n, one in enumerate(row["source"]) if one in written), len(row["source"]))
     columns = (row[name][begun:] for name in ("turn", "source", "ids"))
     places = zip(*columns, strict=True)
     for (turn, source), group in groupby(places, key=lambda place: place[:2]):

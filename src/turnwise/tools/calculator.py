@@ -16,6 +16,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from turnwise.errors import ToolError
+from turnwise.tools.tool import tool
 
 MAX_CHARACTERS = 200
 MAX_BITS = 512
@@ -41,8 +42,9 @@ class Number:
     exact: bool = True
 
 
+@tool
 def calculate(expression: str) -> str:
-    """The value of an expression as text.
+    """Work out one line of arithmetic, such as (3 + 4) * 2.
 
     Raises ToolError, in words that say what to write instead, for text that is not arithmetic, has
     no value, or is too large.

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,7 @@ class Workers:
         self._begin = (prepare, arguments)
         self._idle: list[_Worker] = []
         self._lock = threading.Lock()
+        weakref.finalize(self, _end, self._idle)  # also when the program ends
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return what the function returns. Blocks.
@@ -72,6 +74,12 @@ class Workers:
             if worker is None or worker.lives:
                 return worker
             worker.kill()
+
+
+def _end(idle: "list[_Worker]") -> None:
+    """End the processes that wait for a call."""
+    while idle:
+        idle.pop().kill()
 
 
 class _Worker:

@@ -32,7 +32,7 @@ def tool(function: Function, /) -> Function: ...
 @overload
 def tool(*, isolated: bool) -> Callable[[Function], Function]: ...
 def tool(function: Any = None, /, *, isolated: bool = False) -> Any:
-    """Mark a method of an environment as an action of the agent.
+    """Mark a method of an environment, or a function, as an action of the agent.
 
     Its signature is the schema, the first paragraph of its docstring the description. It may be
     `async def`; a plain method runs in a worker thread, so that it cannot block the others. It
@@ -206,6 +206,11 @@ async def in_thread(function: Callable[[], Any]) -> Any:
 
     threading.Thread(target=work, daemon=True).start()
     return await future
+
+
+def is_tool(value: object) -> bool:
+    """Whether a function is marked with @tool."""
+    return callable(value) and hasattr(value, _MARK)
 
 
 def tools_of(owner: object) -> dict[str, Tool]:

@@ -6,13 +6,16 @@ work together in a run (`checks`).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from turnwise.algorithms.parts import BYPASS, Requirement, Trait
 from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are_one
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
-from turnwise.environments.base import Environment
+from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
 from turnwise.errors import ConfigError
+from turnwise.rewards.composition import Reward
+from turnwise.rewards.parts import Scope
 from turnwise.rollout.trees import check_tree_size
 
 
@@ -27,10 +30,14 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_kl(recipe, algorithm)
 
 
-def check_algorithm_for_environment(algorithm: Algorithm, environment: Environment) -> None:
-    """Raise ConfigError where an environment lacks what an algorithm needs, or has rewards that it
-    is not for."""
+def check_algorithm_for_environment(
+    algorithm: Algorithm, environment: Environment, reward: Reward | None
+) -> None:
+    """Raise ConfigError where an environment, or the reward in place of its own, lacks what an
+    algorithm needs, or has rewards that it is not for."""
     spec = environment.spec
+    if reward is not None:
+        spec = replace(spec, turn_rewards=reward.of_turns, rewards=_kind_of(reward))
     if Requirement.RESTORABLE in algorithm.needs and not environment.restorable:
         raise ConfigError(
             f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
@@ -39,12 +46,37 @@ def check_algorithm_for_environment(algorithm: Algorithm, environment: Environme
     if Requirement.TURN_REWARDS in algorithm.needs and not spec.turn_rewards:
         raise ConfigError(
             f"algorithm {algorithm.name}: estimator {algorithm.estimator} needs a reward per turn, "
-            f"and environment {spec.name} gives none; see `turnwise algorithms`"
+            f"and {'the recipe' if reward else f'environment {spec.name}'} gives none: name a part "
+            f"of turns in reward.parts, such as {_turn_parts(spec) or 'malformed'}"
+        )
+    if reward is not None and reward.of_groups and algorithm.part("rollout").gives & _COMPARED:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: rollout {algorithm.rollout} judges members by single "
+            "episodes, and a part of the reward is measured of whole groups: choose another "
+            "algorithm, or leave the part out"
         )
     if algorithm.estimator == "pass_at_k" and (spec.turn_rewards or spec.rewards != "unknown"):
         _refuse_rewards(algorithm, spec.name, "of 0 and 1")
     if algorithm.estimator == "max_rl" and spec.rewards == "signed":
         _refuse_rewards(algorithm, spec.name, "of 0 and more")
+
+
+_COMPARED = frozenset({Requirement.GREEDY, Requirement.TURN_VALUES})
+
+
+def _turn_parts(spec: EnvironmentSpec) -> str:
+    return ", ".join(name for name, part in spec.parts.items() if part.scope == Scope.TURNS)
+
+
+def _kind_of(reward: Reward) -> Rewards:
+    if not reward.terms and (reward.outcome, reward.failure) == (1.0, 0.0):
+        return "unknown"
+    lowest = min(
+        reward.bounds(success, step)[0]
+        for success in (True, False)
+        for step in reward.steps_of_change
+    )
+    return "signed" if lowest < 0 else "shares"
 
 
 def signal_tables(algorithm: Algorithm) -> dict[str, bool]:
@@ -83,8 +115,7 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
 def _refuse_rewards(algorithm: Algorithm, environment: str, wanted: str) -> None:
     raise ConfigError(
         f"algorithm {algorithm.name}: estimator {algorithm.estimator} is for rewards {wanted}, and "
-        f"environment {environment} gives others: choose another estimator, or another reward of "
-        "the environment's"
+        f"here there are others: choose another estimator, or another reward of {environment}"
     )
 
 
@@ -206,6 +237,21 @@ def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
             f"algorithm {name} adds up the parts of the reward that it is told: give their names "
             "and weights, as in algorithm.reward_weights.exact_match=1"
         )
+    if algorithm.estimator == "gdpo" and recipe.reward is not None:
+        ignored = [
+            *(f"costs.{cost}" for cost in recipe.reward.costs),
+            *(
+                f"parts.{part}"
+                for part, config in recipe.reward.parts.items()
+                if config.weight != 1 or config.schedule is not None or config.gate != "always"
+            ),
+        ]
+        if ignored:
+            raise ConfigError(
+                f"algorithm {name} has weights of its own for the parts of the reward "
+                f"(algorithm.reward_weights), so reward.{ignored[0]} would do nothing: leave out "
+                "costs, weights, schedules and gates"
+            )
 
 
 def _check_kl(recipe: Recipe, algorithm: Algorithm) -> None:

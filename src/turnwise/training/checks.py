@@ -49,7 +49,7 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     if parts.environment.shows_images:
         _check_images(recipe, algorithm)
     _check_sandbox(recipe, parts.environment)
-    check_algorithm_for_environment(algorithm, parts.environment)
+    check_algorithm_for_environment(algorithm, parts.environment, parts.reward)
     scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
     if scripted and _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])

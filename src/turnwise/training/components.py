@@ -13,17 +13,20 @@ from turnwise.config import Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
-from turnwise.environments.registry import make_environment
+from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError
 from turnwise.forward.images import FAMILIES, reader_of
+from turnwise.judges.making import Judge, Policy, check_judge, make_judge, part_of
 from turnwise.learning.parity import check_parity
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
+from turnwise.rewards.composition import Reward, make_reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images
+from turnwise.seeds import derive
 
 
 @dataclass(frozen=True)
@@ -42,15 +45,20 @@ class Components:
     engine: Engine
     semaphore: PrioritySemaphore
     """Bounds the episodes under way, whatever is played at the same time."""
+    reward: Reward | None
+    """The reward in place of the environment's own."""
+    judge: Judge | None = None
+    """The language model that scores episodes."""
 
     def runner(
         self,
         limits: RolloutConfig,
         environment: Environment | None = None,
         progress: Progress | None = None,
+        step: int = 0,
     ) -> RolloutRunner:
         """Rollouts under the given limits, in a variant of the environment if one is given;
-        `progress` is called with each finished trajectory."""
+        `progress` is called with each finished trajectory, and the reward is that of a step."""
         return RolloutRunner(
             environment or self.environment,
             self.scaffold,
@@ -58,6 +66,8 @@ class Components:
             limits,
             self.semaphore,
             progress=progress,
+            reward=self.reward,
+            weights=self.reward.weights(step) if self.reward is not None else {},
         )
 
     async def load(self, version: int) -> None:
@@ -117,17 +127,17 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
 def build_components(
     recipe: Recipe, weights: Path | None = None, folder: Path | None = None
 ) -> Components:
-    """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is for an
-    engine's own files.
+    """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is
+    the run's: an engine has its files there, and a judge its answers.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
-    chosen = recipe.environment
-    environment = make_environment(
-        chosen.name, chosen.options, chosen.consequential, recipe.sandbox
-    )
+    environment = environment_of(recipe)
     _check_sandbox(environment)
     check_images(environment, recipe)
+    if recipe.judge is not None:
+        check_judge(recipe.judge)
+    reward_of(recipe, environment)  # what is wrong with it is said before a model is loaded
     model, tokenizer = load_model(recipe.model, weights, recipe.seed, recipe.rollout.max_tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
@@ -141,12 +151,37 @@ def build_components(
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
-    setup = EngineSetup(recipe.engine, base, tokenizer, limit, folder)
-    engine = make_engine(setup)
+    own_files = None if folder is None else folder / "vllm"
+    engine = make_engine(EngineSetup(recipe.engine, base, tokenizer, limit, own_files))
+    judge = _judge(recipe, engine, tokenizer, folder)
+    reward = reward_of(recipe, environment, judge)
     semaphore = PrioritySemaphore(
         recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
     )
-    return Components(recipe, environment, model, tokenizer, scaffold, engine, semaphore)
+    return Components(
+        recipe, environment, model, tokenizer, scaffold, engine, semaphore, reward, judge
+    )
+
+
+def reward_of(
+    recipe: Recipe, environment: Environment, judge: Judge | None = None
+) -> Reward | None:
+    """The reward that a recipe puts together in place of the environment's; None where it does not.
+    Raises ConfigError for what it gets wrong."""
+    if recipe.reward is None:
+        return None
+    more = {} if recipe.judge is None else {"judge": part_of(recipe.judge, judge)}
+    return make_reward(recipe.reward, environment.spec.parts, recipe.rollout.max_turns, more)
+
+
+def _judge(
+    recipe: Recipe, engine: Engine, tokenizer: PreTrainedTokenizerBase, folder: Path | None
+) -> Judge | None:
+    """The judge that a recipe describes, if it does; the policy is the engine's present one."""
+    if recipe.judge is None:
+        return None
+    policy = Policy(engine, tokenizer, lambda: f"policy {engine.version}")
+    return make_judge(recipe.judge, folder, derive(recipe.seed, "judge"), policy)
 
 
 def _copied(recipe: Recipe) -> bool:

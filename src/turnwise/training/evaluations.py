@@ -1,4 +1,4 @@
-"""An evaluation as a stage: one episode on each held-out task.
+"""An evaluation as a stage: `evaluation.episodes_per_task` episodes of each held-out task.
 
 Not here: what is counted (`evaluation/evaluate.py`).
 """
@@ -25,13 +25,19 @@ class Evaluation:
             return step
         recipe, config = context.recipe, context.recipe.evaluation
         limits = recipe.rollout.model_copy(update={"temperature": config.temperature})
-        context.display.phase(f"evaluation: {self.name}", len(context.heldout))
+        episodes = config.episodes_per_task
+        context.display.phase(f"evaluation: {self.name}", episodes * len(context.heldout))
         await context.components.load(step)
         runner = context.components.runner(
-            limits, self.environment, lambda _: context.display.advance()
+            limits, self.environment, lambda _: context.display.advance(), step
         )
         label = f"evaluation/{self.name}"
-        groups, summary = await evaluate_policy(runner, context.heldout, config.seed, label)
+        groups, summary = await evaluate_policy(
+            runner, context.heldout, config.seed, label, episodes, config.k
+        )
         context.folder.write_trajectories(f"evaluation-{self.name}", groups)
-        context.folder.write_evaluation(self.name, {"step": step, **summary})
+        spec = self.environment.spec
+        environment = f"{spec.name} {spec.version}, data {spec.data_hash or 'unhashed'}"
+        facts = {"step": step, "environment": environment}
+        context.folder.write_evaluation(self.name, {**facts, **summary})
         return step

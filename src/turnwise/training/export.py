@@ -93,9 +93,16 @@ def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:
 
     Returns how many pairs were written, and how many were left out as in `export_successes`.
     """
+    return write_preferences(folder, list(_rows(folder)), file)
+
+
+def write_preferences(
+    folder: RunFolder, rows: Sequence[Mapping[str, Any]], file: Path
+) -> tuple[int, int]:
+    """Write the pairs of given rows, by their rewards, as `export_preferences` does."""
     lines: list[str] = []
     left_out = 0
-    graded = [row for row in _rows(folder) if row["reward"] is not None]
+    graded = [row for row in rows if row["reward"] is not None]
     for _, members in groupby(graded, key=lambda row: row["group"]):
         ordered = sorted(members, key=lambda row: -float(row["reward"]))
         if ordered[0]["reward"] == ordered[-1]["reward"]:

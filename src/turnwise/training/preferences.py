@@ -3,6 +3,7 @@
 Not here: the loss (`learning/preferences.py`).
 """
 
+from turnwise.judges.regrading import regraded
 from turnwise.learning.preferences import PreferenceLearner, best_and_worst, saved_pairs
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
@@ -54,7 +55,7 @@ async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
     await context.components.load(step)
     tasks = tasks_of_step(context.tasks, 0, wanted, derive(recipe.seed, "preferences"))
     advance = context.display.advance
-    runner = context.components.runner(recipe.rollout, progress=lambda _: advance())
+    runner = context.components.runner(recipe.rollout, progress=lambda _: advance(), step=step)
     groups = []
     for start in range(0, wanted, recipe.train.tasks_per_step):
         groups += await runner.collect(
@@ -63,5 +64,10 @@ async def _groups_to_compare(context: RunContext, step: int) -> list[Group]:
             recipe.seed,
             f"preferences/{start}",
         )
+    groups = await runner.judge(groups)
+    if recipe.preferences.by == "judge":
+        assert context.components.judge is not None  # the recipe has one
+        groups = await regraded(groups, context.components.judge)
+        runner.check_ungraded([member for group in groups for member in group.trajectories])
     context.folder.write_trajectories("preferences", groups)
     return groups

@@ -33,7 +33,7 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
     check_recipe_and_algorithm(recipe, algorithm)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)
     weights = saved.folder if saved is not None else None
-    components = build_components(recipe, weights, folder.path / "vllm")
+    components = build_components(recipe, weights, folder.path)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)

@@ -51,19 +51,20 @@ class Recorder:
         groups: Sequence[Group],
         learned: Learned,
         times: StepTimes,
-        curriculum: Mapping[str, float],
+        others: Mapping[str, float],
     ) -> None:
-        """Write down a step, counted from 1. Raises RunStoppedError as SkippedUpdates does."""
+        """Write down a step, counted from 1, with other metrics. Raises RunStoppedError as
+        SkippedUpdates does."""
         context, folder = self._context, self._context.folder
         metrics = {
             "step": step,
             **rollout_metrics(groups),
             **selection_metrics(groups, context.algorithm),
-            **curriculum,
+            **others,
             **self._staleness(groups, step),
             **finite(learned.update.metrics),
         }
-        timing = {"step": step, **_timing(metrics, times)}
+        timing = {"step": step, **_timing(metrics, times), **self._judging()}
         folder.write_trajectories(
             f"step-{step:06d}", groups, learned.signals, learned.credits, learned.update.logprobs
         )
@@ -86,6 +87,14 @@ class Recorder:
     def close(self) -> None:
         """End the trackers' runs."""
         self._trackers.close()
+
+    def _judging(self) -> dict[str, float]:
+        """Counts of what judging took since this process began; what was answered before is not in
+        them."""
+        judge = self._context.components.judge
+        if judge is None:
+            return {}
+        return {"seconds/judge": judge.asker.counts.seconds, **judge.metrics()}
 
     def _staleness(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How old the tokens were, where they can be older than the step."""

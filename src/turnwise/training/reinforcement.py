@@ -20,6 +20,7 @@ from typing import TypeVar
 from turnwise.config import BySuccess
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
+from turnwise.rewards.costs import CostMultipliers
 from turnwise.rollout.collect import Rollout, oversampled_groups
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
@@ -73,6 +74,7 @@ class ReinforcementLoop:
         """Steps that are done: the version of the present weights."""
         self.learners = Learners(context)
         self.curriculum = _curriculum(context)
+        self.multipliers = CostMultipliers(context.components.reward)
         self.recorder = Recorder(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history)
         self.validation = Validation(context, self.step)
@@ -82,6 +84,7 @@ class ReinforcementLoop:
         if saved is not None:
             self.learners.load_state(saved.learner)
             self.watch.quiet_until = saved.learner["quiet_until"]
+            self.multipliers.load_state(saved.learner["multipliers"])
             if self.curriculum is not None:
                 self.curriculum.load_state(saved.learner["curriculum"])
 
@@ -114,9 +117,11 @@ class ReinforcementLoop:
             self.curriculum.measure(played.groups)
         self.step, self._unsaved = self.step + 1, True
         times = StepTimes(played.seconds, sampled - begun, time.monotonic() - sampled)
-        curriculum = self.curriculum.metrics() if self.curriculum is not None else {}
+        metrics = self.curriculum.metrics() if self.curriculum is not None else {}
+        metrics = metrics | self.multipliers.metrics()  # before these costs move them
+        self.multipliers.measure(played.groups)
         await self._beside_sampling(
-            partial(self.recorder.record, self.step, played.groups, learned, times, curriculum)
+            partial(self.recorder.record, self.step, played.groups, learned, times, metrics)
         )
         self.watch.check(self.step, self.learners)
         check_logprob_gap(context.recipe, learned.update.metrics, self.step)
@@ -129,7 +134,10 @@ class ReinforcementLoop:
         """Play the groups of a step, and as many again while the filter leaves too few of them."""
         context, algorithm, begun = self.context, self.context.algorithm, time.monotonic()
         train, seed = context.recipe.train, context.recipe.seed
-        runner = replace(context.components.runner(context.recipe.rollout), priority=step)
+        reward = context.components.reward
+        weights = reward.weights(step, self.multipliers.values) if reward is not None else {}
+        runner = context.components.runner(context.recipe.rollout)
+        runner = replace(runner, priority=step, weights=weights)
         rollout: Rollout = algorithm.function("rollout")
         if train.oversample:
             rollout = partial(oversampled_groups, extra=train.oversample)
@@ -137,7 +145,8 @@ class ReinforcementLoop:
         for again in range(1 + train.dynamic_sampling_rounds):
             tasks = self._tasks(step, derive(seed, "round", again) if again else seed)
             label = f"train/{step}/round/{again}" if again else f"train/{step}"
-            groups += await rollout(runner, tasks, train.group_size, seed, label)
+            played = await rollout(runner, tasks, train.group_size, seed, label)
+            groups += await runner.judge(played)
             if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
                 break
         return Played(groups, time.monotonic() - begun)
@@ -165,6 +174,7 @@ class ReinforcementLoop:
 
     def _save(self) -> None:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}
+        state["multipliers"] = self.multipliers.values
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state()
         best = self.watch.best_step(self.recorder.history) or self.validation.best_step

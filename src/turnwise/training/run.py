@@ -6,7 +6,8 @@ how signals end a run (`stopping.py`).
 
 from typing import Any
 
-from turnwise.evaluation.report import build_report, report_json, report_markdown
+from turnwise.evaluation.report import POLICIES, build_report, report_json, report_markdown
+from turnwise.evaluation.runs import compare_within
 from turnwise.monitor.no_signal import summary
 from turnwise.stopping import name_main_task
 from turnwise.storage.checkpoint import StageName
@@ -94,12 +95,20 @@ async def _check_parity(context: RunContext) -> None:
 def _write_report(context: RunContext) -> dict[str, Any]:
     """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
-    names = ("base", "cold_start", "sft", "trained", *environment.ablations())
+    names = (*POLICIES, *environment.ablations())
     found = {name: folder.evaluation(name) for name in names}
     evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
+    before = [name for name in POLICIES if name in evaluations and name != "trained"]
+    comparisons = compare_within(folder, before, "trained") if "trained" in evaluations else []
     signal = summary(folder.lines("metrics.jsonl"))
     report = build_report(
-        context.recipe, environment, context.heldout, evaluations, signal, context.seconds
+        context.recipe,
+        environment,
+        context.heldout,
+        evaluations,
+        comparisons,
+        signal,
+        context.seconds,
     )
     folder.write_text("report.json", report_json(report))
     folder.write_text("report.md", report_markdown(report))

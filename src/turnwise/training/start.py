@@ -22,9 +22,11 @@ from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads
 
 if TYPE_CHECKING:
+    from turnwise.storage.checkpoint import Checkpoint
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
     from turnwise.training.context import RunContext
+    from turnwise.types import Trajectory
 
 
 def configure(recipe: Recipe) -> None:
@@ -60,11 +62,12 @@ def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[
     configure(recipe)
     from turnwise.training.components import build_components
 
-    parts = build_components(recipe, None if run is None else _newest_weights(run, display))
+    saved = None if run is None else newest_checkpoint(run, display)
+    parts = build_components(recipe, None if saved is None else saved.folder)
 
     async def work() -> dict[str, Any]:
         try:
-            return await evaluate_parts(parts, display, check=True)
+            return await evaluate_parts(parts, display, check=True, step=saved.step if saved else 0)
         finally:
             await parts.engine.stop()
 
@@ -72,32 +75,47 @@ def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[
 
 
 async def evaluate_parts(
-    parts: "Components", display: Display, check: bool = False
+    parts: "Components", display: Display, check: bool = False, step: int = 0
 ) -> dict[str, Any]:
-    """The summary of the policy as the engine has it now; with `check` see `Components.check`."""
+    """The summary of the policy as the engine has it now, with the reward of a step of RL; with
+    `check` see `Components.check`."""
+    if check:
+        await parts.check()
+    _, summary = await played_parts(parts, display, "evaluation", step)
+    display.close()
+    return summary
+
+
+async def played_parts(
+    parts: "Components", display: Display, name: str, step: int
+) -> "tuple[list[Trajectory], dict[str, Any]]":
+    """The episodes of an evaluation of the policy as the engine has it now, and their summary;
+    `name` is for the display, `step` is the reward's. Raises ConfigError where there are no
+    tasks."""
     from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
 
     config = parts.recipe.evaluation
     tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
     if not tasks:
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
-    if check:
-        await parts.check()
-    display.phase("evaluation", len(tasks))
+    episodes = config.episodes_per_task
+    display.phase(name, episodes * len(tasks))
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
-    runner = parts.runner(limits, progress=lambda _: display.advance())
-    _, summary = await evaluate_policy(runner, tasks, config.seed, "evaluate")
-    display.close()
-    return summary
+    runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
+    groups, summary = await evaluate_policy(
+        runner, tasks, config.seed, "evaluate", episodes, config.k
+    )
+    return [member for group in groups for member in group.trajectories], summary
 
 
-def _newest_weights(run: Path, display: Display) -> Path:
-    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over."""
+def newest_checkpoint(run: Path, display: Display) -> "Checkpoint":
+    """The newest undamaged checkpoint of a run folder; warns of damaged ones passed over. Raises
+    DataError where there is none."""
     from turnwise.storage import checkpoint
 
     found, damaged = checkpoint.newest(run / "checkpoints")
     if found is None:
         raise DataError(f"{run} has no checkpoint yet")
     for problem in damaged.values():
-        display.say(f"warning: {problem}; evaluated is {found.folder}")
-    return found.folder
+        display.say(f"warning: {problem}; used is {found.folder}")
+    return found

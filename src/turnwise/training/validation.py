@@ -53,7 +53,7 @@ class Validation:
         limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
         await context.components.load(step)
         _, summary = await evaluate_policy(
-            context.components.runner(limits),
+            context.components.runner(limits, step=step),
             context.validation,
             config.seed,
             "validation",

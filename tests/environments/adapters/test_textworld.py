@@ -55,6 +55,7 @@ def test_the_walkthrough_wins_and_is_told_to_nobody() -> None:
     assert "____" not in play.seen[0]  # the title in large letters
 
 
+@pytest.mark.long
 def test_sixteen_at_once_and_a_step_limit() -> None:
     environment = TextWorld(MadeGames(count=3), max_steps=2)
     tasks = all_tasks(environment)

@@ -92,6 +92,18 @@ def test_tricks_fail(made: Code, name: str) -> None:
     assert (verdict.reward, verdict.success) == (0.0, False)
 
 
+def test_parts_say_what_runs_and_what_passes(made: Code) -> None:
+    task = made.tasks("train")[0]
+    found = {
+        name: judged(made, task, answered(program)).parts
+        for name, program in {**TRICKS, "right": task.secret["solution"]}.items()
+    }
+    assert found["right"] == {"passed": 1.0, "runs": 1.0}
+    assert found["constant"]["runs"] == 1.0 > found["constant"]["passed"]
+    for name in ("exit", "no function", "no program"):
+        assert found[name] == {"passed": 0.0, "runs": 0.0}
+
+
 def test_a_fenced_answer_and_the_tool(made: Code) -> None:
     task = made.tasks("train")[0]
     trying = Action("", calls=(ToolCall("python", {"code": "x = 1\nprint(x + 1)"}),))

@@ -1,22 +1,21 @@
-"""A language model as the user: a small server of this file's own, and ways for it to fail."""
+"""A language model as the user: a small server, and ways for it to fail."""
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chat_server import Server, serving
 from tests.environments.desk.library import LEND, TASKS, written
 from tests.environments.playing import answered
 from tests.fakes import byte_tokenizer
+from turnwise.chat import endpoint
 from turnwise.config import RolloutConfig
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.base import Environment
-from turnwise.environments.desk import model_user
 from turnwise.environments.desk.model_user import STOP, Dialogue, ModelUser, ModelUserSettings
 from turnwise.environments.registry import make_environment
 from turnwise.errors import InfrastructureError, NotSupportedError
@@ -27,61 +26,18 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
 
-class Server(ThreadingHTTPServer):
-    """Says a new thing each time, and ends after the agent has said `done`."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[dict[str, Any]] = []
-        self.headers: list[str] = []
-        self.failures: list[int | float | str] = []
-        """What comes first: a code of HTTP, seconds of silence, a body."""
-        self.over = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body)
-        self.server.headers.append(self.headers.get("Authorization", ""))
-        failure = self.server.failures.pop(0) if self.server.failures else None
-        if isinstance(failure, float):
-            self.server.over.wait(failure)
-        code = failure if isinstance(failure, int) else 200
-        said = body["messages"][-1]["content"]
-        over = "done" in said or said.isdecimal()
-        words = f"<think>hm</think> {STOP if over else f'Sentence {len(self.server.asked)}.'}"
-        text = json.dumps({"choices": [{"message": {"role": "assistant", "content": words}}]})
-        if isinstance(failure, str):
-            text = failure
-        assert self.path == "/v1/chat/completions"
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: Any) -> None: ...
+def words(body: dict[str, Any], number: int) -> str:
+    """Say a new thing each time, and end after the agent has said `done`."""
+    said = body["messages"][-1]["content"]
+    over = "done" in said or said.isdecimal()
+    return f"<think>hm</think> {STOP if over else f'Sentence {number}.'}"
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(model_user, "FIRST_PAUSE", 0.01)
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.over.set()
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.01)
+    with serving(words) as made:
+        yield made
 
 
 def desk(folder: Path, server: Server, **settings: Any) -> Environment:

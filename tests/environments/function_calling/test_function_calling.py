@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, played, prototype, reward
+from tests.environments.playing import answered, judged, played, prototype, reward
 from turnwise.environments.function_calling.applications import application_tools, signature
 from turnwise.environments.function_calling.environment import MAX_CALLS, FunctionCalling
 from turnwise.environments.registry import make_environment
@@ -181,7 +181,7 @@ def test_too_many_calls_and_another_tool(made: FunctionCalling) -> None:
 
 
 def test_toolrls_reward(made: FunctionCalling) -> None:
-    shaped = FunctionCalling(count=20, max_requests=1, reward="toolrl")
+    shaped = FunctionCalling(count=20, max_requests=1)
     task = next(task for task in shaped.tasks("train") if task.info["calls"] == 1)
     formed = [
         Action(
@@ -191,15 +191,18 @@ def test_toolrls_reward(made: FunctionCalling) -> None:
         else Action(f"<think>x</think><answer>{a.answer}</answer>", answer=a.answer)
         for a in shaped.oracle(task)
     ]
-    assert reward(shaped, task, *formed) == 4.0
-    assert reward(shaped, task, *shaped.oracle(task)) == 3.0
-    assert reward(shaped, task, *formed[-1:]) == -2.0
-    assert reward(shaped, task, calling("nonsense")) == -3.0
+
+    def toolrl(*actions: Action) -> tuple[float, float]:
+        parts = judged(shaped, task, *actions).parts
+        return parts["toolrl_format"], parts["toolrl_correct"]
+
+    assert toolrl(*formed) == (1.0, 3.0)
+    assert toolrl(*shaped.oracle(task)) == (0.0, 3.0)
+    assert toolrl(*formed[-1:]) == (1.0, -3.0)
+    assert toolrl(calling("nonsense")) == (0.0, -3.0)
 
 
-@pytest.mark.parametrize(
-    "options", [{"count": 0}, {"tools": 0}, {"max_requests": 4}, {"reward": "x"}]
-)
+@pytest.mark.parametrize("options", [{"count": 0}, {"tools": 0}, {"max_requests": 4}])
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="function_calling"):
         make_environment("function_calling", options)

@@ -67,16 +67,20 @@ def test_without_a_tool_what_needs_it_is_lost(made: MultiTool) -> None:
 
 
 def test_tool_stars_reward() -> None:
-    made = MultiTool(count=8, reward="tool_star")
+    made = MultiTool(count=8)
     task = of_kind(made, "both")
     script = list(made.oracle(task))
-    assert judged(made, task, *script).reward == pytest.approx(1.1)
-    assert judged(made, task, script[-1]).reward == 1.0
-    assert judged(made, task, *script[:-1], Action("", answer="17")).reward == 0.0
-    assert judged(made, task, *script[:-1]).reward == -1.0
-    assert judged(made, task, Action("", error="broken"), *script).reward == -1.0
+
+    def reward(*actions: Action) -> float:
+        return judged(made, task, *actions).parts["both_tools"]
+
+    assert reward(*script) == pytest.approx(1.1)
+    assert reward(script[-1]) == 1.0
+    assert reward(*script[:-1], Action("", answer="17")) == 0.0
+    assert reward(*script[:-1]) == -1.0
+    assert reward(Action("", error="broken"), *script) == -1.0
     failed = Action("", calls=(ToolCall("calculator", {"expression": "2 +"}),))
-    assert judged(made, task, *script[:1], failed, script[-1]).reward == 1.0
+    assert reward(*script[:1], failed, script[-1]) == 1.0
 
 
 def test_hedges_and_lists_fail(made: MultiTool) -> None:
@@ -99,7 +103,8 @@ def test_the_other_interpreter(made: MultiTool) -> None:
     except ConfigError as error:
         pytest.skip(str(error))
     task = of_kind(python, "both")
-    assert judged(python, task, *python.oracle(task)).parts == {"correct": 1.0, "both_used": 1.0}
+    parts = judged(python, task, *python.oracle(task)).parts
+    assert parts == {"correct": 1.0, "both_used": 1.0, "both_tools": 1.1}
     python.sandbox.close()
 
 

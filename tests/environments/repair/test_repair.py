@@ -86,6 +86,7 @@ def is_lucky(environment: Repair, task: Task) -> bool:
     return all(passed(functions, [call])[0] for call in calls)
 
 
+@pytest.mark.long
 def test_no_function_is_broken_in_both_splits(made: Repair) -> None:
     def repaired(task: Task) -> set[str]:
         """Functions, as they should be, whose text the solution changes."""

@@ -125,6 +125,16 @@ def test_what_else_is_changed_or_told_fails(made: Shell) -> None:
     assert judged(made, asking, *calls).reward == 0.0, "without an answer"
 
 
+def test_changes_are_a_share_of_what_is_right_and_wrong(made: Shell) -> None:
+    task = next(task for task in made.tasks("train") if not task.info["asks"])
+    *calls, last = made.oracle(task)
+    assert judged(made, task, *calls, last).parts["changes"] == 1.0
+    assert judged(made, task, last).parts["changes"] == 0.0
+    more = running("for n in 1 2 3 4 5 6 7 8 9; do echo x > $n.txt; done")
+    assert 0.0 < judged(made, task, *calls, *more, last).parts["changes"] < 0.9
+    assert judged(made, task, *running("rm -r *"), last).parts["changes"] < 0.3
+
+
 def write(path: Path, *records: Any) -> str:
     path.write_text(json.dumps(list(records)))
     return str(path)

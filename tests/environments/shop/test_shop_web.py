@@ -1,5 +1,7 @@
 """The shop as web pages: the same tasks and verdicts as the shop's."""
 
+from dataclasses import replace
+
 from tests.environments.playing import judged, played, prototype
 from turnwise.environments.shop.environment import Shop
 from turnwise.environments.shop.web import ShopWeb
@@ -14,13 +16,12 @@ made = prototype("shop_web")
 
 
 def test_verdicts_are_the_shops(made: ShopWeb) -> None:
-    shop = Shop(reward="webshop")
-    web = ShopWeb(reward="webshop")
+    shop, web = Shop(), ShopWeb()
     assert all_tasks(made) == all_tasks(Shop())
     tasks = spread(all_tasks(made), 100)
     for task in tasks:
         here, there = (judged(one, task, *random_script(one, task)) for one in (web, shop))
-        assert here == there
+        assert here == replace(there, turn_parts={})
 
 
 def test_pages(made: ShopWeb) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, calling, opened, reward
+from tests.environments.playing import answered, calling, judged, opened, reward
 from turnwise.environments.registry import make_environment
 from turnwise.environments.sql.dbbench import RecordFile, for_sqlite
 from turnwise.environments.sql.environment import SqlEnvironment
@@ -21,7 +21,7 @@ from turnwise.evaluation.measurement import (
     played_all,
     success,
 )
-from turnwise.types import Action
+from turnwise.types import Action, Task
 
 DBBENCH = Path(__file__).parents[4] / "shared" / "data" / "dbbench"
 RECORD: dict[str, Any] = {
@@ -83,6 +83,21 @@ def test_what_else_is_changed_or_told_fails(made: SqlEnvironment) -> None:
                 assert reward(made, task, *calls, answered(wrong)) == float(wrong in cells)
 
 
+def test_rows_are_a_share_of_what_is_right_and_wrong(made: SqlEnvironment) -> None:
+    def rows(task: Task, *actions: Action) -> float:
+        return judged(made, task, *actions).parts["rows"]
+
+    for task in made.tasks("train")[:40]:
+        *calls, last = made.oracle(task)
+        table = task.data["tables"][0]["name"]
+        assert rows(task, *calls, last) == 1.0
+        assert rows(task, answered("?")) == 0.0
+        if task.secret["answer"] is None:
+            more = running(f"CREATE TABLE more AS SELECT * FROM {table}")
+            assert 0.0 < rows(task, *calls, *more, last) < 1.0
+            assert rows(task, *more, last) == 0.0
+
+
 def test_several_cells_in_any_order() -> None:
     made = SqlEnvironment(MadeRequests(60))
     tasks = [task for task in made.tasks("train") if task.info["kind"] == "conditions"]
@@ -92,6 +107,8 @@ def test_several_cells_in_any_order() -> None:
         assert reward(made, task, answered(text)) == 1.0
     for wrong in (", ".join(cells[1:]), ", ".join([*cells, cells[0]]), " ".join(cells)):
         assert reward(made, task, answered(wrong)) == 0.0
+    part = judged(made, task, answered(", ".join(cells[1:]))).parts["rows"]
+    assert part == pytest.approx((len(cells) - 1) / len(cells))
 
 
 def write(path: Path, *records: Any) -> str:

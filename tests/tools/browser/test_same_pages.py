@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.tools.browser.sites import HOST, SEEN, START, Everything, opened
 from turnwise.errors import ToolError
 from turnwise.tools.browser.static_page import StaticPage
@@ -26,6 +28,7 @@ async def problem(page: Any, action: tuple[Any, ...]) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_the_same_in_both() -> None:
     plain, real = Everything(), Everything()
 

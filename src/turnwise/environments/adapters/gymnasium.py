@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from turnwise.environments.adapters.replayed import Replayed, Reply
+from turnwise.environments.adapters.replayed import PARTS, Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.tasksets import TaskSet, identities
 from turnwise.errors import ConfigError, MissingExtraError, ToolError
@@ -71,7 +71,10 @@ class Gymnasium(Replayed):
         self.id, self.success = id, success
         self._turn_rewards = reward == "return"
         self.facts = EnvironmentSpec(
-            f"gymnasium/{id}", _gymnasium().__version__, turn_rewards=self._turn_rewards
+            f"gymnasium/{id}",
+            _gymnasium().__version__,
+            turn_rewards=self._turn_rewards,
+            parts=PARTS,
         )
         self._arguments = dict(arguments)
         self._describe = load_function(describe, "gymnasium") if describe else None

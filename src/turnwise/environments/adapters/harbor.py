@@ -13,6 +13,7 @@ from turnwise.environments.adapters.harbor_tasks import WEAKNESS, entries, judge
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, TaskSet
 from turnwise.ranges import Range, Share
+from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
@@ -34,7 +35,9 @@ class Harbor(Environment):
     sandbox: CodeSandbox
     workspace: Workspace
     tool_deadline = DEADLINE
-    facts = EnvironmentSpec("harbor", "1")
+    facts = EnvironmentSpec(
+        "harbor", "1", parts={"tests": RewardPart(description="the reward that the tests write")}
+    )
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from turnwise.environments.tasksets import Tasks, TaskSet, every
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, ToolError
 from turnwise.ranges import Share
 from turnwise.registry import load_function
+from turnwise.rewards.parts import RewardPart
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, Task, Trajectory, Verdict
 
@@ -68,7 +69,11 @@ class Inspect(Environment):
             self._samples.setdefault(_key(sample), sample)
         drawn = [_asked(key, sample, instructions) for key, sample in self._samples.items()]
         self.task_set = TaskSet.shuffled(drawn, heldout_share, content=_content)
-        self.facts = EnvironmentSpec(f"inspect/{task}", version("inspect-ai"))
+        self.facts = EnvironmentSpec(
+            f"inspect/{task}",
+            version("inspect-ai"),
+            parts={name: RewardPart(description="a scorer's value") for name in self._scorers},
+        )
         self.stateless = not tools  # tools may keep anything
 
     def tools(self) -> list[Tool]:

@@ -21,7 +21,6 @@ from typing import Any
 import httpx2
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.options import Options
 from turnwise.environments.tasksets import SPLITS, Split, TaskFile, Tasks, TaskSet, every
 from turnwise.errors import (
     ConfigError,
@@ -29,7 +28,9 @@ from turnwise.errors import (
     MissingExtraError,
     ToolError,
 )
+from turnwise.options import Options
 from turnwise.ranges import Count, Seconds
+from turnwise.rewards.parts import RewardPart
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -89,7 +90,9 @@ class OpenEnv(Environment):
 
     _session: "Session | None" = None
 
-    facts = EnvironmentSpec("openenv", "1", turn_rewards=True)
+    facts = EnvironmentSpec(
+        "openenv", "1", turn_rewards=True, parts={"total": RewardPart(description="sum of rewards")}
+    )
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from typing import Any
 from turnwise.environments.adapters import reasoning_gym_program
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, every
+from turnwise.environments.turn_parts import share
 from turnwise.errors import (
     ConfigError,
     InfrastructureError,
@@ -40,6 +41,7 @@ from turnwise.seeds import derive
 from turnwise.types import Action, Task, Trajectory, Verdict
 
 SEEDS = 2**31
+PARTS = {"correct": share("whether the answer is right")}
 MOST_CHARACTERS = 10_000
 """Longest answer, in characters; a longer one is wrong."""
 LIMITS = Limits(seconds=20.0, cpu_seconds=20.0, memory=4096 * MEBIBYTE)
@@ -73,7 +75,9 @@ class ReasoningGym(Environment):
         Raises ConfigError for unknown names and settings, MissingExtraError without reasoning-gym.
         """
         package, self._settings = installed("reasoning-gym"), _by_name(datasets)
-        self.facts = EnvironmentSpec(f"reasoning_gym/{'+'.join(self._settings)}", package)
+        self.facts = EnvironmentSpec(
+            f"reasoning_gym/{'+'.join(self._settings)}", package, parts=PARTS
+        )
         self.sandbox = make_sandbox({"packages": _packages(), "warm": 0, **sandbox}, limits=LIMITS)
         self._datasets = self._made(count)
         tasks = [task for name in self._settings for task in self._tasks_of(name)]

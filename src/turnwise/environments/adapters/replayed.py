@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from turnwise.environments.base import Environment
+from turnwise.environments.turn_parts import share
 from turnwise.errors import InfrastructureError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool, in_thread
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
 RANDOM_ACTIONS = 100
+PARTS = {"won": share("whether the game was won"), "over": share("whether it came to its end")}
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from turnwise.environments.adapters.replayed import RANDOM_ACTIONS, Replayed, Reply
+from turnwise.environments.adapters.replayed import PARTS, RANDOM_ACTIONS, Replayed, Reply
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.options import Options
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, MissingExtraError, NotSupportedError, ToolError
 from turnwise.folders import cache_folder
+from turnwise.options import Options
 from turnwise.ranges import Count, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import Tool
@@ -123,7 +123,7 @@ class TextWorld(Replayed):
         MissingExtraError without textworld.
         """
         package = _version()
-        self.facts = EnvironmentSpec("textworld", package, turn_rewards=True)
+        self.facts = EnvironmentSpec("textworld", package, turn_rewards=True, parts=PARTS)
         self.admissible, self.max_steps = admissible, max_steps
         self._game: Any = None
         read = [_read(file) for file in tasks.files(package)]

@@ -24,6 +24,7 @@ from turnwise.environments.tasksets import TaskSet
 from turnwise.errors import ConfigError, MissingExtraError, NotSupportedError, unknown_name
 from turnwise.ranges import Range, Share
 from turnwise.registry import load_module
+from turnwise.rewards.parts import RewardPart
 from turnwise.tools.tool import in_thread
 from turnwise.types import Action, Task, Trajectory, Verdict
 
@@ -69,7 +70,9 @@ class Verifiers(Environment):
         tasks = [self._task(key, task) for key, task in self._theirs.items()]
         content = json.dumps(sorted(self._theirs))
         self.task_set = TaskSet.shuffled(tasks, heldout_share, content=lambda _: content)
-        self.facts = EnvironmentSpec(f"verifiers/{taskset}", _version())
+        names = sorted({name for one in self._theirs.values() for name in _measured(one)})
+        parts = {name: RewardPart(description="the taskset's own") for name in names}
+        self.facts = EnvironmentSpec(f"verifiers/{taskset}", _version(), parts=parts)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """The task's own rewards and metrics, of the answer as the model's reply.
@@ -192,6 +195,11 @@ def _messages(data: Any, name: str) -> list[tuple[str, str]]:
     if not said:
         raise ConfigError(f"verifiers: {name}: a task has no prompt")
     return said
+
+
+def _measured(theirs: Any) -> list[str]:
+    """Names of a task's rewards and metrics; a metric of several numbers has others."""
+    return [hook.__name__ for kind in ("reward", "metric") for hook in theirs.hooks(kind)]
 
 
 def _check(theirs: Any, name: str) -> None:

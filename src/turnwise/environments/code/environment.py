@@ -16,6 +16,7 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.code.pipelines import draw
 from turnwise.environments.code.programs import ProgramFile, as_json
 from turnwise.environments.code.tasks import NAME, STANDARD, MadeFunctions
+from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
@@ -27,6 +28,10 @@ from turnwise.types import Action, Task, Trajectory, Verdict
 
 TOLERANCE = 1e-6
 """Tolerance for floats, relative or absolute."""
+PARTS = {
+    "passed": share("hidden calls that return what they should"),
+    "runs": share("hidden calls that return plain data, right or not"),
+}
 MODULE = "answer"
 
 _FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
@@ -39,7 +44,7 @@ class Code(Environment):
         Code(tasks=ProgramFile("quixbugs/programs.jsonl"))
     """
 
-    facts = EnvironmentSpec("code", "1")
+    facts = EnvironmentSpec("code", "1", parts=PARTS)
     stateless = True
     sandbox: CodeSandbox
 
@@ -65,10 +70,11 @@ class Code(Environment):
         return observation(self.sandbox.run_python(program_of(code)).checked(), False)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when all hidden calls return what they should; their share is among the parts."""
+        """1 when all hidden calls return what they should; their share is among the parts, and that
+        of calls that return anything."""
         secret, answer = trajectory.task.secret, trajectory.answer
         if not (answer or "").strip():
-            return Verdict(0.0, False, {"passed": 0.0}, "no answer")
+            return Verdict(0.0, False, dict.fromkeys(PARTS, 0.0), "no answer")
         files = {f"{MODULE}.py": program_of(answer or "").encode(errors="replace")}
         target = f"{MODULE}:{secret['name']}"
         if secret.get("as_json"):
@@ -83,7 +89,8 @@ class Code(Environment):
         )
         success = all(grade.passed)
         reasons = sorted({reason for reason in grade.reasons if reason})
-        return Verdict(float(success), success, {"passed": grade.share}, "; ".join(reasons)[:300])
+        parts = {"passed": grade.share, "runs": grade.returned}
+        return Verdict(float(success), success, parts, "; ".join(reasons)[:300])
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The known program."""

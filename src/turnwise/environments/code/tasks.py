@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnwise.environments.code.pipelines import Pipeline, draw, inputs, is_sound
-from turnwise.environments.options import Options
 from turnwise.environments.tasksets import SOLVED, Draft, Tasks, TaskSet, drafted, every
+from turnwise.options import Options
 from turnwise.ranges import Count, Range
 from turnwise.seeds import derive
 from turnwise.types import Task

@@ -18,13 +18,31 @@ from turnwise.environments.deep_research.conditions import Classes
 from turnwise.environments.deep_research.tasks import DEEPEST, PAGE, standard_tasks
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents
+from turnwise.environments.turn_parts import (
+    REPEATS,
+    first_shown,
+    gain_part,
+    lines_of,
+    repeats,
+    results_of,
+    share,
+)
 from turnwise.errors import ToolError
 from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match
+from turnwise.rewards.parts import RewardPart
 from turnwise.tokens import Source
 from turnwise.tools.memory import Notes, NotesTools
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
+
+PARTS = {
+    "exact_match": share("whether the answer is the class"),
+    "searches": RewardPart(0, description="searches"),
+    "opened": RewardPart(0, description="opened documents"),
+    "gain": gain_part("half when the class is first among the results, half when it is opened"),
+    "repeats": REPEATS,
+}
 
 
 @dataclass
@@ -38,7 +56,7 @@ class Play:
 class DeepResearch(NotesTools, Environment):
     """Tools: search, open_document, and those of notes."""
 
-    facts = EnvironmentSpec("deep_research", "1")
+    facts = EnvironmentSpec("deep_research", "1", parts=PARTS)
     _play: Play
 
     def __init__(self, result_tokens: Count = 32, page_tokens: Count = 400) -> None:
@@ -84,7 +102,7 @@ class DeepResearch(NotesTools, Environment):
                 f"there is no document {document!r}: write it as in a result's brackets"
             )
         self._play.opened += 1
-        return "\n".join(self.truncate(line, self._page_tokens) for line in self._page(found))
+        return self._shown(found)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 for the name of the class, with or without its module; else 0."""
@@ -94,7 +112,14 @@ class DeepResearch(NotesTools, Environment):
             "searches": float(self._play.searches),
             "opened": float(self._play.opened),
         }
-        return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
+        wanted = trajectory.task.secret["open"]
+        steps = [self._steps(turn, wanted) for turn in trajectory.turns]
+        turn_parts = {
+            "gain": first_shown([("listed", "opened"), ("opened",)], steps),
+            "repeats": repeats([_listed_in(turn) for turn in trajectory.turns]),
+        }
+        detail = f"answered {trajectory.answer!r}"
+        return Verdict(float(success), success, parts, detail, turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Turn to the right page of the right search, open the class, note it, and answer."""
@@ -127,6 +152,17 @@ class DeepResearch(NotesTools, Environment):
         self._play, self.notes = Play(**found["play"]), Notes()
         self.notes.restore(found["notes"].encode())
 
+    def _shown(self, document: Document) -> str:
+        return "\n".join(self.truncate(line, self._page_tokens) for line in self._page(document))
+
+    def _steps(self, turn: Turn, wanted: str) -> list[str]:
+        """The steps of the way to the class that a turn made: it, or a method of it, is among the
+        results (`listed`), and it is open."""
+        listed = any(f"{one}.".startswith(f"{wanted}.") for one in _listed_in(turn))
+        page = self._shown(self._known[wanted])
+        opened = any(one.content == page for one in results_of(turn, "open_document"))
+        return ["listed"] * listed + ["opened"] * opened
+
     def _page(self, document: Document) -> list[str]:
         """A document in full, with what it defines, a line each."""
         parts = [" ".join(f"{document.card} {document.text}".split())]
@@ -135,6 +171,12 @@ class DeepResearch(NotesTools, Environment):
         for kind, names in self._classes.modules.get(document.id, {}).items():
             parts.append(_listed("classes" if kind == "class" else "functions", names))
         return parts
+
+
+def _listed_in(turn: Turn) -> list[str]:
+    """Names of the documents among the results of a turn's searches."""
+    lines = lines_of(turn, "search")
+    return [line[1:].partition("]")[0] for line in lines if line.startswith("[")]
 
 
 def _listed(what: str, names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from turnwise.environments.desk.policy import WishKind
 from turnwise.environments.desk.shop import Shop, State
 from turnwise.environments.desk.tasks import COUNT, made_tasks
 from turnwise.environments.desk.user import User
+from turnwise.environments.turn_parts import STATE_PARTS, cells_of, replayed, share, state_parts
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.ranges import Count
 from turnwise.rewards.numeric import matches
@@ -31,6 +32,11 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 
 ALL_WISHES: Sequence[WishKind] = get_args(WishKind)
 RULES, PRICES = 5, range(12, 100, 2)
+PARTS = {
+    "state": share("whether the database is as wanted"),
+    "told": share("whether the closing question was answered rightly"),
+    **STATE_PARTS,
+}
 WISH = "\nCustomer: "
 """Stands between the policy and the user's first words."""
 
@@ -49,7 +55,7 @@ class ServiceDesk(Environment):
     """Tools that read: check_code, show_order. Tools that write: cancel, take_back, change_street,
     refuse."""
 
-    facts = EnvironmentSpec("desk", "1")
+    facts = EnvironmentSpec("desk", "1", parts=PARTS)
     _play: Play
 
     def __init__(
@@ -103,7 +109,7 @@ class ServiceDesk(Environment):
 
     @tool
     async def show_order(self, order: StrictInt) -> str:
-        """What is known of an order."""
+        """Facts of an order."""
         return Shop(self._play.state).show_order(order)
 
     @tool
@@ -133,12 +139,17 @@ class ServiceDesk(Environment):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """1 when the database is what the policy makes of the wish, and no more, and the closing
         question, the last thing that was asked, was answered with the right number; else 0."""
-        secret = trajectory.task.secret
+        secret, before = trajectory.task.secret, trajectory.task.data["state"]
         kept = self._play.state == secret["state"]
         told = self._play.over and matches(trajectory.answer, secret["told"])
         success = kept and told
         parts = {"state": float(kept), "told": float(told)}
-        return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
+        twin = self.fresh()
+        twin._play = Play(copy.deepcopy(before))
+        states = await replayed(twin, trajectory, lambda: cells_of(twin._play.state))
+        turn_parts = state_parts(cells_of(before), cells_of(secret["state"]), states)
+        detail = f"answered {trajectory.answer!r}"
+        return Verdict(float(success), success, parts, detail, turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Ask for the code and what else is needed, look, act, and report; without a thought where

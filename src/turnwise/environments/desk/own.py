@@ -21,6 +21,7 @@ from turnwise.environments.desk.tables import Data, differences, read_tables, wr
 from turnwise.environments.desk.user import User
 from turnwise.environments.records import read_text
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet
+from turnwise.environments.turn_parts import share
 from turnwise.errors import DataError, NotSupportedError
 from turnwise.tokens import Source
 from turnwise.tools.tool import Tool
@@ -28,6 +29,11 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 
 MOST_NUMBERS = 20
 """Most numbers in a message that counts: a longer list could hit the right one by chance."""
+PARTS = {
+    "database": share("whether the database is as wanted"),
+    "told": share("whether the agent said all that the user must learn"),
+    "ended": share("whether the conversation came to its end"),
+}
 WEAKNESS = (
     "what has to be told counts in any sentence of the agent's: words around it are not read, and "
     "a message that lists up to 20 numbers tells each of them"
@@ -52,7 +58,7 @@ class OwnDesk(Environment):
         OwnDesk(TaskFile("tasks.json"), "database", "tools.py", "policy.md")
     """
 
-    facts = EnvironmentSpec("own_desk", "1")
+    facts = EnvironmentSpec("own_desk", "1", parts=PARTS)
     _play: Play
 
     def __init__(

@@ -13,26 +13,39 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.function_calling.applications import Desk, application_tools
 from turnwise.environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
 from turnwise.environments.random_actions import random_call
+from turnwise.environments.turn_parts import (
+    STATE_PARTS,
+    cells_of,
+    gain_part,
+    replayed,
+    share,
+    state_parts,
+)
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches, read_quantity
-from turnwise.rewards.tool_calls import (
-    read_calls,
-    toolrl_correctness,
-    toolrl_format,
-    write_calls,
-)
+from turnwise.rewards.parts import RewardPart
+from turnwise.rewards.tool_calls import BEST, WORST, read_calls, toolrl_correctness, write_calls
+from turnwise.rewards.toolrl import calls_of, toolrl_form
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
 
+PARTS = {
+    "state": share("whether the state is as wanted"),
+    "answers": share("whether all requests were answered, and rightly"),
+    "toolrl_correct": RewardPart(WORST, BEST, "ToolRL's reward for the calls"),
+    "toolrl_format": share("ToolRL's reward for the form"),
+    "answered": gain_part("share of the questions that are answered, and rightly"),
+    **STATE_PARTS,
+}
 MAX_CALLS = 16
 """Calls in one turn, at most."""
 
@@ -50,6 +63,7 @@ class Play:
 class FunctionCalling(Environment):
     """One tool, `tool_call`, through which a task's own tools are called."""
 
+    facts = EnvironmentSpec("function_calling", "1", parts=PARTS)
     _play: Play
 
     def __init__(
@@ -57,13 +71,9 @@ class FunctionCalling(Environment):
         count: Count = COUNT,
         max_requests: Annotated[int, Range(1, MAX_REQUESTS)] = MAX_REQUESTS,
         tools: Count = TOOLS,
-        reward: Literal["success", "toolrl"] = "success",
     ) -> None:
         """`count` tasks in each split, of 1 to `max_requests` requests, with `tools` tools or as
-        many as are needed. The reward is 1 for success, or ToolRL's, of -3 to 4 (`toolrl`)."""
-        rewards: Rewards = "signed" if reward == "toolrl" else "unknown"
-        self.facts = EnvironmentSpec("function_calling", "1", rewards=rewards)
-        self._reward = reward
+        many as are needed."""
         self.task_set = made_tasks(count, max_requests, tools)
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -104,17 +114,19 @@ class FunctionCalling(Environment):
         )
         kept = self._play.state == secret["state"]
         expected = read_calls("\n".join(text for turns in secret["calls"] for text in turns))
-        correct = toolrl_correctness(expected, calls_of(trajectory))
-        form = toolrl_form(trajectory)
         parts = {
             "state": float(kept),
             "answers": float(told),
-            "toolrl_correct": correct,
-            "toolrl_format": form,
+            "toolrl_correct": toolrl_correctness(expected, calls_of(trajectory)),
+            "toolrl_format": toolrl_form(trajectory),
         }
         success = kept and told
-        reward = float(success) if self._reward == "success" else form + correct
-        return Verdict(reward, success, parts, f"answered {said}")
+        twin, before = self.fresh(), trajectory.task.data["state"]
+        twin._play = Play(copy.deepcopy(before), trajectory.task.data["tools"])
+        states = await replayed(twin, trajectory, lambda: cells_of(twin._play.state))
+        turn_parts = state_parts(cells_of(before), cells_of(secret["state"]), states)
+        turn_parts["answered"] = _answered(trajectory, secret["answers"])
+        return Verdict(float(success), success, parts, f"answered {said}", turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The calls of each request, turn by turn, and an answer after each."""
@@ -153,29 +165,18 @@ def _result(desk: Desk, call: ToolCall) -> str:
         return f"Error: {error}"
 
 
-def calls_of(trajectory: Trajectory) -> list[ToolCall]:
-    """All calls that the model made and that can be read, in order."""
-    found: list[ToolCall] = []
-    for call in (call for turn in trajectory.turns for call in turn.action.calls):
-        if call.name != FunctionCalling.tool_call.__name__:
-            continue
-        try:
-            found += read_calls(str(call.arguments.get("calls", "")))
-        except ValueError:
-            continue
-    return found
-
-
-def toolrl_form(trajectory: Trajectory) -> float:
-    """1 when each turn is a thought and then calls or an answer, and nothing else; else 0."""
-    forms = [
-        toolrl_format(
-            turn.action.text, ("think", "answer" if turn.action.answer is not None else "tool_call")
-        )
-        for turn in trajectory.turns
-        if not turn.action.summary
-    ]
-    return min(forms, default=0.0)
+def _answered(trajectory: Trajectory, expected: Sequence[str | None]) -> list[float]:
+    """For each turn the share of the questions that it answers rightly; a request that asks for
+    nothing is no question, so that no answer at all earns something for it."""
+    questions = sum(text is not None for text in expected)
+    waiting, shares = list(expected), []
+    for turn in trajectory.turns:
+        answer, text = turn.action.answer, None
+        if answer is not None and waiting:
+            text = waiting.pop(0)
+        told = answer is not None and text is not None and _is_told(answer, text)
+        shares.append(told / max(questions, 1))
+    return shares
 
 
 def _is_told(answer: str, expected: str) -> bool:

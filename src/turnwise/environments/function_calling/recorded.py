@@ -13,14 +13,16 @@ from statistics import fmean
 from typing import Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.function_calling.environment import calls_of, toolrl_form
+from turnwise.environments.function_calling import environment as calling
 from turnwise.environments.tasksets import TaskFile, Tasks, TaskSet, every
 from turnwise.errors import DataError, ToolError
 from turnwise.rewards.tool_calls import BEST, read_calls, toolrl_correctness, write_calls
+from turnwise.rewards.toolrl import calls_of, toolrl_form
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Step, Task, ToolCall, Trajectory, Verdict
 
 TOOLS_MARK, END_MARK = "**Available Tools**", "**Steps for Each Turn**"
+PARTS = {name: part for name, part in calling.PARTS.items() if name.startswith("toolrl_")}
 LEFT_OUT = "an answer is expected, and no call"
 DIALOGUE_MARK = "**Dialogue Records History**"
 
@@ -55,7 +57,7 @@ class RecordedCalls(Environment):
         RecordedCalls(tasks=RecordFile("rlla_sft.json", heldout_share=0.1))
     """
 
-    facts = EnvironmentSpec("recorded_calls", "1", rewards="signed")
+    facts = EnvironmentSpec("recorded_calls", "1", rewards="signed", parts=PARTS)
     stateless = True
 
     def __init__(self, tasks: RecordFile) -> None:

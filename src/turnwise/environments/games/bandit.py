@@ -7,7 +7,7 @@ for is drawn for each task and cannot be known, so one pull is a guess and more 
 from collections.abc import Sequence
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import Game
+from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SPLITS, Split, TaskSet
 from turnwise.errors import ToolError
 from turnwise.ranges import Count
@@ -24,7 +24,7 @@ class Bandit(Game):
 
     same_splits = True
 
-    facts = EnvironmentSpec("bandit", "1", turn_rewards=True)
+    facts = EnvironmentSpec("bandit", "1", turn_rewards=True, parts=PARTS)
 
     def __init__(self, pulls: Count = 1, count: Count = 512) -> None:
         """`pulls` in an episode; `count` tasks in each split, pairs of names. Success is to have

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.environments.base import Environment
+from turnwise.environments.turn_parts import share
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
@@ -19,6 +20,7 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 DIRECTIONS = ("left", "down", "right", "up")
 """Directions in gymnasium's order, so that an index is its action."""
 RANDOM_MOVES = 100
+PARTS = {"won": share("whether the game was won")}
 
 
 @dataclass

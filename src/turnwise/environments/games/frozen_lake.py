@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec, Rewards
-from turnwise.environments.games.base import DIRECTIONS, Game
+from turnwise.environments.games.base import DIRECTIONS, PARTS, Game
 from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, identities
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Range, Share
@@ -42,7 +42,9 @@ class FrozenLake(Game):
         """
         rewards: Rewards = "signed" if move_reward < 0 else "unknown"
         turn_rewards = bool(move_reward)
-        self.facts = EnvironmentSpec("frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards)
+        self.facts = EnvironmentSpec(
+            "frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards, parts=PARTS
+        )
         self.slippery, self.move_reward = slippery, move_reward
         self._tables: dict[tuple[str, ...], Table] = {}
         drawn = _random_maps(size, maps, frozen_share) if maps else [_standard_map(size)]

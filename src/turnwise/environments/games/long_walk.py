@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import Game
+from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range, Share
@@ -28,7 +28,7 @@ LENGTH, HERALD_EVERY, COUNT = 300, 50, 1000
 class LongWalk(Game):
     """One tool, `go`; each right door is worth its share of 1."""
 
-    facts = EnvironmentSpec("long_walk", "1", turn_rewards=True)
+    facts = EnvironmentSpec("long_walk", "1", turn_rewards=True, parts=PARTS)
 
     def __init__(
         self,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Annotated
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import Game
-from turnwise.environments.options import Options
+from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
+from turnwise.options import Options
 from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
@@ -64,7 +64,7 @@ class LevelFile(TaskFile):
 class Sokoban(Game):
     """One tool, `move`; moving towards a box pushes it, if there is room."""
 
-    facts = EnvironmentSpec("sokoban", "1", turn_rewards=True, rewards="signed")
+    facts = EnvironmentSpec("sokoban", "1", turn_rewards=True, rewards="signed", parts=PARTS)
 
     def __init__(self, tasks: MadeBoards | LevelFile = STANDARD) -> None:
         """One task for each board; train and held-out share none."""

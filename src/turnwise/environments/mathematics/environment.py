@@ -1,20 +1,30 @@
 """The mathematics environment: word problems that are solved with a calculator.
 
 Problems are made by program (`problems.py`), or read from a user's files in GSM8K's format; the
-answer must be the number itself (`rewards/numeric.py`). Not here: proofs, algebra, several answers.
+answer must be the number itself (`rewards/numeric.py`), or the expression (`rewards/symbolic.py`).
+Not here: proofs.
 """
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.mathematics.problems import numbers_in
+from turnwise.environments.mathematics.progress import derived
 from turnwise.environments.mathematics.tasks import STANDARD, MadeProblems, QuestionFile
+from turnwise.environments.turn_parts import gain_part, share
 from turnwise.errors import ToolError
+from turnwise.rewards.mathematics import is_number, is_right
 from turnwise.rewards.numeric import matches
 from turnwise.tools.calculator import calculate, evaluate
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+
+PARTS = {
+    "correct": share("whether the answer is right"),
+    "progress": gain_part("share of the solution's results that are worked out for the first time"),
+}
 
 
 class Mathematics(Environment):
@@ -24,7 +34,7 @@ class Mathematics(Environment):
         Mathematics(tasks=QuestionFile("gsm8k/train.jsonl", heldout_share=0.1))
     """
 
-    facts = EnvironmentSpec("mathematics", "1")
+    facts = EnvironmentSpec("mathematics", "1", parts=PARTS)
     stateless = True
 
     def __init__(self, tasks: MadeProblems | QuestionFile = STANDARD) -> None:
@@ -37,11 +47,18 @@ class Mathematics(Environment):
         return calculate(expression)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when the model's own last answer is the accepted number in the unit asked for."""
-        secret = trajectory.task.secret
-        success = matches(trajectory.answer, secret["answer"], secret["units"])
+        """1 when the model's own last answer is the accepted number in the unit asked for, or the
+        accepted expression."""
+        task, answer = trajectory.task, trajectory.answer
+        accepted = task.secret["answer"]
+        if is_number(accepted):
+            success = matches(answer, accepted, task.secret["units"])
+        else:
+            success = await asyncio.to_thread(is_right, answer, accepted, None, task.prompt)
         parts = {"correct": float(success)}
-        return Verdict(float(success), success, parts, f"answered {trajectory.answer!r}")
+        turn_parts = {"progress": derived(trajectory)}
+        detail = f"answered {trajectory.answer!r}"
+        return Verdict(float(success), success, parts, detail, turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Work out each step, then answer."""

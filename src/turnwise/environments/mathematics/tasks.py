@@ -13,11 +13,14 @@ from functools import partial
 from typing import Annotated, Any
 
 from turnwise.environments.mathematics.problems import Problem, problems
-from turnwise.environments.options import Options
 from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskSet, every
 from turnwise.errors import ConfigError, DataError
+from turnwise.options import Options
 from turnwise.ranges import Count, Range
+from turnwise.rewards.expressions import plain, read_expression, unit_of
+from turnwise.rewards.mathematics import is_number
 from turnwise.rewards.numeric import matches, read_quantity
+from turnwise.rewards.symbolic import check_installed
 from turnwise.types import Task
 
 RANDOM_SCORE = 0.0455
@@ -26,6 +29,7 @@ question, drawn at random, together with + - * or /, exactly (all draws are coun
 DRAFTS_PER_TASK = 20
 """Problems that may be drafted for each one that is sound and new, at most."""
 LEFT_OUT = "the answer is no number"
+UNREADABLE = "the answer is neither a number nor an expression"
 
 Steps = Annotated[int, Range(1, 4)]
 
@@ -62,20 +66,28 @@ class QuestionFile(TaskFile):
     A record of GSM8K's has `question` and `answer`; an answer is a number, or a solution that ends
     with `#### number`, in which `<<48/2=24>>` marks what a calculator was used for. One of MATH's
     has `problem`, and `answer` or a `solution` with it in its last `\\boxed{}`, in LaTeX; those
-    that are no numbers, but expressions, intervals or words, are left out.
+    that are no numbers, but expressions, intervals or words, are left out; `expressions` keeps
+    all but words (extra `mathematics`).
     """
+
+    expressions: bool = False
 
     def load(self) -> TaskSet:
         """Read them. Raises DataError, naming file and line, for what is missing, for an answer of
         GSM8K's that is not a number, and for a question with two answers."""
         known: dict[str, Task] = {}
+        if self.expressions:
+            check_installed()
 
         def read(record: Mapping[str, Any], where: str) -> Task | str:
             task = _of_math(record, where) if "problem" in record else _of_gsm8k(record, where)
-            if task is None:
+            answer = task.secret["answer"]
+            if not is_number(answer) and not self.expressions:
                 return LEFT_OUT
+            if not is_number(answer) and read_expression(answer, unit_of(answer)) is None:
+                return UNREADABLE
             first = known.setdefault(task.id, task)
-            if not matches(task.secret["answer"], first.secret["answer"]):
+            if not _is_same(answer, first.secret["answer"]):
                 raise DataError(f"{where}: the question was there before, with another answer")
             return first
 
@@ -110,7 +122,13 @@ def _of_gsm8k(record: Mapping[str, Any], where: str) -> Task:
     return _task(record["question"], answer, steps)
 
 
-def _of_math(record: Mapping[str, Any], where: str) -> Task | None:
+def _is_same(one: str, other: str) -> bool:
+    if is_number(other):
+        return matches(one, other)
+    return plain(one) == plain(other)
+
+
+def _of_math(record: Mapping[str, Any], where: str) -> Task:
     question, answer = record["problem"], record.get("answer", record.get("solution"))
     if not all(isinstance(one, str) and one.strip() for one in (question, answer)):
         raise DataError(
@@ -118,7 +136,7 @@ def _of_math(record: Mapping[str, Any], where: str) -> Task | None:
         )
     if "answer" not in record:
         answer = _boxed(answer)
-    return None if read_quantity(answer) is None else _task(question, answer.strip(), [])
+    return _task(question, answer.strip(), [])
 
 
 def _boxed(solution: str) -> str:

@@ -1,7 +1,7 @@
 """Several tools at once: a search over documents, and a calculator or Python.
 
-A question needs both, one or none of them, and does not say which. Rewards: 1 for the right answer,
-or Tool-Star's (arXiv 2505.16410). Not here: towns (`world.py`), questions (`tasks.py`).
+A question needs both, one or none of them, and does not say which. Tool-Star's reward (arXiv
+2505.16410) is among the verdict's parts. Not here: towns (`world.py`), questions (`tasks.py`).
 """
 
 import random
@@ -9,28 +9,51 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.multi_tool.tasks import COUNT, MOST, made_tasks
 from turnwise.environments.multi_tool.world import towns
+from turnwise.environments.turn_parts import (
+    REPEATS,
+    first_shown,
+    gain_part,
+    lines_of,
+    repeats,
+    results_of,
+    share,
+)
 from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches
+from turnwise.rewards.parts import RewardPart
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.calculator import calculate
 from turnwise.tools.python import observation
 from turnwise.tools.tool import Tool, tool
-from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
 
 BONUS, MALFORMED = 0.1, -1.0
 """Tool-Star's rewards for a right answer with both tools, and for a broken form."""
+PARTS = {
+    "correct": share("whether the answer is right"),
+    "both_used": share("whether both tools gave a result"),
+    "both_tools": RewardPart(
+        MALFORMED,
+        1 + BONUS,
+        "Tool-Star's reward: -1 malformed or without an answer, 0 wrong, 1 right, 0.1 more with "
+        "both tools",
+    ),
+    "gain": gain_part("share of the needed documents that are shown for the first time"),
+    "repeats": REPEATS,
+}
 
 
 class MultiTool(Environment):
     """Tools: `search`, and `calculator` or `python`."""
 
+    facts = EnvironmentSpec("multi_tool", "1", parts=PARTS)
     stateless = True
 
     def __init__(
@@ -38,23 +61,18 @@ class MultiTool(Environment):
         count: Annotated[int, Range(1, MOST)] = COUNT,
         interpreter: Literal["calculator", "python"] = "calculator",
         top_k: Count = 3,
-        reward: Literal["success", "tool_star"] = "success",
         sandbox: Mapping[str, Any] = {},
     ) -> None:
-        """`count` tasks in each split. A search gives `top_k` documents. The reward is 1 or 0, or
-        Tool-Star's: -1 for an episode with a malformed turn or no answer, 0 for a wrong answer, 1
-        for a right one, and 0.1 more where both tools were used with success. `sandbox` is a
-        recipe's table for `python` (see `make_sandbox`).
+        """`count` tasks in each split. A search gives `top_k` documents. `sandbox` is a recipe's
+        table for `python` (see `make_sandbox`).
 
         Raises ConfigError for a `sandbox` that nothing would run in.
         """
-        rewards: Rewards = "signed" if reward == "tool_star" else "unknown"
-        self.facts = EnvironmentSpec("multi_tool", "1", rewards=rewards)
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
         if sandbox and interpreter != "python":
             raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")
         self.sandbox = make_sandbox(sandbox, limits) if interpreter == "python" else None
-        self._interpreter, self._top_k, self._reward = interpreter, top_k, reward
+        self._interpreter, self._top_k = interpreter, top_k
         found = towns()
         self._documents = [town.document for split in found.values() for town in split]
         names = [town.name for split in found.values() for town in split]
@@ -90,18 +108,25 @@ class MultiTool(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Success when the model's own last answer is the right one; `both_used` says whether both
-        tools gave a result."""
+        tools gave a result, `gain` counts the needed documents as a turn shows them first."""
         answer, accepted = trajectory.answer, trajectory.task.secret["answer"]
         if accepted.isdecimal():
             success = matches(answer, accepted)
         else:
             success = exact_match(answer, [accepted])
         both = _used(trajectory) >= {"search", self._interpreter}
-        parts = {"correct": float(success), "both_used": float(both)}
-        reward = float(success)
-        if self._reward == "tool_star":
-            reward = tool_star(trajectory, success, both)
-        return Verdict(reward, success, parts, f"answered {answer!r}")
+        parts = {
+            "correct": float(success),
+            "both_used": float(both),
+            "both_tools": tool_star(trajectory, success, both),
+        }
+        shown = [_documents(turn) for turn in trajectory.turns]
+        gold = [
+            [text for text in self._documents if text.startswith(f"{name}. ")]
+            for name in trajectory.task.secret["searches"]
+        ]
+        turn_parts = {"gain": first_shown(gold, shown), "repeats": repeats(shown)}
+        return Verdict(float(success), success, parts, f"answered {answer!r}", turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The searches and sums that the question needs, then the answer."""
@@ -155,5 +180,10 @@ def tool_star(trajectory: Trajectory, success: bool, both_used: bool) -> float:
 
 def _used(trajectory: Trajectory) -> set[str]:
     """Names of the tools that gave a result."""
-    steps = [turn.step for turn in trajectory.turns if turn.step is not None]
-    return {result.call.name for step in steps for result in step.results if result.ok}
+    return {result.call.name for turn in trajectory.turns for result in results_of(turn)}
+
+
+def _documents(turn: Turn) -> list[str]:
+    """The documents that a turn's searches showed."""
+    lines = lines_of(turn, "search")
+    return [line.partition("] ")[2] for line in lines if line.startswith("[")]

@@ -24,6 +24,7 @@ from turnwise.environments.repair.judging import (
 from turnwise.environments.repair.mutations import mutants
 from turnwise.environments.repair.programs import ProgramFile
 from turnwise.environments.repair.tasks import STANDARD, MadeRepositories
+from turnwise.environments.turn_parts import share
 from turnwise.ranges import Seconds
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.sandbox.settings import MEBIBYTE, Limits, SandboxSettings
@@ -31,6 +32,10 @@ from turnwise.tokens import Source
 from turnwise.tools.workspace import Entry, Workspace, WorkspaceTools
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
+PARTS = {
+    "fail_to_pass": share("tests that failed before and pass now"),
+    "pass_to_pass": share("tests that passed before and still do: all of them if nothing is done"),
+}
 MOST_FILES = 1 << 14
 """Files and folders of a repository, with those of its commit."""
 DONE = Action("", "that is it", answer="done")
@@ -44,7 +49,7 @@ class Repair(WorkspaceTools, Environment):
                packages=["/srv/venv/lib/python3.11/site-packages"])
     """
 
-    facts = EnvironmentSpec("repair", "1")
+    facts = EnvironmentSpec("repair", "1", parts=PARTS)
     sandbox: Sandbox
     workspace: Workspace
 

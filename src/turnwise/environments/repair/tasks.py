@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from turnwise.environments.options import Options
 from turnwise.environments.repair.blocks import MODULES
 from turnwise.environments.repair.mutations import Mutant, mutants
 from turnwise.environments.repair.packages import (
@@ -25,6 +24,7 @@ from turnwise.environments.repair.packages import (
     namespace,
 )
 from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.options import Options
 from turnwise.ranges import Count
 from turnwise.sandbox.calls import encode
 from turnwise.seeds import derive

@@ -5,6 +5,7 @@ Built in are the Python standard library's documentation and questions about it 
 how a search ranks (`tools/bm25.py`, `tools/dense.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -19,17 +20,31 @@ from turnwise.environments.search.library import (
     task_set,
 )
 from turnwise.environments.search.tasks import SEARCH_DEPTH
+from turnwise.environments.turn_parts import (
+    REPEATS,
+    first_shown,
+    gain_part,
+    lines_of,
+    repeats,
+    share,
+)
 from turnwise.errors import NotSupportedError, ToolError
 from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
 from turnwise.tools.dense import Index
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
+from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
 
 NOTHING_FOUND = "No results."
 LOOK_UP = "look up"
 """The oracle's thought before a search for a name that the question has."""
+PARTS = {
+    "exact_match": share("whether the answer is an accepted one"),
+    "f1": share("words that the answer and an accepted one have in common"),
+    "gain": gain_part("share of the searches on the way whose facts are shown for the first time"),
+    "repeats": REPEATS,
+}
 
 
 class SearchEnvironment(Environment):
@@ -39,10 +54,11 @@ class SearchEnvironment(Environment):
         SearchEnvironment(QuestionFile("questions.jsonl", documents="wiki.jsonl"), top_k=5)
     """
 
-    facts = EnvironmentSpec("search", "1")
+    facts = EnvironmentSpec("search", "1", parts=PARTS)
     stateless = True
 
     _index: Index
+    _by_name: Mapping[str, Sequence[Document]]
 
     def __init__(
         self,
@@ -62,6 +78,10 @@ class SearchEnvironment(Environment):
         self.top_k, self.result_tokens = top_k, result_tokens
         library = tasks.load()
         self.documents, self.task_set = library.documents, library.task_set
+        self._by_name = by_name(self.documents)
+        if isinstance(tasks, QuestionFile):
+            known = {name: part for name, part in PARTS.items() if name != "gain"}
+            self.facts = EnvironmentSpec("search", "1", parts=known)
         if retrieval != "bm25":
             self.task_set = replace(self.task_set, reference_scores={"noop": 0.0})
         self._index = make_index(self.documents, library.words, retrieval, embedding)
@@ -74,6 +94,7 @@ class SearchEnvironment(Environment):
         environment = cls.__new__(cls)
         environment.top_k, environment.result_tokens = SEARCH_DEPTH, result_tokens
         environment.documents, environment._index = documents, index_documents(documents)
+        environment._by_name = by_name(documents)
         environment.task_set = task_set(documents, {"train": tasks, "heldout": ()})
         return environment
 
@@ -82,23 +103,44 @@ class SearchEnvironment(Environment):
         """Search the documents for words or names; gives the best matches, one on each line."""
         if not query.strip():
             raise ToolError("the query is empty: write the words to search for")
-        found = [self.documents[position] for position in self._find(query)]
-        results = [" ".join(f"{document.card} {document.text}".split()) for document in found]
-        lines = [
-            f"[{number}] {self.truncate(result, self.result_tokens)}"
-            for number, result in enumerate(results, start=1)
-        ]
+        found = [self._shown(self.documents[position]) for position in self._find(query)]
+        lines = [f"[{number}] {result}" for number, result in enumerate(found, start=1)]
         return "\n".join(lines) or NOTHING_FOUND
 
     def _find(self, query: str) -> list[int]:
         return self._index.search(query, self.top_k)
 
+    def _shown(self, document: Document) -> str:
+        text = " ".join(f"{document.card} {document.text}".split())
+        return self.truncate(text, self.result_tokens)
+
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """1 when the model's own answer is an accepted one, else 0."""
+        """1 when the model's own answer is an accepted one, else 0. Where the way
+        is known, `gain` is the share of its searches whose facts a turn shows for the first
+        time."""
         answer, accepted = trajectory.answer, trajectory.task.secret["answers"]
         success = exact_match(answer, accepted)
         parts = {"exact_match": float(success), "f1": f1(answer, accepted)}
-        return Verdict(float(success), success, parts, f"answered {answer!r}")
+        shown = [_results(turn) for turn in trajectory.turns]
+        turn_parts = {"repeats": repeats(shown)}
+        if "chain" in trajectory.task.secret:
+            gold = [
+                {self._shown(document) for document in self._evidence(query, name)}
+                for query, name in trajectory.task.secret["chain"]
+            ]
+            turn_parts["gain"] = first_shown(gold, shown)
+        return Verdict(float(success), success, parts, f"answered {answer!r}", turn_parts)
+
+    def _evidence(self, query: str, name: str) -> list[Document]:
+        """The documents that state what a search of the way is for: those of all its names, or of
+        the one to be found, with the others among their facts."""
+        names = {*query.split(), name}
+        candidates = [document for one in names for document in self._by_name.get(one, ())]
+        return [
+            document
+            for document in candidates
+            if names <= {document.name, *(target for _, target in document.facts)}
+        ]
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Search for each name on the way, then answer; a thought says what the results before it
@@ -118,6 +160,20 @@ class SearchEnvironment(Environment):
             "no_search": self.variant(NoSearchEnvironment),
             "random_document": self.variant(RandomDocumentEnvironment),
         }
+
+
+def by_name(documents: Sequence[Document]) -> Mapping[str, list[Document]]:
+    """Documents by their bare names."""
+    found: dict[str, list[Document]] = defaultdict(list)
+    for document in documents:
+        found[document.name].append(document)
+    return found
+
+
+def _results(turn: Turn) -> list[str]:
+    """The results that a turn's searches showed, without their numbers."""
+    lines = lines_of(turn, "search")
+    return [line.partition("] ")[2] for line in lines if line.startswith("[")]
 
 
 class NoSearchEnvironment(SearchEnvironment):

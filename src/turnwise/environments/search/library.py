@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from turnwise.environments.options import Options
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents, read_documents
 from turnwise.environments.search.questions import question_task, read_questions, unsupported
@@ -22,6 +21,7 @@ from turnwise.environments.tasksets import (
     every,
     shuffled_split,
 )
+from turnwise.options import Options
 from turnwise.tools.bm25 import BM25Index
 
 

@@ -16,6 +16,7 @@ from turnwise.environments.shell.os_interaction import RecordFile
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS
 from turnwise.environments.shell.tasks import STANDARD, MadeRequests, entries, folder_of
 from turnwise.environments.tasksets import every
+from turnwise.environments.turn_parts import cells_of, share, share_of_changes
 from turnwise.ranges import Seconds
 from turnwise.rewards.cells import cells_match
 from turnwise.sandbox.sandbox import Sandbox
@@ -25,6 +26,13 @@ from turnwise.tools.tool import consequential, tool
 from turnwise.tools.workspace import Workspace
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
+PARTS = {
+    "state": share("whether the files are as wanted"),
+    "answer": share("whether the answer is right, where one is asked for"),
+    "changes": share("files changed as wanted, among all that were to be or were changed"),
+}
+RECORD_PARTS = {"checks": share("whether the record's own checks pass")}
+
 
 class Shell(Environment):
     """One tool, `shell`.
@@ -33,7 +41,7 @@ class Shell(Environment):
         Shell(tasks=RecordFile("dev.json", scripts="scripts/dev"))
     """
 
-    facts = EnvironmentSpec("shell", "1")
+    facts = EnvironmentSpec("shell", "1", parts=PARTS)
     sandbox: Sandbox
     workspace: Workspace
 
@@ -52,6 +60,7 @@ class Shell(Environment):
         self.task_set = tasks.load(self.sandbox)
         self._begin = ""
         if isinstance(tasks, RecordFile):
+            self.facts = EnvironmentSpec("shell", "1", parts=RECORD_PARTS)
             self._begin, self.weaknesses = os_interaction.BEGIN, [os_interaction.WEAKNESS]
             checks = (task.secret["check"] for _, task in every(self.task_set.tasks))
             self.verdict_programs = max(map(len, checks))
@@ -78,10 +87,15 @@ class Shell(Environment):
                 os_interaction.judge, self.sandbox, task, self.workspace.entries, answer
             )
             return Verdict(float(success), success, {"checks": float(success)}, detail)
-        kept = state_of(self.workspace.entries) == task.secret["state"]
+        before, left = state_of(entries(task)), state_of(self.workspace.entries)
+        kept = left == task.secret["state"]
         wanted = task.secret["answer"]
         told = wanted is None or cells_match(answer, [wanted])
-        parts = {"state": float(kept), "answer": float(told)}
+        parts = {
+            "state": float(kept),
+            "answer": float(told),
+            "changes": share_of_changes(*map(cells_of, (before, task.secret["state"], left))),
+        }
         return Verdict(float(kept and told), kept and told, parts, f"answered {answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:

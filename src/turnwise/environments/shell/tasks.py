@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnwise.environments.options import Options
 from turnwise.environments.shell.folders import File, Folder, draw_folder, entries_of, state_of
 from turnwise.environments.shell.requests import CHANGES, QUESTIONS, Request
 from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.options import Options
 from turnwise.ranges import Count, Range
 from turnwise.sandbox.sandbox import Sandbox
 from turnwise.seeds import derive

@@ -10,14 +10,22 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
-from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
+from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.shop.catalogue import Product, catalogue
 from turnwise.environments.shop.tasks import COUNT, PAGE, RANDOM_SCORE, made_tasks
+from turnwise.environments.turn_parts import changes_of, progress_part, replayed, share
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range
-from turnwise.rewards.shopping import NOTHING_BOUGHT, Bought, Wanted, is_as_wanted, webshop_reward
+from turnwise.rewards.shopping import (
+    NOTHING_BOUGHT,
+    Bought,
+    Wanted,
+    is_as_wanted,
+    share_as_wanted,
+    webshop_reward,
+)
 from turnwise.tokens import Source
 from turnwise.tools.bm25 import BM25Index
 from turnwise.tools.tool import consequential, tool
@@ -25,6 +33,14 @@ from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory
 
 MOST_RESULTS = 50
 Page = Annotated[int, Range(1, MOST_RESULTS)]
+PARTS = {
+    "webshop": share("WebShop's reward"),
+    "type": share("how near the kind is, as WebShop has it"),
+    "attributes": share("wanted attributes that what was bought has"),
+    "options": share("wanted options that were chosen"),
+    "price": share("whether the price is not too high"),
+}
+PROGRESS = progress_part("change of the share of the request that the product on the page meets")
 BACK, NEXT, PREVIOUS, FEATURES, BUY = "Back to Search", "Next >", "< Prev", "Features", "Buy Now"
 
 
@@ -45,19 +61,12 @@ class Play:
 class Shop(Environment):
     """Tools: `search` and `click`."""
 
+    facts = EnvironmentSpec("shop", "1", parts={**PARTS, "progress": PROGRESS})
     _play: Play
 
-    def __init__(
-        self,
-        count: Count = COUNT,
-        page: Page = PAGE,
-        reward: Literal["success", "webshop"] = "success",
-    ) -> None:
-        """`count` tasks in each split; `page` results on a page. The reward is 1 or 0 for success,
-        or WebShop's, from 0 to 1."""
-        rewards: Rewards = "shares" if reward == "webshop" else "unknown"
-        self.facts = EnvironmentSpec("shop", "1", rewards=rewards)
-        self._page, self._reward = page, reward
+    def __init__(self, count: Count = COUNT, page: Page = PAGE) -> None:
+        """`count` tasks in each split; `page` results on a page."""
+        self._page = page
         self._products = catalogue()
         self._places = {product.id.lower(): place for place, product in enumerate(self._products)}
         self._index = BM25Index(
@@ -113,11 +122,17 @@ class Shop(Environment):
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Success when something was bought that has all that was wanted; the shares of what it has
-        are among the parts."""
-        play = self._play
-        if not play.bought or play.product is None:
-            return self.judged(None, {}, trajectory.task)
-        return self.judged(self._products[play.product], play.options, trajectory.task)
+        are among the parts. A turn's `progress` is by how much more of the request the product on
+        the page meets after it; what is not bought is lost with the last turn."""
+        play, wanted = self._play, self._wanted(trajectory.task)
+        product = self._products[play.product] if play.bought and play.product is not None else None
+        verdict = self.judged(product, play.options, trajectory.task)
+        twin = self.fresh()
+        twin._play = Play()
+        shares = await replayed(twin, trajectory, lambda: twin._share_as_wanted(wanted))
+        if shares and product is None:
+            shares[-1] = 0.0
+        return replace(verdict, turn_parts={"progress": changes_of(shares)})
 
     def judged(self, product: Product | None, options: Mapping[str, str], task: Task) -> Verdict:
         """The verdict on a purchase with these options by name; `product` is None without one."""
@@ -126,8 +141,7 @@ class Shop(Environment):
         purchase, wanted = bought(product, options), self._wanted(task)
         score, parts = webshop_reward(purchase, wanted)
         success = is_as_wanted(purchase, wanted)
-        reward = score if self._reward == "webshop" else float(success)
-        return Verdict(reward, success, {"webshop": score, **parts}, f"bought {product.id}")
+        return Verdict(float(success), success, {"webshop": score, **parts}, f"bought {product.id}")
 
     def product(self, name: str) -> Product:
         """Find a product by its id, in upper or lower case. Raises KeyError for an unknown one."""
@@ -167,6 +181,13 @@ class Shop(Environment):
 
     def restore(self, state: bytes) -> None:
         self._play = Play(**json.loads(state))
+
+    def _share_as_wanted(self, wanted: Wanted) -> float:
+        """How much of the request the product on the page meets, with the options so far."""
+        play = self._play
+        if play.product is None:
+            return 0.0
+        return share_as_wanted(bought(self._products[play.product], play.options), wanted)
 
     def _wanted(self, task: Task) -> Wanted:
         secret = task.secret

@@ -8,12 +8,12 @@ its features, and a button to buy, which ends the episode. Not here: what is rig
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlencode
 
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.shop.catalogue import Product
-from turnwise.environments.shop.environment import Page, Shop
+from turnwise.environments.shop.environment import PARTS, Page, Shop
 from turnwise.environments.shop.tasks import COUNT, PAGE
 from turnwise.environments.web import (
     EpisodeSite,
@@ -110,24 +110,23 @@ class ShopSite:
 class ShopWeb(WebEnvironment):
     """Tools: click, fill, select, press, back, scroll, read."""
 
-    facts = EnvironmentSpec("shop_web", "1")
+    facts = EnvironmentSpec("shop_web", "1", parts=PARTS)
     host = "shop.test"
 
     def __init__(
         self,
         count: Count = COUNT,
         page: Page = PAGE,
-        reward: Literal["success", "webshop"] = "success",
         pages: Pages = "text",
         observations: Observations = "text",
     ) -> None:
-        """`count`, `page` and `reward` as in `Shop`. The agent is shown words, or images of the
+        """`count` and `page` as in `Shop`. The agent is shown words, or images of the
         screen with the elements' numbers on it.
 
         Raises ConfigError where Chromium is needed and missing.
         """
         super().__init__(pages, observations)
-        self._shop, self._size = Shop(count, page, reward), page
+        self._shop, self._size = Shop(count, page), page
         self.task_set = self._shop.task_set
 
     def site(self, data: Mapping[str, Any]) -> ShopSite:

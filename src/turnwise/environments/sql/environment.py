@@ -9,16 +9,18 @@ wanted was found in SQLite. Not here: requests (`requests.py`), AgentBench's (`d
 import base64
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.sql.dbbench import RecordFile
 from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import STANDARD, MadeRequests, scene_of
+from turnwise.environments.turn_parts import share, share_of_changes
 from turnwise.errors import ConfigError
-from turnwise.rewards.cells import cells_match
+from turnwise.rewards.cells import cells_match, share_of_cells
 from turnwise.tokens import Source
 from turnwise.tools.postgres import PostgresDatabase, PostgresServer
 from turnwise.tools.sql import Database, Table
@@ -26,6 +28,21 @@ from turnwise.tools.tool import Tool, in_thread, tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
 
 Result = TypeVar("Result")
+
+PARTS = {
+    "state": share("whether the tables are as wanted"),
+    "answer": share("whether the answer is right; after a change, whether there is one"),
+    "rows": share("right cells of the answer, or rows changed as wanted, among right and wrong"),
+}
+
+
+def counted_rows(state: Mapping[str, Any]) -> Counter[tuple[str, str]]:
+    """The rows of a state of the tables, each as often as it is there."""
+    return Counter(
+        (name, json.dumps(row, default=str))
+        for name, table in state.items()
+        for row in (table["rows"] if isinstance(table, Mapping) else [table])
+    )
 
 
 @dataclass
@@ -46,7 +63,7 @@ class SqlEnvironment(Environment):
 
     _play: Play
 
-    facts = EnvironmentSpec("sql", "1")
+    facts = EnvironmentSpec("sql", "1", parts=PARTS)
 
     def __init__(
         self, tasks: MadeRequests | RecordFile = STANDARD, postgres: str | None = None
@@ -86,14 +103,19 @@ class SqlEnvironment(Environment):
         """1 when the tables are what the request makes of them and no more, the episode was ended
         by an answer, and that is the right one where one is asked for; else 0."""
         secret, answer = trajectory.task.secret, trajectory.answer
-        kept = await self._done(self._play.database.state) == secret["state"]
+        left = await self._done(self._play.database.state)
+        kept = left == secret["state"]
         if secret["answer"] is None:
             # A change that leaves all as it is (there are such) still has to be made.
             told = answer is not None and self._play.database.written > 0
+            before = Database([Table.of(plain) for plain in trajectory.task.data["tables"]])
+            rows = share_of_changes(*map(counted_rows, (before.state(), secret["state"], left)))
+            before.close()
         else:
             told = cells_match(answer, secret["answer"])
+            rows = share_of_cells(answer, secret["answer"])
         success = kept and told
-        parts = {"state": float(kept), "answer": float(told)}
+        parts = {"state": float(kept), "answer": float(told), "rows": rows}
         return Verdict(float(success), success, parts, f"answered {answer!r}")
 
     def oracle(self, task: Task) -> Sequence[Action]:

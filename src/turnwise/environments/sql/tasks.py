@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from turnwise.environments.options import Options
 from turnwise.environments.sql.requests import GRAMMARS, THEMES, Request, Scene
 from turnwise.environments.tasksets import SOLVED, Draft, TaskSet, drafted
+from turnwise.options import Options
 from turnwise.ranges import Count
 from turnwise.rewards.answer import normalise
 from turnwise.seeds import derive

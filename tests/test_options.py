@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from turnwise.environments.options import Options, checked_options
 from turnwise.errors import ConfigError
+from turnwise.options import Options, checked_options
 from turnwise.ranges import Count, Range, Share
 
 

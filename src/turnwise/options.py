@@ -1,4 +1,4 @@
-"""Options of environments: arguments of a constructor, with types and ranges in its signature.
+"""Options: arguments of a constructor or function, with types and ranges in its signature.
 
     class Mathematics(Environment):
         def __init__(self, tasks: MadeProblems | QuestionFile = MadeProblems()) -> None: ...
@@ -36,8 +36,11 @@ class Options:
             object.__setattr__(self, name, converted(name, annotation, getattr(self, name)))
 
 
-def checked_options(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, converted to the types that the signature of `kind` states.
+def checked_options(
+    kind: Callable[..., Any], options: Mapping[str, Any], place: str = "environment.options"
+) -> dict[str, Any]:
+    """The options, converted to the types that the signature of `kind` states; `place` is their
+    table in a recipe.
 
     Raises ConfigError, in one line, for an option that is not there (it proposes the nearest one),
     for one that is missing, for a value that does not fit, and for options that do not go together.
@@ -54,20 +57,22 @@ def checked_options(kind: Callable[..., Any], options: Mapping[str, Any]) -> dic
         _check_known(options, named, {*named, *in_tables})
     for option, parameter in named.items():
         if parameter.default is inspect.Parameter.empty and option not in options:
-            raise ConfigError(f"set environment.options.{option}")
+            raise ConfigError(f"set {place}.{option}")
     return {
-        option: converted(option, named[option].annotation, value) if option in named else value
+        option: converted(option, named[option].annotation, value, place)
+        if option in named
+        else value
         for option, value in options.items()
     }
 
 
-def converted(option: str, annotation: Any, value: Any) -> Any:
+def converted(option: str, annotation: Any, value: Any, place: str = "environment.options") -> Any:
     """The value as the annotation wants it; a mapping may stand for a table of options."""
     if annotation is inspect.Parameter.empty:
         return value
     tables = _tables(annotation)
     if tables and isinstance(value, Mapping):
-        return _table(option, tables, value)
+        return _table(f"{place}.{option}", option, tables, value)
     if tables:
         if not isinstance(value, annotation):
             raise ConfigError(f"option {option!r} is {value!r}: give a table")
@@ -87,12 +92,14 @@ def _tables(annotation: Any) -> list[type[Options]]:
     return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
 
 
-def _table(option: str, tables: Sequence[type[Options]], given: Mapping[str, Any]) -> Options:
+def _table(
+    place: str, option: str, tables: Sequence[type[Options]], given: Mapping[str, Any]
+) -> Options:
     """The table of which all needed options are given; of several, the one that needs most."""
     fitting = [table for table in tables if _needed(table) <= given.keys()]
     if not fitting:
         ways = " or ".join(" and ".join(sorted(_needed(table) - given.keys())) for table in tables)
-        raise ConfigError(f"environment.options.{option} lacks {ways}: set it")
+        raise ConfigError(f"{place} lacks {ways}: set it")
     table = max(fitting, key=lambda one: len(_needed(one)))
     for name in given:
         owners = [one for one in tables if name in _names(one)]

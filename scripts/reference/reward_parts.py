@@ -1,0 +1,65 @@
+"""reward_parts.md: what a recipe can make a reward of, from the declarations in the code."""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from scripts.reference.text import allowed, default_text, table
+from turnwise.commands.rewards import described, range_text
+from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
+
+MEASURED = {
+    Scope.TRAJECTORY: "an episode: a number of the whole",
+    Scope.TURNS: "turns: a number of each, which is that turn's reward",
+    Scope.GROUP: "a group: a number of each graded member; not measured in evaluations",
+}
+
+
+def reward_page() -> str:
+    """Every built-in part, and what each environment reports."""
+    text = (
+        "# Parts of rewards\n\nWhat a recipe's `[reward.parts]` can name, besides one's own as "
+        "`file.py:function`: [Write a reward](../how-to/reward.md#in-a-recipe). `turnwise rewards` "
+        "prints the first table, `turnwise rewards NAME` one part, or what an environment "
+        "reports.\n\n## Built in\n\n"
+    )
+    parts = {name: REWARD_PARTS.get(name) for name in REWARD_PARTS.names()}
+    rows = [(f"[`{name}`](#{name})", *_row(part)) for name, part in parts.items()]
+    text += table(rows, "part", "measured of", "range", "meaning")
+    for name, part in parts.items():
+        text += (
+            f"\n### {name}\n\nOf {MEASURED[part.scope]}. Range: {range_text(described(part))}.\n"
+        )
+        text += f"\n{inspect.getdoc(part.function)}\n"
+        options = [
+            (f"`{key}`", allowed(one.annotation, []), default_text(one.default))
+            for key, one in part.options.items()
+        ]
+        text += f"\n{table(options, 'option', 'value', 'default')}" if options else ""
+    text += (
+        "\n## What environments report\n\nThey have no options. A part whose range is not known "
+        "needs a `range` in the recipe, or `reward.dominance = false`. What a recipe does not "
+        "name is reported only: it stands in metrics and trajectories, and counts for nothing.\n\n"
+    )
+    reported = {name: _reported(name) for name in ENVIRONMENTS.descriptions()}
+    rows = [
+        (f"`{name}`", f"`{key}`", *_row(part))
+        for name, own in reported.items()
+        for key, part in own.items()
+    ]
+    return text + table(rows, "environment", "part", "measured of", "range", "meaning")
+
+
+def _row(part: RewardPart) -> tuple[str, str, str]:
+    return str(part.scope), range_text(described(part)), part.description
+
+
+def _reported(name: str) -> Mapping[str, RewardPart]:
+    """The parts that an environment declares. One whose spec depends on its options has them in its
+    module; making it would take seconds, or files."""
+    kind: Any = ENVIRONMENTS.get(name)
+    module = vars(sys.modules[kind.__module__])
+    found: Mapping[str, RewardPart] = kind.facts.parts if kind.facts else module.get("PARTS", {})
+    return found

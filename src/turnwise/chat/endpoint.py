@@ -1,0 +1,123 @@
+"""An OpenAI-compatible endpoint (`/chat/completions`): messages in, words out.
+
+What may be better the next time is tried again, within a bound. Not here: what is asked, and what a
+failure means for the one that asked.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from turnwise.errors import ConfigError, InfrastructureError
+
+TRIED_AGAIN = frozenset({408, 409, 429})
+"""HTTP codes that are tried again, like all from 500 on: the next answer may differ."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+"""Seconds between attempts, doubled each time."""
+CHARACTERS_PER_TOKEN = 4
+"""Estimate for endpoints that do not say how many tokens an answer took."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. Example: Reply("Yes.", tokens=212)."""
+
+    text: str
+    """Its words, without the model's thinking."""
+    tokens: int
+    """Tokens of question and answer together; an estimate where the endpoint does not say."""
+
+
+class ChatEndpoint:
+    """One endpoint. Example: ChatEndpoint("http://127.0.0.1:8000/v1", "the judge"), whose `ask`
+    takes a body such as {"model": "qwen3", "messages": [...]}."""
+
+    def __init__(
+        self,
+        url: str,
+        who: str,
+        *,
+        seconds: float = 30.0,
+        attempts: int = 3,
+        key_variable: str = "",
+    ) -> None:
+        """`url` is the endpoint up to `/v1`, `who` names the model in errors, `seconds` is the
+        deadline of one attempt, `key_variable` the environment variable that has the key."""
+        self.place = f"{who} at {url.rstrip('/')}/chat/completions"
+        self._url = f"{url.rstrip('/')}/chat/completions"
+        self._seconds, self._attempts = seconds, attempts
+        key = os.environ.get(key_variable, "") if key_variable else ""
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # Reading the certificates takes longer than many a request: once, and where they are used.
+        self._verify = ssl.create_default_context() if url.startswith("https://") else False
+
+    async def ask(self, body: Mapping[str, Any]) -> Reply:
+        """The endpoint's answer. Raises InfrastructureError where it gives none."""
+        problem = ""
+        client = httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=False)
+        async with client as http:
+            for attempt in range(self._attempts):
+                if attempt:
+                    await asyncio.sleep(min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE))
+                try:
+                    async with asyncio.timeout(self._seconds):
+                        answer = await http.post(self._url, json=body, timeout=self._seconds)
+                except (TimeoutError, httpx2.TimeoutException):
+                    problem = f"no answer within {self._seconds:g} s"
+                    continue
+                except httpx2.TransportError as error:
+                    problem = str(error) or type(error).__name__
+                    continue
+                reply, problem = _reply(answer)
+                if reply.text:
+                    return reply
+                if not _may_change(answer.status_code):
+                    break
+        raise InfrastructureError(f"{self.place}: {problem}")
+
+
+def check_endpoint(where: str, url: str, model: str, key_variable: str) -> None:
+    """Raise ConfigError for a url that is none, a model without a name, and a key that is not
+    there; `where` begins the message, as in "desk: user"."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: url {url!r}: write http://host:port/v1")
+    if not model:
+        raise ConfigError(f"{where}: model is empty: write the name that the endpoint has for it")
+    if key_variable and key_variable not in os.environ:
+        raise ConfigError(f"{where}: there is no environment variable {key_variable}")
+
+
+def _may_change(status: int) -> bool:
+    """Whether the same question may be answered the next time: an answer without words may."""
+    return status == 200 or status >= 500 or status in TRIED_AGAIN
+
+
+def _reply(answer: httpx2.Response) -> tuple[Reply, str]:
+    """The words of an answer, without the model's thinking; else what is wrong with it."""
+    nothing = Reply("", 0)
+    if answer.status_code != 200:
+        return nothing, f"{answer.status_code} {' '.join(answer.text.split())[:200]}"
+    try:
+        content = answer.json()
+        choice = content["choices"][0]
+        said = choice["message"]["content"]
+    except (ValueError, LookupError, TypeError):
+        return nothing, "it does not answer as /chat/completions does"
+    if isinstance(choice, dict) and choice.get("finish_reason") == "length":
+        return nothing, "an answer that was cut off: raise max_tokens"
+    words = said.rpartition("</think>")[2].strip() if isinstance(said, str) else ""
+    return Reply(words, _tokens(answer, content)), "" if words else "an answer without words"
+
+
+def _tokens(answer: httpx2.Response, content: Mapping[str, Any]) -> int:
+    """The tokens of question and answer, as the endpoint counts them, or estimated."""
+    usage = content.get("usage")
+    counted = usage.get("total_tokens") if isinstance(usage, dict) else None
+    if isinstance(counted, int) and counted > 0:
+        return counted
+    return (len(answer.request.content) + len(answer.content)) // CHARACTERS_PER_TOKEN

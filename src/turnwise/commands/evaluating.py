@@ -1,0 +1,165 @@
+"""Commands that measure policies: on held-out tasks, and against each other.
+
+Not here: how that is done (`evaluation`), and what is printed (`results.py`).
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Changes to the recipe, as in train.steps=10 learning.learning_rate=1e-4"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def evaluate(
+    run: Annotated[str, typer.Argument(help="A run folder (its newest weights), or a recipe.")],
+    overrides: Overrides = None,
+    inject: Annotated[
+        str | None,
+        typer.Option(
+            help="Evaluate also with tools that fail: shares of calls that return an error or "
+            "junk, as in error=0.2,junk=0.1."
+        ),
+    ] = None,
+    without_instructions: Annotated[
+        bool,
+        typer.Option("--without-instructions", help="Evaluate also without the scaffold's."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate an agent on held-out tasks, with a 95% interval."""
+    from turnwise import api
+
+    changes = overrides or []
+    if inject is not None or without_instructions:
+        print_robustness(run, changes, inject, not without_instructions, as_json)
+        return
+    summary = api.evaluate(run, *changes)
+    if as_json:
+        print_json(summary)
+    else:
+        from turnwise.commands.results import summary_table
+
+        print_table(summary_table(run, summary))
+
+
+def print_robustness(
+    run: str, overrides: list[str], inject: str | None, instructions: bool, as_json: bool
+) -> None:
+    """Evaluate under worse conditions, and print."""
+    from turnwise.environments.failing import FailureRates
+
+    rates = None if inject is None else FailureRates.parse(inject)
+    folder = Path(run) if (Path(run) / "config.toml").is_file() else None
+    recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
+    from turnwise.training.start import configure
+
+    configure(recipe)
+    from turnwise.training.robustness import evaluate_robustness
+
+    found = evaluate_robustness(recipe, folder, terminal_display(), rates, instructions)
+    if as_json:
+        print_json(found)
+    else:
+        from turnwise.commands.results import robustness_tables
+
+        for table in robustness_tables(run, found):
+            print_table(table)
+
+
+def compare_runs(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders, whose trained policies are meant, or RUN@EVALUATION, as in "
+            "runs/demo@cold_start."
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Compare finished runs on the same held-out tasks: paired difference, exact test, power."""
+    from turnwise.evaluation.paired import compare_all
+    from turnwise.evaluation.runs import read_played
+
+    if len(runs) < 2:
+        raise ConfigError("give two runs or more to compare, as in: compare-runs runs/a runs/b")
+    comparisons = compare_all([read_played(run) for run in runs])
+    if as_json:
+        print_json([asdict(comparison) for comparison in comparisons])
+    else:
+        from turnwise.commands.results import paired_table
+
+        print_table(paired_table(comparisons))
+
+
+def rescore(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/demo.")],
+    overrides: Overrides = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            help="A function of a trajectory, path/to/file.py:name, that returns a Verdict, or "
+            "whether it succeeded; the environment's own verifier if not given."
+        ),
+    ] = None,
+    evaluation: Annotated[str, typer.Option(help="The evaluation to judge again.")] = "trained",
+    as_json: AsJson = False,
+) -> None:
+    """Judge a run's saved evaluation again, without playing, and list where verdicts differ."""
+    from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.rescoring import rescore_run
+
+    summary = rescore_run(RunFolder.open(run), overrides or [], evaluation, verifier)
+    if as_json:
+        print_json(summary)
+    else:
+        from turnwise.commands.results import disagreement_table, summary_table
+
+        name = f"rescored-{evaluation}"
+        print_table(summary_table(name, summary | {"breakdown": {}}))
+        if summary["disagreements"]:
+            print_table(disagreement_table(summary))
+        else:
+            print_line("no verdict differs from the one before")
+        print_line(
+            f"{run}/evaluations/{name}.json; its episodes: turnwise show {run} --step "
+            f"evaluation-{name}"
+        )
+
+
+def transfer(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders; changes to the environments' recipes, as in evaluation.tasks=200."
+        ),
+    ],
+    environments: Annotated[
+        str, typer.Option(help="Recipes or runs whose environments to play in, with commas.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate runs in each other's environments: a matrix of success."""
+    from turnwise.training.transfer import transfer as evaluate_all
+
+    folders = [Path(word) for word in runs if "=" not in word]
+    overrides = [word for word in runs if "=" in word]
+    places = [name.strip() for name in environments.split(",")]
+    if not folders:
+        raise ConfigError("give a run or more, as in: transfer runs/a runs/b --environments demo")
+    found = evaluate_all(folders, places, overrides, terminal_display())
+    if as_json:
+        print_json(found)
+    else:
+        from turnwise.commands.results import transfer_table
+
+        print_table(transfer_table(found))

@@ -1,0 +1,218 @@
+"""Results on the command line: tables of reports, evaluations and comparisons.
+
+Not here: trajectories, and tables of what can be named (`terminal.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Column, Table
+from rich.text import Text
+
+from turnwise.errors import ConfigError, DataError
+from turnwise.evaluation.details import effort_sentences, probability, recovery_sentences
+from turnwise.evaluation.effort import plot_budgets
+from turnwise.evaluation.paired import Comparison
+from turnwise.storage.run_folder import RunFolder
+
+DISAGREEMENTS = 20
+"""Verdicts that differ and are shown, at most."""
+
+
+def report_tables(report: Mapping[str, Any]) -> list[Table]:
+    """The effect of RL: every evaluation, then each label's values before and after."""
+    parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
+    if not parts:
+        return []
+    tables = [_rates(f"{report['name']}: {_size(next(iter(parts.values())))}", parts)]
+    cautions = parts.get("trained", {}).get("cautions", [])  # the others' are in the report
+    tables[0].caption, tables[0].caption_justify = "\n".join(cautions) or None, "left"
+    tables += _reliability_table(parts)
+    labels = {label for part in parts.values() for label in part["breakdown"]}
+    for label in sorted(labels):
+        table = Table(label, title=f"success and tool calls by {label}")
+        for name in parts:
+            table.add_column(name, justify="right")
+        values = sorted({value for part in parts.values() for value in part["breakdown"][label]})
+        for value in values:
+            cells = [part["breakdown"][label].get(value) for part in parts.values()]
+            table.add_row(value, *(_short(cell) for cell in cells))
+        tables.append(table)
+    return tables
+
+
+def summary_table(name: str, summary: Mapping[str, Any]) -> Table:
+    """One evaluation with its breakdown, and sentences on the rest of it."""
+    rows = {"all": summary}
+    for label, values in summary["breakdown"].items():
+        rows |= {f"{label} {value}": part for value, part in values.items()}
+    table = _rates(f"{name}: {_size(summary)}", rows)
+    notes = [*_reliability(summary), *effort_sentences(summary), *summary["cautions"]]
+    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
+    return table
+
+
+def evaluation_tables(run: Path, file: str) -> list[Table]:
+    """The figures of the evaluation whose trajectories a file of a run holds; none for others."""
+    summary = RunFolder.open(run).evaluation(file.removeprefix("evaluation-"))
+    if summary is None or not file.startswith("evaluation-"):
+        return []
+    return [summary_table(file, summary | {"breakdown": {}})]
+
+
+def save_plot(run: Path, file: Path) -> None:
+    """Draw the budget curves of a run's evaluations. Raises DataError where it has none, and
+    ConfigError for a file of another kind."""
+    if file.suffix != ".png":
+        raise ConfigError(f"--plot {file}: give a file whose name ends with .png")
+    evaluations = RunFolder.open(run).evaluations()
+    if not evaluations:
+        raise DataError(f"{run} has no evaluation yet")
+    plot_budgets(evaluations, file)
+
+
+def disagreement_table(summary: Mapping[str, Any]) -> Table:
+    """The episodes on which an evaluation that was judged again differs from the first verdicts."""
+    words = {True: "success", False: "failure", None: "ungraded"}
+    found = summary["disagreements"]
+    title = f"{len(found)} of {summary['n'] + summary['ungraded']} verdicts differ"
+    table = Table("task", "before", "after", "answer", "detail", title=title)
+    for one in found[:DISAGREEMENTS]:
+        answer = "" if one["answer"] is None else one["answer"]
+        verdicts = (words[one["before"]], words[one["after"]])
+        name = f"{one['task']} #{one['episode']}"
+        table.add_row(name, *verdicts, Text(answer), Text(one["detail"]))
+    if len(found) > DISAGREEMENTS:
+        table.caption = f"and {len(found) - DISAGREEMENTS} more: --json"
+    return table
+
+
+def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
+    """Algorithms side by side: every seed, and their mean."""
+    table = Table("algorithm", "success by seed", "mean", title="held-out success after RL")
+    for column in (f"steps to {target:.0%}", "gradient's noise", "seconds"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        successes = row["success"]
+        steps = ", ".join("–" if step is None else str(step) for step in row["steps"])
+        seconds = sum(row["seconds"]) / len(row["seconds"])
+        table.add_row(
+            row["algorithm"],
+            ", ".join(f"{success:.1%}" for success in successes),
+            f"{sum(successes) / len(successes):.1%}",
+            steps,
+            ", ".join("–" if noise is None else f"{noise:.1f}" for noise in row["noise"]),
+            f"{seconds:.0f}",
+        )
+    table.caption = "\n".join(note for row in rows for note in row["notes"]) or None
+    return table
+
+
+def paired_table(comparisons: Sequence[Comparison]) -> Table:
+    """Evaluations on the same tasks, pair by pair."""
+    first = comparisons[0]
+    several = f", {first.pairs} episodes of each" if first.pairs > first.tasks else ""
+    names = (Column(place, overflow="fold") for place in ("second", "less first"))
+    table = Table(*names, title=f"the same {first.tasks} tasks{several}")
+    for column in ("points", "95% interval", "only one", "p", "detectable"):
+        table.add_column(column, justify="right", no_wrap=True)
+    notes = ["only one: pairs in which only the second, and only the first succeeded"]
+    for one in comparisons:
+        table.add_row(
+            f"{one.second}: {one.success_second:.1%}",
+            f"{one.first}: {one.success_first:.1%}",
+            f"{100 * one.difference:+.1f}",
+            f"{100 * one.low:+.1f} – {100 * one.high:+.1f}",
+            f"{one.only_second} : {one.only_first}",
+            probability(one.p_corrected),
+            f"{100 * one.detectable:.1f}",
+        )
+        notes.append(f"{one.second} and {one.first}: {one.verdict}")
+        if one.left_out:
+            notes.append(f"{one.left_out} pairs are left out: an episode of theirs has no grade")
+        if not one.same_seeds:
+            notes.append("their episodes had other seeds: tasks are paired, luck is not")
+    if len(comparisons) > 1:
+        notes.append("p has Holm's correction for the number of comparisons")
+    table.caption, table.caption_justify = "\n".join(dict.fromkeys(notes)), "left"
+    return table
+
+
+def robustness_tables(name: str, found: Mapping[str, Any]) -> list[Table]:
+    """A policy under worse conditions: each evaluation, and the differences."""
+    parts = {key: part for key, part in found.items() if key != "comparisons"}
+    table = _rates(f"{name}: {_size(next(iter(parts.values())))}", parts)
+    if "recovery" in parts.get("tool_failures", {}):
+        table.caption = "\n".join(recovery_sentences(parts["tool_failures"]["recovery"]))
+        table.caption_justify = "left"
+    return [table, paired_table([Comparison(**one) for one in found["comparisons"]])]
+
+
+def transfer_table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+    """Success of each run in each environment, with its 95% interval."""
+    table = Table("run", title="success in the environments of")
+    for name in next(iter(found.values())):
+        table.add_column(name, justify="right")
+    for run, row in found.items():
+        cells = (
+            f"{one['success']:.1%} ({one['low']:.1%} – {one['high']:.1%})" for one in row.values()
+        )
+        table.add_row(run, *cells)
+    return table
+
+
+def _rates(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table("", title=title)
+    for column in ("success", "95% interval", "n", "ungraded", "reward", "tool calls"):
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        interval = f"{row['low']:.1%} – {row['high']:.1%}"
+        ungraded = str(row.get("ungraded", ""))
+        calls = f"{row['tool_calls']:.2f}"
+        reward = "–" if row["reward"] is None else f"{row['reward']:.2f}"
+        rate = f"{row['success']:.1%}"
+        table.add_row(name, rate, interval, str(row["n"]), ungraded, reward, calls)
+    return table
+
+
+def _size(summary: Mapping[str, Any]) -> str:
+    several = f", {summary['n']} episodes" if summary["n"] > summary["tasks"] else ""
+    return f"{summary['tasks']} held-out tasks{several}"
+
+
+def _reliability_table(parts: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """Give pass@k and pass^k of evaluations a row each; nothing where a task has one episode."""
+    several = {name: part for name, part in parts.items() if "pass@k" in part}
+    if not several:
+        return []
+    first = next(iter(several.values()))
+    columns = [(name, k) for name in ("pass@k", "pass^k") for k in first[name]]
+    table = Table("", title="at least one of k episodes, and all of k, by task")
+    for name, k in columns:
+        table.add_column(name.replace("k", k), justify="right")
+    for name, part in several.items():
+        means = [part[kind][k]["mean"] for kind, k in columns]
+        table.add_row(name, *("–" if mean is None else f"{mean:.1%}" for mean in means))
+    return [table]
+
+
+def _reliability(summary: Mapping[str, Any]) -> list[str]:
+    """Give pass@k and pass^k a line for each k above 1, where they were measured."""
+    return [
+        f"{name.replace('k', k)} {_estimate(entry)}"
+        for name in ("pass@k", "pass^k")
+        for k, entry in summary.get(name, {}).items()
+        if k != "1"
+    ]
+
+
+def _estimate(entry: Mapping[str, Any]) -> str:
+    if entry["mean"] is None:
+        return "is undefined: no task has so many graded episodes"
+    left_out = f", undefined for {entry['undefined']} tasks" if entry["undefined"] else ""
+    return f"{entry['mean']:.1%} ({entry['low']:.1%} – {entry['high']:.1%}{left_out})"
+
+
+def _short(part: Mapping[str, Any] | None) -> str:
+    return "" if part is None else f"{part['success']:6.1%}  {part['tool_calls']:.2f}"

@@ -1,0 +1,144 @@
+"""Settings of a judge: its form, its model, and its bounds.
+
+Not here: the questions and the rubrics (`judges`).
+"""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turnwise.config.section import Choice, Section
+
+
+class SampledModel(Section):
+    """The settings of a model that is sampled from."""
+
+    temperature: float = Field(0.0, ge=0)
+    """Temperature of its replies; 0 is greedy."""
+    max_tokens: int = Field(512, ge=16)
+    """Longest reply in tokens, thinking included."""
+
+
+class PolicyJudgeModel(SampledModel):
+    """The policy itself, through its tokenizer's chat template."""
+
+    kind: Literal["policy"] = "policy"
+    """The policy's present weights, in the run's engine."""
+
+
+class EndpointJudgeModel(SampledModel):
+    """A model behind an OpenAI-compatible endpoint."""
+
+    kind: Literal["endpoint"]
+    """A server, of this machine or of others."""
+    url: str
+    """The endpoint up to `/v1`."""
+    name: str
+    """The model's name at the endpoint."""
+    key_variable: str = ""
+    """The environment variable that has the endpoint's key, if it needs one."""
+
+
+class ScriptedJudgeModel(Section):
+    """A function in a model's place, for tests and dry runs."""
+
+    kind: Literal["scripted"]
+    """No model: nothing is sampled."""
+    script: str = "turnwise.judges.scripted_model:example_reply"
+    """A function from messages to the reply's text, `path/to/file.py:function`; the default gives
+    every episode the middle of the range."""
+
+
+AnyJudgeModel = Annotated[
+    PolicyJudgeModel | EndpointJudgeModel | ScriptedJudgeModel, Choice("kind")
+]
+
+
+class JudgeConfig(Section):
+    """The settings that every judge has."""
+
+    model: AnyJudgeModel = PolicyJudgeModel()
+    question: str = ""
+    """The judge's question, after the record; empty for the form's own."""
+    max_characters: int = Field(20_000, ge=200)
+    """Length of the record that the judge is shown, as it is quoted; longer texts in it are cut in
+    the middle. In a comparison each of the two has half of it."""
+    seconds: float = Field(60.0, gt=0)
+    """Deadline of one call."""
+    max_concurrent: int = Field(8, ge=1)
+    """Calls under way at once."""
+    max_calls: int = Field(0, ge=0)
+    """Calls of the model in one process, after which judgements are missing; 0 for any number."""
+    max_tokens: int = Field(0, ge=0)
+    """Tokens of all calls in one process, after which no call begins; 0 for any number."""
+    cache: str = ""
+    """The folder in which answers are kept; empty for the run's own."""
+
+    @model_validator(mode="after")
+    def _keeps_answers_of_the_policy_with_it(self) -> Self:
+        if self.cache and isinstance(self.model, PolicyJudgeModel):
+            raise ValueError(
+                "a judge's cache is for several runs, and the policy is another one in each: leave "
+                "cache out, or name another model"
+            )
+        return self
+
+
+class PointwiseJudgeConfig(JudgeConfig):
+    """A score for an episode."""
+
+    form: Literal["pointwise"] = "pointwise"
+    """A number from `low` to `high`."""
+    low: float = 0.0
+    """The worst score."""
+    high: float = 10.0
+    """The best score."""
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(
+                f"a judge's scores go from {self.low:g} to {self.high:g}: give a low below the high"
+            )
+        return self
+
+
+class RubricSettings(JudgeConfig):
+    """Criteria of a judge."""
+
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+
+    rubric: str = ""
+    """A rubric of turnwise's, `self_critique`; empty for none."""
+    criteria: dict[str, str] = Field(default_factory=dict)
+    """More criteria: sentences that hold of a good episode, by a short name each."""
+
+
+class RubricJudgeConfig(RubricSettings):
+    """Criteria that are checked one by one."""
+
+    form: Literal["rubric"]
+    """The weight of the criteria that hold, as a share of all."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of criteria by their names; 1 for the others."""
+
+
+class PairwiseJudgeConfig(RubricSettings):
+    """Comparisons of episodes, under criteria if there are some."""
+
+    form: Literal["pairwise"]
+    """The better one of two, asked for in both orders."""
+    opponents: int = Field(0, ge=0)
+    """Members of the group that each one is compared with, at least; 0 for all of them."""
+
+
+AnyJudgeConfig = Annotated[
+    PointwiseJudgeConfig | PairwiseJudgeConfig | RubricJudgeConfig, Choice("form")
+]
+
+
+class JudgeFile(Section):
+    """A file with a judge's settings, under `[judge]`."""
+
+    judge: AnyJudgeConfig = PointwiseJudgeConfig()

@@ -1,0 +1,121 @@
+"""Lines of Markdown on evaluations, beside their success: comparisons, reliability, effort.
+
+Not here: how they are measured, and the report's table (`report.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.evaluation.paired import Comparison
+
+
+def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
+    """A table of comparisons, and a sentence on each; nothing without any."""
+    if not comparisons:
+        return []
+    lines = [
+        "| second less first, on the same tasks | difference | 95% interval | only first | "
+        "only second | p (Holm) | detectable |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in comparisons:
+        cells = [
+            f"{one.second} less {one.first}",
+            f"{100 * one.difference:+.1f} points",
+            f"{100 * one.low:+.1f} – {100 * one.high:+.1f}",
+            str(one.only_first),
+            str(one.only_second),
+            probability(one.p_corrected),
+            f"{100 * one.detectable:.1f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    sentences = [f"- {one.second} and {one.first}: {one.verdict}." for one in comparisons]
+    return [*lines, "", *sentences, ""]
+
+
+def probability(p: float) -> str:
+    """A p-value in print."""
+    return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def reliability_lines(summary: Mapping[str, Any]) -> list[str]:
+    """A table of pass@k and pass^k; nothing where a task has one episode."""
+    if "pass@k" not in summary:
+        return []
+    lines = [
+        "| k | pass@k | 95% interval | pass^k | 95% interval | tasks | undefined |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for k, at in summary["pass@k"].items():
+        cells = [_estimate(at), _estimate(summary["pass^k"][k]), at["tasks"], at["undefined"]]
+        lines.append(f"| {k} | {' | '.join(map(str, cells))} |")
+    return [*lines, ""]
+
+
+def effort_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Cost, calls, evidence, and success by budget."""
+    lines = [f"- {sentence}." for sentence in effort_sentences(summary)]
+    for kind, curve in summary["budgets"].items():
+        if len(curve) > 1:
+            words = kind.replace("_", " ")
+            budgets = [f"{budget}: {success:.1%}" for budget, success in curve]
+            lines.append(f"- Success with at most so many {words}: {', '.join(budgets)}.")
+    return [*lines, ""] if lines else []
+
+
+def effort_sentences(summary: Mapping[str, Any]) -> list[str]:
+    """Sentences on cost, calls and evidence, of what was measured."""
+    found = []
+    if summary["tokens_per_success"] is not None:
+        seconds = summary.get("seconds")
+        each = "" if seconds is None else f", {seconds / summary['successes']:.2g} s"
+        found.append(f"A success costs {summary['tokens_per_success']:.0f} sampled tokens{each}")
+    calls, evidence = summary["calls"], summary["without_evidence"]
+    if calls["made"]:
+        beyond = (
+            ""
+            if calls["needed"] is None
+            else (
+                f" where {calls['needed']:.2f} are needed ({calls['beyond_need']:.2f} beyond need)"
+            )
+        )
+        found.append(
+            f"A success makes {calls['made']:.2f} tool calls{beyond}; {calls['repeated']:.1%} of "
+            "them repeat an earlier one and its reply"
+        )
+    if evidence is not None:
+        found.append(
+            f"{evidence['without']} of {evidence['successes']} successes without evidence: no "
+            "observation held an accepted answer"
+        )
+    return found
+
+
+def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
+    """Sentences on tool failures that were injected, and on what the agent made of them."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in found["failures"].items())
+    if not sum(found["failures"].values()):
+        return ["no tool call was made to fail"]
+    shares = ", ".join(
+        f"{share:.1%} {name.replace('_', ' ')}" for name, share in found["reactions"].items()
+    )
+    sentences = [
+        f"calls that were made to fail: {counts}; the agent tried {found['tried_again']:.1%} again",
+        f"its next turn: {shares}",
+    ]
+    if found["success"] is not None:
+        struck = f"{found['success']:.1%} of {found['episodes']}"
+        sentences.append(f"success of episodes with a failure: {struck}")
+    return sentences
+
+
+def caution_lines(summary: Mapping[str, Any]) -> list[str]:
+    """The evaluation's cautions as a list."""
+    cautions = [f"- Caution: {sentence}." for sentence in summary["cautions"]]
+    return [*cautions, ""] if cautions else []
+
+
+def _estimate(entry: Mapping[str, Any]) -> str:
+    if entry["mean"] is None:
+        return "undefined | –"
+    return f"{entry['mean']:.1%} | {entry['low']:.1%} – {entry['high']:.1%}"

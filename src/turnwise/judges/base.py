@@ -1,0 +1,87 @@
+"""The seams of judges: the model that answers, the form of an answer, and what comes of it.
+
+Not here: how a request is written (`prompt.py`), and how it is made (`asking.py`).
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from turnwise.chat.endpoint import Reply
+from turnwise.errors import InfrastructureError
+from turnwise.types import Group, Trajectory
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Message = Mapping[str, str]
+"""A chat message: {"role": "system" or "user", "content": text}."""
+
+
+class JudgeModel(Protocol):
+    """The model that is asked: an endpoint, an engine, or a script."""
+
+    @property
+    def identity(self) -> str:
+        """A text in which all stands that the answer depends on beside the messages: model,
+        weights, sampling. Answers are kept under it."""
+        ...
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        """The model's answer. Raises InfrastructureError where there is none."""
+        ...
+
+
+class MalformedReplyError(ValueError):
+    """A reply is not the line that was asked for. The text says why, in fixed words: it is shown to
+    the model, and nothing of the reply may get there by it."""
+
+
+class AnswerForm(Protocol[T_co]):
+    """The keys of an answer beside `nonce` and `reason`, with examples of their values."""
+
+    @property
+    def example(self) -> Mapping[str, Any]:
+        """The keys and what may stand there."""
+        ...
+
+    def read(self, values: Mapping[str, Any]) -> T_co:
+        """The answer's value; `values` has the keys of the example. Raises MalformedReplyError for
+        anything that may not stand there."""
+        ...
+
+
+@dataclass(frozen=True)
+class Judgement(Generic[T]):
+    """The judgement of an episode, or of two. Example: Judgement(7.0, reason="It is right.")"""
+
+    value: T | None
+    """None where the judgement is missing: it is not 0, and not the worst."""
+    reason: str = ""
+    """The model's own words, for people."""
+    problem: str = ""
+    """Why it is missing."""
+
+    def required(self) -> T:
+        """The value. Raises InfrastructureError where it is missing."""
+        if self.value is None:
+            raise InfrastructureError(f"the judge: {self.problem}")
+        return self.value
+
+
+class EpisodeJudge(ABC):
+    """A judge that scores one episode at a time."""
+
+    @abstractmethod
+    async def judge(self, trajectory: Trajectory) -> Judgement[float]:
+        """The score of an episode."""
+
+    async def measure_one(self, trajectory: Trajectory) -> float:
+        """The score. Raises InfrastructureError where the judgement is missing."""
+        return (await self.judge(trajectory)).required()
+
+    async def measure(self, group: Group) -> list[float | None]:
+        """The scores of the graded members; None where a judgement is missing."""
+        return [one.value for one in await asyncio.gather(*map(self.judge, group.graded))]

@@ -1,0 +1,108 @@
+"""A judge's model in one of turnwise's engines, with its tokenizer's chat template: the policy
+itself, or any other.
+
+What a message says is encoded apart from the template, so that a special token's name in it is only
+text. Not here: how an engine gets its weights.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from itertools import count
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.chat.endpoint import Reply
+from turnwise.engines.base import Engine, Sampling, StopReason
+from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.judges.base import Message
+from turnwise.seeds import derive
+
+_SESSIONS = count()
+"""Numbers of the calls of this process; nothing but the sessions' names depends on them."""
+
+
+class EngineModel:
+    """Example: EngineModel(engine, tokenizer, lambda: "policy of step 3")."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: PreTrainedTokenizerBase,
+        weights: Callable[[], str],
+        *,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+    ) -> None:
+        """`weights` names the engine's present weights: answers are kept under them. Raises
+        ConfigError for a tokenizer without a chat template."""
+        if not tokenizer.chat_template:
+            raise ConfigError(
+                "judge.model: the policy's tokenizer has no chat template: name another model, "
+                'with judge.model.kind = "endpoint"'
+            )
+        self._engine, self._tokenizer, self._weights = engine, tokenizer, weights
+        # Whether special tokens are split is a setting of the tokenizer, not of a call.
+        self._content_tokenizer = deepcopy(tokenizer)
+        self._temperature, self._max_tokens = temperature, max_tokens
+
+    @property
+    def identity(self) -> str:
+        """The weights' name and how they are sampled from."""
+        return f"engine {self._weights()} {self._temperature} {self._max_tokens}"
+
+    async def complete(self, messages: Sequence[Message]) -> Reply:
+        """A sampled answer. Raises InfrastructureError where the context has no room for it."""
+        prompt = self.prompt(messages)
+        sampling = Sampling(
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+            seed=derive("judge", *(message["content"] for message in messages)),
+        )
+        # A lockstep engine waits for every open session: this one is open while it is asked.
+        session = f"judge/{next(_SESSIONS)}"
+        self._engine.open(session)
+        try:
+            completion = await self._engine.generate(prompt, sampling, session=session)
+        finally:
+            self._engine.close(session)
+        if completion.stop_reason == StopReason.CONTEXT:
+            raise InfrastructureError(
+                f"the record of {len(prompt)} tokens and an answer are more than the model's "
+                "context: lower judge.max_characters"
+            )
+        ended = completion.stop_reason == StopReason.END_OF_TEXT
+        text: str = self._tokenizer.decode(
+            list(completion.tokens[:-1] if ended else completion.tokens),
+            skip_special_tokens=False,
+            clean_up_tokenization_spaces=False,
+        )
+        words = text.rpartition("</think>")[2].strip()
+        return Reply(words, len(prompt) + len(completion.tokens))
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The messages as token ids, with the beginning of the model's turn."""
+        try:
+            return self._rendered(messages)
+        except TemplateError:  # families without a system message
+            content = "\n\n".join(message["content"] for message in messages)
+            return self._rendered([{"role": "user", "content": content}])
+
+    def _rendered(self, messages: Sequence[Message]) -> list[int]:
+        markers = [f"\x00message {place}\x00" for place in range(len(messages))]
+        marked = [
+            {"role": message["role"], "content": marker}
+            for message, marker in zip(messages, markers, strict=True)
+        ]
+        rest = str(
+            self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
+        )
+        tokens: list[int] = []
+        for message, marker in zip(messages, markers, strict=True):
+            before, _, rest = rest.partition(marker)
+            tokens += self._tokenizer(before, add_special_tokens=False)["input_ids"]
+            content = self._content_tokenizer(
+                message["content"], add_special_tokens=False, split_special_tokens=True
+            )
+            tokens += content["input_ids"]
+        return tokens + list(self._tokenizer(rest, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,264 @@
+r"""Mathematical answers as structures: what may be compared at all, before anything is worked out.
+
+`read_expression` reads a small language of LaTeX and plain notation, whole or not at all: numbers,
+single letters, `+ - * / ^ ( ) |`, fractions, roots, usual functions, pi, infinity; and around them
+equations and inequalities, tuples, intervals, sets, unions, lists, matrices. Words, percent signs,
+integrals, sums, limits, factorials, and two numbers side by side are not in it, so that neither
+`not 5`, nor `I guess 1, 2, 3`, nor an integral that was not worked out is an answer.
+
+Not here: whether two expressions are equal (`symbolic.py`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_CHARACTERS, MAX_DEPTH, MAX_DIGITS, MAX_PARTS = 300, 12, 20, 20
+MAX_EXPONENT_DIGITS = 3
+
+FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|log|ln|exp"
+CONSTANTS = "alpha|beta|gamma|delta|theta|lambda|mu|phi|omega|pi|infty"
+RELATIONS = {"=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
+_FLIPPED = {">": "<", ">=": "<="}
+UNORDERED = ("list", "\\{\\}", "union")
+_OPEN, _CLOSE = ("(", "[", "{", "\\{"), (")", "]", "}", "\\}")
+_MATRIX = ("\\begin{matrix}", "\\end{matrix}")
+
+_REWRITTEN = tuple(
+    (re.compile(pattern), shown)
+    for pattern, shown in (
+        (r"\\(?:left|right|displaystyle|quad)(?![a-zA-Z])|\\[!,;: ]", " "),
+        (r"\\[dt]frac(?![a-zA-Z])", r"\\frac"),
+        (r"\\(?:leq|leqslant)(?![a-zA-Z])|≤", r"\\le "),
+        (r"\\(?:geq|geqslant)(?![a-zA-Z])|≥", r"\\ge "),
+        (r"\\neq(?![a-zA-Z])|≠", r"\\ne "),
+        (r"\\(?:lvert|rvert|vert)(?![a-zA-Z])", "|"),
+        (r"\\(?:lt)(?![a-zA-Z])", "<"),
+        (r"\\(?:gt)(?![a-zA-Z])", ">"),
+        (r"\\(?:times|cdot)(?![a-zA-Z])|[×·]|\*(?!\*)(?<!\*\*)", r" \\cdot "),
+        (r"\*\*", "^"),
+        (r"−", "-"),
+        (r"∞|\binfinity\b", r"\\infty "),
+        (r"π", r"\\pi "),
+        (r"∪", r"\\cup "),
+        (r"\{,\}(?=[0-9]{3})", ""),
+        (r"\\frac\s*([0-9])\s*([0-9])(?![0-9])", r"\\frac{\1}{\2}"),
+        (r"\\frac\s*([0-9])\s*(?=\{)", r"\\frac{\1}"),
+        (r"\\sqrt\s*([0-9a-z])", r"\\sqrt{\1}"),
+        (r"\\log\s*_\s*([0-9a-z])", r"\\log_{\1}"),
+        (r"\^\s*-\s*([0-9]+|[a-z])", r"^{-\1}"),
+        (r"(?<!\\)\bsqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+        (rf"(?<![\\a-zA-Z])({FUNCTIONS}|{CONSTANTS})(?![a-zA-Z])", r"\\\1 "),
+        (r"\\(begin|end)\{[pb]?matrix\}", r"\\\1{matrix}"),
+    )
+)
+_WRAPPED = re.compile(
+    r"\s*(?:\\boxed\{(.*)\}|\$+([^$]*)\$+|\\\((.*)\\\)|\\\[(.*)\\\])\s*", re.DOTALL
+)
+_UNIT = re.compile(r"\s*\\(?:text|mathrm|mbox)\s*\{\s*([^{}]*?)\s*\}\s*")
+_TOKEN = re.compile(
+    r"\s*(\d+\.\d+|\.\d+|\d+|\\begin\{matrix\}|\\end\{matrix\}|\\\\|\\[{}]|\\[a-zA-Z]+|"
+    r"[a-zA-Z]|[-+/^_()\[\]{}|,=<>&])"
+)
+_COMMANDS = {f"\\{name}" for name in f"{FUNCTIONS}|{CONSTANTS}".split("|")}
+_COMMANDS |= {*RELATIONS, *_MATRIX, "\\\\"}
+_COMMANDS |= {"\\frac", "\\sqrt", "\\cdot", "\\cup", "\\in", "\\pm", "\\{", "\\}"}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Plain notation, or a structure of several parts. Example: Expression("[)", parts=(...))."""
+
+    kind: str
+    """`scalar`, `list`, `union`, `matrix`, `row`, the two brackets of a tuple, interval or set, or
+    the signs of a relation, with `<` for `>`."""
+    text: str = ""
+    """LaTeX of a scalar."""
+    parts: tuple["Expression", ...] = ()
+
+
+class _UnreadableError(Exception):
+    """A text is not in the language."""
+
+
+def read_expression(text: str, unit: str = "") -> Expression | None:
+    """The expression that a text is; None for anything else. `unit` may stand behind it."""
+    try:
+        tokens = _tokens(_bare(text, unit))
+        return _structure(tokens)
+    except _UnreadableError:
+        return None
+
+
+def plain(text: str) -> str:
+    """A text without what is around its mathematics, spaces, and marks of upright letters."""
+    bare = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", _unwrapped(text))
+    return " ".join(re.sub(r"\\(?:left|right)(?![a-zA-Z])|\\[!,;: ]", " ", bare).split())
+
+
+def is_words(text: str) -> bool:
+    """Whether a text is words, and no mathematics."""
+    return re.fullmatch(r"[^\W\d_]{2,}(?: [^\W\d_]+)*", plain(text)) is not None
+
+
+def unit_of(text: str) -> str:
+    """The unit that a text ends with, as LaTeX has it in an upright font; "" for none."""
+    found = re.search(_UNIT.pattern + "$", _unwrapped(text))
+    return found[1] if found and found.start() > 0 else ""
+
+
+def symbols_of(expression: Expression) -> set[str]:
+    """The letters that stand for something."""
+    own = set(re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]", expression.text))
+    return own.union(*(symbols_of(part) for part in expression.parts))
+
+
+def _unwrapped(text: str) -> str:
+    """A text without what is around the mathematics in it."""
+    bare = text.strip().removesuffix(".").strip()
+    for _ in range(2):  # \boxed{} in $ $
+        found = _WRAPPED.fullmatch(bare)
+        bare = next(one for one in found.groups() if one is not None).strip() if found else bare
+    return bare
+
+
+def _bare(text: str, unit: str) -> str:
+    bare = _unwrapped(text) if len(text) <= MAX_CHARACTERS else ""
+    if unit:
+        bare = re.sub(_UNIT.pattern + "$", lambda found: f" {found[1]}", bare)
+        bare = bare.removesuffix(unit).removesuffix("\\ ").strip()
+    for pattern, shown in _REWRITTEN:
+        bare = pattern.sub(shown, bare)
+    return bare
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    place, depth = 0, 0
+    text = text.rstrip()
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None or (found[1][0] == "\\" and found[1] not in _COMMANDS):
+            raise _UnreadableError
+        token, place = found[1], found.end()
+        depth += (token in (*_OPEN, _MATRIX[0])) - (token in (*_CLOSE, _MATRIX[1]))
+        if depth > MAX_DEPTH or depth < 0 or len(token.replace(".", "")) > MAX_DIGITS:
+            raise _UnreadableError
+        if tokens and token[0].isdigit() and (tokens[-1][0].isdigit() or tokens[-1].isalpha()):
+            raise _UnreadableError  # `1 2` and `x2` may mean anything
+        tokens.append(token)
+    if depth:
+        raise _UnreadableError
+    return tokens
+
+
+def _split(tokens: Sequence[str], *separators: str) -> list[list[str]]:
+    """The tokens between separators that are in no bracket."""
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token in (*_OPEN, _MATRIX[0])) - (token in (*_CLOSE, _MATRIX[1]))
+        if depth == 0 and token in separators:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if len(parts) > MAX_PARTS:
+        raise _UnreadableError
+    return parts
+
+
+def _structure(tokens: list[str]) -> Expression:
+    if len(tokens) > 2 and tokens[0].isalpha() and tokens[1] == "\\in":
+        tokens = tokens[2:]
+    parts = _split(tokens, ",")
+    if len(parts) > 1:
+        return _made("list", [_structure(part) for part in parts])
+    parts = _split(tokens, "\\cup")
+    if len(parts) > 1:
+        return _made("union", [_structure(part) for part in parts])
+    parts = _split(tokens, *RELATIONS)
+    if len(parts) > 1:
+        return _relation(tokens, parts)
+    if tokens[:1] == [_MATRIX[0]] and tokens[-1] == _MATRIX[1]:
+        rows = [row for row in _split(tokens[1:-1], "\\\\") if row]
+        return _made("matrix", [_made("row", map(_scalar, _split(row, "&"))) for row in rows])
+    if _is_group(tokens):
+        inner = _split(tokens[1:-1], ",")
+        if len(inner) > 1 or tokens[0] == "\\{":
+            return _made(tokens[0] + tokens[-1], [_structure(part) for part in inner])
+    if tokens.count("\\pm") == 1 and len(_split(tokens, "\\pm")) == 2:
+        return _made("list", [_scalar(_replaced(tokens, "\\pm", sign)) for sign in "+-"])
+    return _scalar(tokens)
+
+
+def _relation(tokens: Sequence[str], parts: list[list[str]]) -> Expression:
+    signs = [RELATIONS[token] for token in tokens if token in RELATIONS]
+    if len(signs) != len(parts) - 1 or len(signs) > 2:
+        raise _UnreadableError
+    sides = [_scalar(part) for part in parts]
+    if all(sign in _FLIPPED for sign in signs):
+        signs, sides = [_FLIPPED[sign] for sign in reversed(signs)], sides[::-1]
+    return _made(" ".join(signs), sides)
+
+
+def _made(kind: str, parts: "Sequence[Expression] | map[Expression]") -> Expression:
+    """A structure; a list in a list is one list."""
+    found: list[Expression] = []
+    for part in parts:
+        found += part.parts if kind == part.kind == "list" else [part]
+    return Expression(kind, parts=tuple(found))
+
+
+def _is_group(tokens: Sequence[str]) -> bool:
+    """Whether the first token opens a bracket that the last one closes."""
+    return (
+        len(tokens) > 2
+        and tokens[0] in ("(", "[", "\\{")
+        and tokens[-1] in (")", "]", "\\}")
+        and len(_split([*tokens[:-1], "end"], "end")) == 1
+    )
+
+
+def _replaced(tokens: Sequence[str], old: str, new: str) -> list[str]:
+    return [new if token == old else token for token in tokens]
+
+
+def _scalar(tokens: Sequence[str]) -> Expression:
+    """LaTeX that reads in one way: decimals are fractions, products have a sign."""
+    refused = {",", "&", "\\\\", "\\cup", "\\in", "\\pm", "\\{", "\\}", *RELATIONS, *_MATRIX}
+    if not tokens or refused & set(tokens):
+        raise _UnreadableError
+    written: list[str] = []
+    for before, token in zip(["", *tokens], tokens, strict=False):
+        if (token == "[" and before != "\\sqrt") or (token == "{" and not _takes(before)):
+            raise _UnreadableError
+        opened = token == "(" and (before[:1].isdigit() or before == ")" or _is_variable(before))
+        if opened or (before == ")" and token[0].isalnum()):
+            written.append("\\cdot")  # else (2)(3) is read as a mixed number, x(2) as a function
+        whole, point, places = token.partition(".")
+        written.append(f"{{\\frac{{{whole}{places}}}{{1{'0' * len(places)}}}}}" if point else token)
+    text = " ".join(written)
+    _check_powers(text)
+    return Expression("scalar", text.removeprefix("+ "))
+
+
+def _takes(token: str) -> bool:
+    """Whether braces behind a token are its argument, or a factor: {2}{3} is read as 2 + 3."""
+    return token in ("^", "_", "]", "}") or token.startswith("\\")
+
+
+def _is_variable(token: str) -> bool:
+    return token.isalpha() and token not in "fghFGHPQ"
+
+
+def _check_powers(text: str) -> None:
+    """Refuse powers whose value is too long to be written down: they cost a worker each."""
+    if re.search(rf"\^ (?:{{ )?(?:- )?\d{{{MAX_EXPONENT_DIGITS + 1}}}", text):
+        raise _UnreadableError
+    for power in re.finditer(r"\^ \{", text):
+        depth, end = 1, power.end()
+        while end < len(text) and depth:
+            depth += (text[end] == "{") - (text[end] == "}")
+            end += 1
+        if re.search(r"\d \^|\^.*\^", text[power.end() : end]):
+            raise _UnreadableError

@@ -1,0 +1,98 @@
+"""A part's numbers for an episode or a group, checked before anything is made of them.
+
+A function may raise, return anything, or never end: then there is no number, which is never 0.
+Not here: what a number counts (`composition.py`).
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from turnwise.errors import located
+from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.tools.tool import in_thread
+from turnwise.types import Trajectory
+
+SLACK = 1e-9
+"""The excess over a part's range that rounding can be."""
+
+
+class PartError(Exception):
+    """A part has no number for an episode, which is ungraded then; the text says why."""
+
+
+async def measured(
+    name: str,
+    part: RewardPart,
+    function: Callable[[Any], Any],
+    subject: Any,
+    count: int | None = None,
+) -> Any:
+    """The number of a part, or `count` numbers where that is given, of which those of a group can
+    be None; `function` has the part's
+    options already, and a plain one runs in a thread. It is for the caller to keep a deadline.
+
+    Raises PartError where the function raises, or returns anything else.
+    """
+    try:
+        reported = part.function is None
+        found = function(subject) if reported else await called(function, subject)
+        return _number(found, part) if count is None else _numbers(found, part, count)
+    except PartError as error:
+        raise PartError(f"reward part {name}: {error}") from error
+
+
+def reported_number(name: str, scope: Scope, trajectory: Trajectory) -> Any:
+    """Find what the environment's verdict has under this name. Raises PartError where that is
+    nothing."""
+    assert trajectory.verdict is not None  # it is judged
+    found: Mapping[str, Any] = trajectory.verdict.parts
+    if scope == Scope.TURNS:
+        found = trajectory.verdict.turn_parts
+    if name not in found:
+        there = ", ".join(sorted(found)) or "it has none"
+        raise PartError(f"the environment's verdict is without it; its parts: {there}")
+    return found[name]
+
+
+async def called(function: Callable[[Any], Any], subject: Any) -> Any:
+    """Call a function that may take for ever: nothing can end its thread, but everything else goes
+    on, and the program does not wait for it at its end."""
+    try:
+        if inspect.iscoroutinefunction(getattr(function, "func", function)):
+            return await function(subject)
+        return await in_thread(partial(function, subject))
+    except PartError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's function may raise anything
+        raise PartError(located(error)) from error
+
+
+def _numbers(found: Any, part: RewardPart, count: int) -> tuple[float | None, ...]:
+    if isinstance(found, np.ndarray):
+        found = found.tolist()
+    if not isinstance(found, list | tuple):
+        raise PartError(f"{found!r} instead of {count} numbers")
+    if len(found) != count:
+        raise PartError(f"{len(found)} numbers instead of {count}")
+    of_group = part.scope == Scope.GROUP
+    return tuple(None if of_group and one is None else _number(one, part) for one in found)
+
+
+def _number(found: Any, part: RewardPart) -> float:
+    if isinstance(found, bool) or not isinstance(found, Real):
+        raise PartError(f"{found!r} instead of a number")
+    try:
+        number = float(found)
+    except OverflowError:
+        raise PartError("it is too large for a number") from None
+    if not math.isfinite(number):
+        raise PartError(f"{number} is not a finite number")
+    if not part.low - SLACK <= number <= part.high + SLACK:
+        raise PartError(f"{number:g} is outside of its range, {part.low:g} to {part.high:g}")
+    return number

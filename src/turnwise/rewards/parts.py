@@ -1,0 +1,144 @@
+"""The parts of a reward by name: numbers of a judged episode, each with its range.
+
+    @reward_part("brevity", 0, 1)
+    def brevity(trajectory: Trajectory, words: Count = 100) -> float:
+        \"\"\"1 for nothing written, falling to 0 at so many `words`.\"\"\"
+        return max(0.0, 1 - len(trajectory.written.split()) / words)
+
+A part is declared beside its function, which gets a judged trajectory, or a group of them, and its
+options by name. What an environment's verifier reports are parts too (`EnvironmentSpec.parts`): a
+recipe names both in the same way. Not here: how much a part counts (`composition.py`).
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from importlib import import_module
+from typing import Any, TypeVar
+
+from turnwise.errors import ConfigError
+from turnwise.registry import Registry
+
+
+class Scope(StrEnum):
+    """The subject of a part, and so the shape of its numbers."""
+
+    TRAJECTORY = "trajectory"
+    """A number of an episode: `function(trajectory) -> float`."""
+    TURNS = "turns"
+    """A number of each of its turns: `function(trajectory) -> Sequence[float]`."""
+    GROUP = "group"
+    """A number of each graded member of a group: `function(group) -> Sequence[float | None]`, None
+    for a member that has none and is ungraded then. It is not measured in evaluations."""
+
+
+@dataclass(frozen=True)
+class RewardPart:
+    """A number that a recipe can make a part of the reward.
+
+    Example: RewardPart(0, 1, "share of the hidden calls that passed")
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    """Range of the number, or of each turn's; infinite where it is not known. A number outside
+    leaves the episode ungraded."""
+    description: str = ""
+    scope: Scope = Scope.TRAJECTORY
+    total: tuple[float, float] | None = None
+    """Range of the sum over an episode's turns, where it is narrower than that of so many turns."""
+    function: Callable[..., Any] | None = None
+    """The function; None for a number that the environment's verifier reports."""
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ConfigError(
+                f"the range of a part is {self.low:g} to {self.high:g}: the second number has to "
+                "be the higher one"
+            )
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The options of its function, by name."""
+        if self.function is None:
+            return {}
+        parameters = inspect.signature(self.function, eval_str=True).parameters
+        return dict(list(parameters.items())[1:])
+
+    def bounds(self, turns: int) -> tuple[float, float]:
+        """The range of its sum over an episode of at most so many turns."""
+        if self.scope != Scope.TURNS:
+            return self.low, self.high
+        low, high = min(0.0, turns * self.low), max(0.0, turns * self.high)
+        return (max(low, self.total[0]), min(high, self.total[1])) if self.total else (low, high)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def reward_part(
+    name: str,
+    low: float = -math.inf,
+    high: float = math.inf,
+    scope: Scope = Scope.TRAJECTORY,
+    total: tuple[float, float] | None = None,
+) -> Callable[[Function], Function]:
+    """Declare the decorated function a part of rewards, described by its docstring's first line.
+
+    `name` is for built-in parts; one's own are named by file or module.
+    """
+
+    def declare(function: Function) -> Function:
+        line = (inspect.getdoc(function) or "").partition("\n")[0]
+        setattr(function, _DECLARED, (name, RewardPart(low, high, line, scope, total, function)))
+        return function
+
+    return declare
+
+
+class RewardPartRegistry(Registry[RewardPart]):
+    """The parts that belong to no environment; built-in ones are those that the given modules
+    declare."""
+
+    def __init__(self, *modules: str) -> None:
+        super().__init__("reward", callable, "give a function of a trajectory")
+        self._modules = modules
+
+    def names(self) -> list[str]:
+        """The built-in names, in the order of their declarations."""
+        return list(self._declared)
+
+    def descriptions(self) -> dict[str, str]:
+        """See Registry."""
+        return super().descriptions() | {k: part.description for k, part in self._declared.items()}
+
+    def get(self, name: str) -> RewardPart:
+        """See Registry. A function that is not declared is a part of a trajectory, without a
+        range."""
+        return self._declared[name] if name in self._declared else super().get(name)
+
+    def _accepted(self, target: str, found: Any) -> RewardPart:
+        function: Any = super()._accepted(target, found)
+        declared: tuple[str, RewardPart] | None = getattr(function, _DECLARED, None)
+        return declared[1] if declared is not None else RewardPart(function=function)
+
+    @cached_property
+    def _declared(self) -> dict[str, RewardPart]:
+        modules = [vars(import_module(f"turnwise.rewards.{name}")) for name in self._modules]
+        return dict(
+            getattr(value, _DECLARED)
+            for module in modules
+            for value in module.values()
+            if inspect.isfunction(value) and hasattr(value, _DECLARED)
+        )
+
+
+_DECLARED = "turnwise_reward_part"
+
+REWARD_PARTS = RewardPartRegistry(
+    "reported", "conduct", "answers", "toolrl", "unsupervised", "mathematics", "proofs"
+)
+"""All parts that belong to no environment. A module is imported when a part is first asked for."""

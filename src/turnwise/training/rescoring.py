@@ -1,0 +1,111 @@
+"""A run's evaluation judged again, beside the one that was made when it was played.
+
+Not here: how an episode is judged (`evaluation/rescore.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from turnwise import event_loop
+from turnwise.config import Recipe, load_recipe
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import environment_of
+from turnwise.errors import ConfigError, DataError, unknown_name
+from turnwise.evaluation.evaluate import summarise
+from turnwise.evaluation.report import POLICIES
+from turnwise.evaluation.rescore import (
+    Judge,
+    by_environment,
+    by_function,
+    by_reward,
+    disagreements,
+    rescored,
+)
+from turnwise.registry import load_function
+from turnwise.rewards.composition import Reward
+from turnwise.scaffolds.registry import make_scaffold
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows, trajectory_of
+from turnwise.training.components import reward_of
+from turnwise.types import Group, Trajectory
+
+
+def rescore_run(
+    folder: RunFolder, overrides: Sequence[str], evaluation: str, verifier: str | None
+) -> dict[str, Any]:
+    """Judge an evaluation of a run again: by a function (`mine.py:judge`), or by the environment,
+    which overrides may change.
+
+    The new evaluation is kept in the run as `rescored-NAME`, with its trajectories; its summary,
+    which is returned, has `verifier` and `disagreements` besides. Raises DataError for episodes
+    that the run lacks, or whose tasks the environment lacks.
+    """
+    recipe = load_recipe(str(folder.path / "config.toml"), overrides)
+    environment = _environment(recipe, evaluation)
+    before = _saved(folder, evaluation, environment)
+    played = folder.evaluation(evaluation) or {}
+    judge: Judge
+    if verifier is not None:
+        judge = by_function(load_function(verifier, "verifier"))
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder.tokenizer))
+        scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+        judge = by_environment(environment, scaffold.truncate)
+        reward = _reward(recipe, environment)
+        if reward is not None:
+            judge = by_reward(judge, reward, played.get("step", 0))
+    after = event_loop.run(rescored(before, judge, recipe.rollout.max_seconds))
+    differing = disagreements(before, after)
+    summary: dict[str, Any] = {
+        **{name: played[name] for name in ("step", "environment") if name in played},
+        **summarise(after, recipe.evaluation.k, environment.oracle),
+        "verifier": verifier or f"verify() of {environment.spec.name} {environment.spec.version}",
+        "disagreements": [asdict(one) for one in differing],
+    }
+    with folder.locked():
+        groups = [
+            Group(name, tuple(members)) for name, members in groupby(after, lambda one: one.group)
+        ]
+        folder.write_trajectories(f"evaluation-rescored-{evaluation}", groups)
+        folder.write_evaluation(f"rescored-{evaluation}", summary)
+    return summary
+
+
+def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
+    """The reward that the recipe puts together. Raises ConfigError where a model judges in it."""
+    if recipe.reward is not None and recipe.judge is not None:
+        raise ConfigError(
+            "rescore asks no model, and the recipe's reward has a judge: leave both out with "
+            "reward=false judge=false preferences.by=reward"
+        )
+    return reward_of(recipe, environment)
+
+
+def _environment(recipe: Recipe, evaluation: str) -> Environment:
+    """The environment in which an evaluation was played: the recipe's, or an ablation of it."""
+    environment = environment_of(recipe)
+    if evaluation in POLICIES:
+        return environment
+    variants = environment.ablations()
+    if evaluation not in variants:
+        raise unknown_name("evaluation", evaluation, [*POLICIES, *variants])
+    return variants[evaluation]
+
+
+def _saved(folder: RunFolder, evaluation: str, environment: Environment) -> list[Trajectory]:
+    file = folder.path / "trajectories" / f"evaluation-{evaluation}.parquet"
+    if not file.is_file():
+        raise DataError(f"{folder.path} has no evaluation {evaluation!r} yet")
+    tasks = {task.id: task for task in environment.tasks("heldout")}
+    rows = read_rows(file)
+    lacking = [row["task"] for row in rows if row["task"] not in tasks]
+    if lacking:
+        raise DataError(
+            f"{len(lacking)} of {len(rows)} episodes are of tasks that the environment does not "
+            f"have (first: {lacking[0]!r}): rescore them with the tasks that they were played on"
+        )
+    return [trajectory_of(row, tasks[row["task"]]) for row in rows]

@@ -1,0 +1,137 @@
+"""Commands that measure policies, on runs of a small random model."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import small_runs
+from tests.commands.shell import Shell
+from tests.small_runs import FAKES, write_recipe
+from turnwise.storage.run_folder import RunFolder
+
+TABLES = """
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 200
+[train]
+steps = 1
+tasks_per_step = 2
+group_size = 2
+[evaluation]
+tasks = 2
+episodes_per_task = 2
+temperature = 1.0
+"""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is finished, of an environment whose success is never seen."""
+    folder = tmp_path_factory.mktemp("runs")
+    small_runs.train(write_recipe(folder, "Letters", TABLES), RunFolder.new(folder / "run"))
+    return folder / "run"
+
+
+def test_runs_are_compared_on_the_same_tasks(shell: Shell, run: Path) -> None:
+    (found,) = shell("compare-runs", f"{run}@cold_start", run, "--json").json
+    assert (found["tasks"], found["pairs"], found["difference"], found["p"]) == (2, 4, 0, 1)
+    assert not found["same_seeds"]
+    assert RunFolder(run).report()["comparisons"][0] == found | {
+        "first": "cold_start",
+        "second": "trained",
+    }
+    shown = " ".join(shell("compare-runs", f"{run}@cold_start", run).out.split())
+    assert "the same 2 tasks, 4 episodes of each" in shown
+    assert "no difference that luck could not make" in shown
+    assert "their episodes had other seeds" in shown
+    assert "two runs or more" in shell("compare-runs", run, code=2).err
+    refused = shell("compare-runs", f"{run}@traned", run, code=2).err
+    assert "unknown evaluation 'traned': did you mean 'trained'?" in refused
+    assert "not a run folder" in shell("compare-runs", run, run.parent, code=2).err
+
+
+def test_runs_on_other_tasks_are_refused_in_a_line(shell: Shell, run: Path) -> None:
+    other = run.parent / "other"
+    small_runs.train(run / "config.toml", RunFolder.new(other), "evaluation.tasks=1")
+    refused = shell("compare-runs", run, other, code=2).err
+    assert "2 episodes of the same tasks in common, of 4 and 2" in refused
+
+
+def test_show_has_the_figures_of_an_evaluation(shell: Shell, run: Path) -> None:
+    pytest.importorskip("matplotlib")
+    shown = " ".join(shell("show", run, "--count", "1", "--plot", run / "budget.png").out.split())
+    assert "evaluation-trained: 2 held-out tasks, 4 episodes" in shown
+    assert "at the floor: 0 of 2 tasks succeeded" in shown
+    assert (run / "budget.png").read_bytes().startswith(b"\x89PNG")
+    assert "95% interval" not in shell("show", run, "--step", "1").out
+    assert "ends with .png" in shell("show", run, "--plot", run / "budget", code=2).err
+
+
+VERIFIER = """
+def wrote_something(trajectory):
+    return trajectory.episode == 0 and bool(trajectory.written)
+"""
+
+
+def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(VERIFIER)
+    found = shell("rescore", run, "--verifier", f"{mine}:wrote_something", "--json").json
+    assert (found["n"], found["successes"], len(found["disagreements"])) == (4, 2, 2)
+    assert RunFolder(run).evaluation("rescored-trained") == found
+    assert RunFolder(run).evaluation("trained")["successes"] == 0
+    shown = shell("rescore", run, "--verifier", f"{mine}:wrote_something").out
+    assert "2 of 4 verdicts differ" in shown
+    (against,) = shell("compare-runs", run, f"{run}@rescored-trained", "--json").json
+    assert (against["only_first"], against["only_second"]) == (0, 2)
+    shown = shell("show", run, "--step", "evaluation-rescored-trained").out
+    assert "evaluation-rescored-trained: 2 held-out tasks, 4 episodes" in shown
+    same = shell("rescore", run, "--evaluation", "cold_start", "--json").json
+    assert same["disagreements"] == []
+    shown = shell("rescore", run, "--evaluation", "cold_start").out
+    assert "no verdict differs" in shown
+    assert "unknown evaluation" in shell("rescore", run, "--evaluation", "x", code=2).err
+    other = shell("rescore", run, f"environment.name={FAKES}:Levels", code=2).err
+    assert "4 of 4 episodes are of tasks that the environment does not have" in other
+
+
+def test_worse_conditions_are_compared_with_those_of_training(shell: Shell, run: Path) -> None:
+    said = "scaffold.options.instructions=Say: "
+    worse = ("--inject", "error=0.5", "--without-instructions")
+    found = shell("evaluate", run, said, *worse, "--json").json
+    assert list(found) == ["as_trained", "tool_failures", "without_instructions", "comparisons"]
+    assert {part["n"] for part in list(found.values())[:3]} == {4}
+    assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
+    assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
+    assert all(one["same_seeds"] for one in found["comparisons"])
+    shown = shell("evaluate", run, "--inject", "junk=1").out
+    assert "no tool call was made to fail" in shown
+    refused = shell("evaluate", run, "--without-instructions", code=2).err
+    assert "no instructions that could be left out" in refused
+    assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
+
+
+def test_a_policy_is_played_in_the_environments_of_others(
+    shell: Shell, run: Path, tmp_path: Path
+) -> None:
+    levels = tmp_path / "levels.toml"
+    levels.write_text(
+        f'name = "levels"\n[environment]\nname = "{FAKES}:Levels"\n'
+        "[rollout]\nmax_turns = 1\nmax_turn_tokens = 8\nmax_tokens = 100\n"
+        "[evaluation]\ntasks = 2\n"
+    )
+    places = ("--environments", f"{levels},{run}")
+    found = shell("transfer", run, *places, "evaluation.seed=3", "--json").json
+    (row,) = found.values()
+    assert [part["n"] for part in row.values()] == [2, 4]
+    assert [part["turns"] for part in row.values()] == [1, 2]
+    shown = shell("transfer", run, "--environments", str(levels)).out
+    assert "success in the environments of" in shown
+    assert "not a run folder" in shell("transfer", tmp_path, *places, code=2).err
+    assert "give a run or more" in shell("transfer", "evaluation.tasks=1", *places, code=2).err

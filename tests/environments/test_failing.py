@@ -1,0 +1,107 @@
+"""Tools that are made to fail: how often, which way, and that nothing else changes."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.fakes import Capitals
+from turnwise.environments.base import Environment, Split
+from turnwise.environments.failing import FAILURES, FailureRates, failing
+from turnwise.environments.guarded import guarded
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.evaluation.measurement import played
+from turnwise.types import Action, Step, Task, ToolCall
+
+LOOK = ToolCall("lookup", {"country": "Italy"})
+
+
+def results(environment: Environment, seed: int, calls: int, each: int = 1) -> list[Step]:
+    """What an episode with `calls` turns shows, with so many calls in each."""
+
+    async def work() -> list[Step]:
+        own = environment.fresh()
+        await own.reset(own.tasks("train")[0].public(), seed)
+        return [await own.step(Action("", calls=(LOOK,) * each)) for _ in range(calls)]
+
+    return asyncio.run(work())
+
+
+def test_shares_of_the_calls_fail_each_way() -> None:
+    steps = results(failing(Capitals(), FailureRates(error=0.2, junk=0.3)), 0, 1000, each=2)
+    found = Counter(one.content for step in steps for one in step.results)
+    assert found[FAILURES["error"].content] == pytest.approx(400, abs=60)
+    assert found[FAILURES["junk"].content] == pytest.approx(600, abs=60)
+    assert found["The capital is Rome."] == pytest.approx(1000, abs=60)
+    assert all(len(step.results) == 2 for step in steps)
+    oks = {one.content: one.ok for step in steps for one in step.results}
+    assert oks[FAILURES["junk"].content]
+    assert not oks[FAILURES["error"].content]
+    for step in steps:
+        assert step.observation is not None
+        assert step.observation.content == "\n".join(one.content for one in step.results)
+
+
+def test_the_seed_alone_decides_which_calls_fail() -> None:
+    environment = failing(Capitals(), FailureRates(error=0.5))
+
+    def failed(seed: int) -> list[bool]:
+        return [not step.results[0].ok for step in results(environment, seed, 50)]
+
+    assert failed(1) == failed(1)
+    assert failed(1) != failed(2)
+
+
+def test_everything_else_stays() -> None:
+    """A perfect agent that never fails still succeeds, in other classes too."""
+    for environment in (
+        Capitals(),
+        make_environment("desk", {"count": 20}),
+        guarded(Capitals(), {"lookup": 3}),
+    ):
+        made = failing(environment, FailureRates(error=1e-9))
+        assert type(made).__name__ == type(environment).__name__
+        for task in made.tasks("heldout")[:5]:
+            play = asyncio.run(played(made, task, made.oracle(task)))
+            assert play.trajectory.verdict is not None
+            assert play.trajectory.verdict.success
+
+
+def test_a_failed_call_is_not_run() -> None:
+    """Everything that writes fails, so the database of the desk stays what it was."""
+    made = failing(make_environment("desk", {"count": 20}), FailureRates(junk=1))
+    task = made.tasks("heldout")[0]
+    play = asyncio.run(played(made, task, made.oracle(task)))
+    shown = {
+        one.content for turn in play.trajectory.turns if turn.step for one in turn.step.results
+    }
+    assert shown == {FAILURES["junk"].content}
+
+
+class Silent(Environment):
+    """No tools."""
+
+    def tasks(self, split: Split) -> list[Task]:
+        return [Task(split, split)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("erorr=0.2", "unknown failure 'erorr': did you mean 'error'"),
+        ("error", "error=: give a share"),
+        ("error=0.8,junk=0.4", "together above 0 and at most 1"),
+        ("error=-0.1,junk=0.4", "from 0 to 1"),
+        ("error=0", "above 0"),
+    ],
+)
+def test_rates_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FailureRates.parse(text)
+
+
+def test_rates_are_read_and_tools_are_needed() -> None:
+    assert FailureRates.parse("error=0.2, junk=0.1") == FailureRates(0.2, 0.1)
+    with pytest.raises(ConfigError, match="silent has no tools that could fail"):
+        failing(Silent(), FailureRates(error=0.5))

@@ -1,0 +1,111 @@
+"""Shaping by a potential changes no best policy, and a bonus that is none does: by dynamic
+programming, over every policy's value."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.rewards.episodes import answer, call, episode
+from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
+from turnwise.rewards.shaping import shaping_rewards
+
+GAMMA = 0.9
+STATES = range(5)
+"""States 0 to 4 on a line; 4 ends the episode. From 1 and 2 one can go round in a circle."""
+MOVES: dict[int, tuple[int, ...]] = {0: (1, 0), 1: (2, 0), 2: (3, 1), 3: (4, 2)}
+"""The states to which each state's two actions lead."""
+Rewards = Callable[[int, int], float]
+
+
+def goal(state: int, new: int) -> float:
+    return float(new == 4)
+
+
+def best_actions(rewards: Rewards) -> dict[int, list[int]]:
+    """The actions of the highest value in each state, by value iteration."""
+    values = dict.fromkeys(STATES, 0.0)
+
+    def worth(state: int) -> list[float]:
+        return [rewards(state, new) + GAMMA * values[new] for new in MOVES[state]]
+
+    for _ in range(500):
+        values |= {state: max(worth(state)) for state in MOVES}
+    return {
+        state: [n for n, value in enumerate(worth(state)) if value > max(worth(state)) - 1e-9]
+        for state in MOVES
+    }
+
+
+def shaped(phi: Sequence[float]) -> Rewards:
+    """The goal's reward, and F of the step from a state to the next; the end has no potential."""
+
+    def rewards(state: int, new: int) -> float:
+        known = [phi[state]] if new == 4 else [phi[state], phi[new]]
+        return goal(state, new) + shaping_rewards(known, GAMMA)[0]
+
+    return rewards
+
+
+POTENTIALS = [(0.0, 0.25, 0.5, 0.75, 9.0), (3.0, -7.0, 5.0, 0.0, 1.0), (-1.0, -1.0, -1.0, -1.0, 0)]
+
+
+@pytest.mark.parametrize("phi", POTENTIALS)
+def test_a_potential_leaves_the_best_policy_what_it_is(phi: Sequence[float]) -> None:
+    assert best_actions(goal) == {state: [0] for state in MOVES}  # forward
+    assert best_actions(shaped(phi)) == best_actions(goal)
+
+
+def test_a_bonus_without_a_potential_does_not() -> None:
+    """The same potentials' gains without their losses: going to and fro pays."""
+    phi = POTENTIALS[0]
+
+    def bonus(state: int, new: int) -> float:
+        return goal(state, new) + max(0.0, phi[new] - phi[state]) * (new != 4)
+
+    assert best_actions(bonus) != best_actions(goal)
+
+
+def test_an_episodes_return_changes_by_the_first_states_potential() -> None:
+    phi = [0.5, 2.0, -1.0, 0.25]
+    turns = shaping_rewards(phi, GAMMA)
+    assert sum(GAMMA**t * reward for t, reward in enumerate(turns)) == pytest.approx(-phi[0])
+    assert sum(shaping_rewards(phi)) == pytest.approx(-phi[0])
+    assert shaping_rewards([]) == []
+
+
+OWN = """
+from turnwise.rewards.shaping import potential
+
+@potential("closeness", 0, 1)
+def closeness(trajectory, of: float = 2.0):
+    \"\"\"Share of the turns that lie behind.\"\"\"
+    return [n / of for n in range(len(trajectory.turns))]
+
+@potential("discounted", -1, 2, gamma=0.5)
+def discounted(trajectory):
+    return [2.0 for turn in trajectory.turns]
+"""
+
+
+def part(tmp_path: Path, name: str) -> RewardPart:
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    return REWARD_PARTS.get(f"{file}:{name}")
+
+
+def test_a_declared_potential_is_a_part_of_turns(tmp_path: Path) -> None:
+    found = part(tmp_path, "closeness")
+    assert (found.scope, found.low, found.high, found.total) == (Scope.TURNS, -1, 1, (-1, 0))
+    assert found.bounds(turns=8) == (-1, 0)
+    assert found.description == "Share of the turns that lie behind."
+    assert found.function is not None
+    assert found.function(episode(call("a"), call("b"), answer("c"))) == [0.5, 0.5, -1.0]
+    assert found.function(episode(call("a"), answer("c")), of=4.0) == [0.25, -0.25]
+
+
+def test_the_range_of_a_discounted_one_is_that_of_its_turns(tmp_path: Path) -> None:
+    found = part(tmp_path, "discounted")
+    assert (found.low, found.high, found.total) == (0.5 * -1 - 2, 0.5 * 2 + 1, None)
+    assert found.function is not None
+    assert found.function(episode(call("a"), answer("b"))) == [-1.0, -2.0]
