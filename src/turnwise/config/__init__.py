@@ -59,6 +59,7 @@ from turnwise.config.reward import (
     RewardPartConfig,
     RewardScheduleConfig,
 )
+from turnwise.config.reward_model import RewardModelConfig
 from turnwise.config.rollout import EnvironmentConfig, ModelConfig, RolloutConfig, ScaffoldConfig
 from turnwise.config.run import (
     AllTasks,
@@ -105,6 +106,7 @@ __all__ = [
     "Recipe",
     "RecordedDemonstrations",
     "RewardConfig",
+    "RewardModelConfig",
     "RewardPartConfig",
     "RewardScheduleConfig",
     "RolloutConfig",

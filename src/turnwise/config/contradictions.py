@@ -21,6 +21,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_learning(recipe)
     yield from _of_evaluation(recipe)
     yield from _of_judge(recipe)
+    yield from _of_reward_model(recipe)
 
 
 def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
@@ -41,6 +42,9 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
         "monitor.echo_trap.reaction = roll_back undoes any number of updates, and what is under "
         "way was sampled after them": recipe.monitor.echo_trap.reaction == "roll_back",
         "evaluation.during_rl pauses sampling": recipe.evaluation.during_rl is not None,
+        "reward_model.beside_policy updates a model that episodes under way are rewarded by": (
+            recipe.reward_model is not None and recipe.reward_model.beside_policy
+        ),
         "engine.colocated lets servers sleep while learning goes on": (
             isinstance(engine, VllmEngineConfig) and engine.colocated
         ),
@@ -113,9 +117,7 @@ def _of_evaluation(recipe: "Recipe") -> Iterator[str]:
 
 def _of_judge(recipe: "Recipe") -> Iterator[str]:
     """A judge without a use, a use without a judge, and a call that outlasts a verdict."""
-    reward = recipe.reward
-    parts = {**reward.parts, **reward.costs} if reward is not None else {}
-    rewards = any((part.use or name) == "judge" for name, part in parts.items())
+    rewards = "judge" in _used(recipe)
     pairs = recipe.preferences.by == "judge" and recipe.preferences.steps > 0
     if recipe.judge is None:
         if pairs:
@@ -132,3 +134,24 @@ def _of_judge(recipe: "Recipe") -> Iterator[str]:
             f"a group has rollout.max_seconds = {recipe.rollout.max_seconds:g}: lower the one or "
             "raise the other"
         )
+
+
+def _of_reward_model(recipe: "Recipe") -> Iterator[str]:
+    """A reward model without a use, and a use without one."""
+    used = "reward_model" in _used(recipe)
+    if recipe.reward_model is None and used:
+        yield "the reward asks a reward model, and there is none: describe one in [reward_model]"
+    if recipe.reward_model is not None and not used:
+        yield (
+            "nothing asks the reward model: name it in reward.parts, as in "
+            "reward.parts.reward_model = 0.5 (a weight of 0 measures it alone), or leave "
+            "[reward_model] out"
+        )
+
+
+def _used(recipe: "Recipe") -> set[str]:
+    """The parts that the reward is made of."""
+    if recipe.reward is None:
+        return set()
+    parts = {**recipe.reward.parts, **recipe.reward.costs}
+    return {part.use or name for name, part in parts.items()}

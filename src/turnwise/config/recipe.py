@@ -23,6 +23,7 @@ from turnwise.config.learning import (
     SftConfig,
 )
 from turnwise.config.reward import RewardConfig
+from turnwise.config.reward_model import RewardModelConfig
 from turnwise.config.rollout import (
     EnvironmentConfig,
     ModelConfig,
@@ -63,6 +64,8 @@ class Recipe(Section):
     judge: AnyJudgeConfig | None = None
     """A language model that scores episodes: the part `judge` of the reward, and preference
     pairs."""
+    reward_model: RewardModelConfig | None = None
+    """A model that learns to reward from episodes: the part `reward_model` of the reward."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     learning: LearningConfig = LearningConfig()
     sft: SftConfig = SftConfig()

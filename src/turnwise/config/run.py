@@ -139,6 +139,9 @@ class EvaluationConfig(Section):
     """Episodes of each task. Several give pass@k and pass^k, and intervals clustered by task."""
     k: tuple[int, ...] = ()
     """Each k of pass@k and pass^k, at most `episodes_per_task`; the powers of two if empty."""
+    best_of: str = ""
+    """The part of the reward by which the best of k episodes is chosen, whose success is reported
+    beside pass@k; empty for none."""
     temperature: float = Field(0.0, ge=0)
     """The temperature of evaluations: see `rollout.temperature`."""
     base: bool = False
@@ -150,6 +153,15 @@ class EvaluationConfig(Section):
     """None is made where this is left out."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
+
+    @model_validator(mode="after")
+    def _best_is_of_several(self) -> "EvaluationConfig":
+        if self.best_of and self.episodes_per_task == 1:
+            raise ValueError(
+                "evaluation.best_of chooses among a task's episodes, and there is one: raise "
+                "evaluation.episodes_per_task"
+            )
+        return self
 
     @model_validator(mode="after")
     def _k_is_within_the_episodes(self) -> "EvaluationConfig":

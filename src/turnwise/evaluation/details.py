@@ -39,16 +39,20 @@ def probability(p: float) -> str:
 
 
 def reliability_lines(summary: Mapping[str, Any]) -> list[str]:
-    """A table of pass@k and pass^k; nothing where a task has one episode."""
+    """A table of pass@k, pass^k and the best of k; nothing where a task has one episode."""
     if "pass@k" not in summary:
         return []
+    best = summary.get("best_of_k")
+    by = f" best of k by {best['by']} | 95% interval |" if best else ""
     lines = [
-        "| k | pass@k | 95% interval | pass^k | 95% interval | tasks | undefined |",
-        "|---|---|---|---|---|---|---|",
+        f"| k | pass@k | 95% interval | pass^k | 95% interval |{by} tasks | undefined |",
+        "|---|---|---|---|---|---|---|" + ("---|---|" if best else ""),
     ]
     for k, at in summary["pass@k"].items():
-        cells = [_estimate(at), _estimate(summary["pass^k"][k]), at["tasks"], at["undefined"]]
-        lines.append(f"| {k} | {' | '.join(map(str, cells))} |")
+        cells = [_estimate(at), _estimate(summary["pass^k"][k])]
+        cells += [_estimate(best[k])] if best else []
+        cells += [str(at["tasks"]), str(at["undefined"])]
+        lines.append(f"| {k} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 

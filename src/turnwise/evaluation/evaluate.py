@@ -13,7 +13,7 @@ from typing import Any
 from turnwise.evaluation.cautions import cautions
 from turnwise.evaluation.effort import Oracle, effort
 from turnwise.evaluation.intervals import Interval, clustered, wilson
-from turnwise.evaluation.repeated import powers_of_two, reliability
+from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
@@ -33,18 +33,23 @@ async def evaluate_policy(
     label: str,
     episodes: int = 1,
     ks: Sequence[int] = (),
+    best_of: str = "",
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play `episodes` on each task; returns the trajectories and their summary, with pass@k and
-    pass^k for these `ks`, and the wall-clock `seconds` that it took."""
+    pass^k for these `ks`, the best of them by the part `best_of`, and the wall-clock `seconds` that
+    it took."""
     start = time.monotonic()
     groups = await runner.collect(tasks, episodes, seed, label)
     seconds = round(time.monotonic() - start, 1)
     played = [member for group in groups for member in group.trajectories]
-    return groups, {**summarise(played, ks, runner.environment.oracle), "seconds": seconds}
+    return groups, {**summarise(played, ks, runner.environment.oracle, best_of), "seconds": seconds}
 
 
 def summarise(
-    trajectories: Sequence[Trajectory], ks: Sequence[int] = (), oracle: Oracle | None = None
+    trajectories: Sequence[Trajectory],
+    ks: Sequence[int] = (),
+    oracle: Oracle | None = None,
+    best_of: str = "",
 ) -> dict[str, Any]:
     """The figures of one evaluation, as reports have them.
 
@@ -55,7 +60,9 @@ def summarise(
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
     in `Task.info` (hop counts, for example).
     `pass@k` and `pass^k` are there where a task has several episodes: see `reliability`; without
-    `ks` the powers of two. `cautions` are sentences on what the figures cannot say. For
+    `ks` the powers of two. With `best_of`, the name of a part of the verdict, so is `best_of_k`,
+    with `by` and the same entries: success of the episode of k in which that part is highest, a
+    part of turns by its sum. `cautions` are sentences on what the figures cannot say. For
     `tokens_per_success`, `calls`, `without_evidence` and `budgets` see `effort.py`.
     """
     summary = _rate(trajectories)
@@ -66,7 +73,7 @@ def summarise(
         "outcomes": dict(sorted(outcomes.items())),
         "turns": fmean([len(t.turns) for t in trajectories]) if trajectories else 0.0,
         "tokens_sampled": fmean([int(t.tokens.mask.sum()) for t in trajectories] or [0]),
-        **_reliability(trajectories, ks),
+        **_reliability(trajectories, ks, best_of),
         **effort(trajectories, oracle),
         "cautions": cautions(trajectories),
         "breakdown": _breakdown(trajectories),
@@ -121,12 +128,35 @@ def _interval(counts: Sequence[tuple[int, int]]) -> Interval:
     return clustered([successes for _, successes in counts], [count for count, _ in counts])
 
 
-def _reliability(trajectories: Sequence[Trajectory], ks: Sequence[int]) -> dict[str, Any]:
+def _reliability(
+    trajectories: Sequence[Trajectory], ks: Sequence[int], best_of: str
+) -> dict[str, Any]:
     played = Counter(trajectory.task.id for trajectory in trajectories)
     most = max(played.values(), default=0)
     if most < 2:
         return {}
-    return reliability(successes_by_task(trajectories), ks or powers_of_two(most))
+    ks = ks or powers_of_two(most)
+    found = reliability(successes_by_task(trajectories), ks)
+    if best_of:
+        scored = _scored_by_task(trajectories, best_of)
+        found["best_of_k"] = {"by": best_of, **best_of_ks(scored, ks)}
+    return found
+
+
+def _scored_by_task(
+    trajectories: Sequence[Trajectory], part: str
+) -> dict[str, list[tuple[float, bool]]]:
+    """The number of a part and the success of each graded episode that has the part."""
+    scored: dict[str, list[tuple[float, bool]]] = {t.task.id: [] for t in trajectories}
+    for trajectory in trajectories:
+        verdict = trajectory.verdict
+        if not trajectory.outcome.graded or verdict is None:
+            continue
+        if part in verdict.parts:
+            scored[trajectory.task.id].append((verdict.parts[part], verdict.success))
+        elif part in verdict.turn_parts:
+            scored[trajectory.task.id].append((sum(verdict.turn_parts[part]), verdict.success))
+    return scored
 
 
 def _breakdown(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""Success over several episodes of each task: at least one of k (pass@k), all of k (pass^k).
+"""Success over several episodes of each task: at least one of k (pass@k), all of k (pass^k), the
+best of k by a number.
 
 Not here: how the episodes are played, and the mean over all of them (`evaluate.py`).
 """
@@ -34,6 +35,26 @@ def pass_hat(count: int, successes: int, k: int) -> float | None:
     return None if count < k else comb(successes, k) / comb(count, k)
 
 
+def best_of(scored: Sequence[tuple[float, bool]], k: int) -> float | None:
+    """Estimate without bias the probability that the episode with the highest score of k succeeds,
+    from scores and successes of all episodes of a task; of equal scores one is drawn.
+
+    None with fewer than k episodes. It is the mean over all choices of k of them.
+
+    >>> best_of([(0.9, False), (0.5, True)], k=2)
+    0.0
+    """
+    left, share = len(scored), 0.0
+    if left < k:
+        return None
+    for score in sorted({score for score, _ in scored}, reverse=True):
+        equals = [success for other, success in scored if other == score]
+        chosen = comb(left, k) - comb(left - len(equals), k)
+        share += chosen * sum(equals) / len(equals)
+        left -= len(equals)
+    return share / comb(len(scored), k)
+
+
 ESTIMATES: Mapping[str, Estimate] = {"pass@k": pass_at, "pass^k": pass_hat}
 
 
@@ -48,6 +69,13 @@ def reliability(counts: Mapping[str, tuple[int, int]], ks: Sequence[int]) -> dic
         name: {str(k): _mean([estimate(*pair, k) for pair in counts.values()]) for k in ks}
         for name, estimate in ESTIMATES.items()
     }
+
+
+def best_of_ks(
+    scored: Mapping[str, Sequence[tuple[float, bool]]], ks: Sequence[int]
+) -> dict[str, Any]:
+    """The mean over tasks of `best_of` for each k, with entries as those of `reliability`."""
+    return {str(k): _mean([best_of(own, k) for own in scored.values()]) for k in ks}
 
 
 def powers_of_two(most: int) -> tuple[int, ...]:

@@ -37,10 +37,20 @@ class StageName(StrEnum):
     """The stages of a run that learn, and so save. No run goes on from imitation, which RL is
     compared with, to another stage."""
 
+    REWARD_MODEL = "reward_model"
     COLD_START = "cold_start"
     REINFORCEMENT = "reinforcement"
     PREFERENCES = "preferences"
     IMITATION = "imitation"
+
+
+GOES_ON = (
+    StageName.PREFERENCES,
+    StageName.REINFORCEMENT,
+    StageName.COLD_START,
+    StageName.REWARD_MODEL,
+)
+"""The stages from whose checkpoints a run goes on, the last one first."""
 
 
 class Saveable(Protocol):
@@ -169,13 +179,13 @@ def prune(root: Path, keep: int, best: int | None = None) -> None:
 
 def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
     """The checkpoint from which a run goes on: after a step of preferences, else of RL, else of the
-    cold start. None where nothing was saved.
+    cold start, else of the reward model. None where nothing was saved.
 
     One that is damaged is passed over for the one before it; those are returned as well, each with
     what is wrong with it. Raises DataError where there are some and none is whole.
     """
     damaged: dict[Path, str] = {}
-    for stage in (StageName.PREFERENCES, StageName.REINFORCEMENT, StageName.COLD_START):
+    for stage in GOES_ON:
         found, passed_over = newest_of_stage(root_of(root, stage))
         damaged |= passed_over
         if found is not None:
@@ -184,6 +194,11 @@ def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
         first = next(iter(damaged.values()))
         raise DataError(f"{first}, and no earlier one is whole: begin again with --overwrite")
     return None, {}
+
+
+def run_of(folder: Path) -> Path:
+    """The folder of all checkpoints of the run that a checkpoint belongs to."""
+    return folder.parent.parent if folder.parent.name in list(StageName) else folder.parent
 
 
 def newest_of_stage(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:

@@ -14,6 +14,8 @@
     trackers/            files of experiment trackers, if there are any
     vllm/                logs of servers, and the newest weights while they run
     checkpoints/         see checkpoint.py
+    reward_model.jsonl   one line for each step of a reward model
+    reward_model.json    how far it is right about held-out tasks of its data
     judge.jsonl          answers of a judge, so that no question is asked twice
     report.json, report.md
     lock                 while a process writes: see run_lock.py
@@ -53,6 +55,8 @@ FILES = (
     "validation.jsonl",
     "imitation.jsonl",
     "no_signal.jsonl",
+    "reward_model.jsonl",
+    "reward_model.json",
     "judge.jsonl",
     "report.json",
     "report.md",
@@ -243,6 +247,9 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
         values["sft"]["demonstrations"]["file"] = str(file)
     if recipe.judge is not None and recipe.judge.cache:
         values["judge"]["cache"] = str(Path(recipe.judge.cache).resolve())
+    if recipe.reward_model is not None:
+        data = [str(Path(source).resolve()) for source in recipe.reward_model.data]
+        values["reward_model"]["data"] = data
     options = values["environment"]["options"]
     values["environment"]["options"] = _mapped(options, _whole_path)
     return Recipe.model_validate(values)

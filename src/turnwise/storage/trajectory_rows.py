@@ -6,6 +6,7 @@ Not here: where the files lie (`run_folder.py`).
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from turnwise.learning.signals.base import NOTHING, SignalArrays
 from turnwise.tokens import Image, Source, Tokens
 from turnwise.types import (
     Action,
+    Group,
     Observation,
     Outcome,
     Step,
@@ -166,6 +168,14 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
         first_turn=row["first_turn"],
         problem=row["problem"],
     )
+
+
+def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """The groups of saved trajectories, whose tasks have no secrets."""
+    return [
+        Group(name, tuple(trajectory_of(row, Task(row["task"], row["prompt"])) for row in members))
+        for name, members in groupby(rows, key=lambda row: str(row["group"]))
+    ]
 
 
 def image_name(image: Image) -> str:

@@ -98,6 +98,7 @@ def _check_images(recipe: Recipe, algorithm: Algorithm) -> None:
         "algorithm.teacher": recipe.algorithm.teacher,
         "a self_teacher_coefficient": algorithm.self_teacher_coefficient,
         "log-probabilities in hindsight": Requirement.HINDSIGHT in algorithm.needs,
+        "a reward model": recipe.reward_model is not None,
         "an information gain": Requirement.INFORMATION_GAIN in algorithm.needs,
     }
     for name, given in used.items():

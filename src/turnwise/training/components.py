@@ -4,7 +4,7 @@ Training, evaluation and play begin here, so that they mean the same thing by a 
 work together is refused here, before anything slow begins.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -14,19 +14,23 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, unknown_name
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.judges.making import Judge, Policy, check_judge, make_judge, part_of
 from turnwise.learning.parity import check_parity
+from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward, make_reward
+from turnwise.rewards.parts import Scope
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images
 from turnwise.seeds import derive
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import Checkpoint, StageName
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Components:
     """The reward in place of the environment's own."""
     judge: Judge | None = None
     """The language model that scores episodes."""
+    reward_model: RewardModel | None = None
+    """The model that has learned to reward."""
 
     def runner(
         self,
@@ -154,24 +160,54 @@ def build_components(
     own_files = None if folder is None else folder / "vllm"
     engine = make_engine(EngineSetup(recipe.engine, base, tokenizer, limit, own_files))
     judge = _judge(recipe, engine, tokenizer, folder)
-    reward = reward_of(recipe, environment, judge)
+    reward_model = _reward_model(recipe, model, weights)
+    reward = reward_of(recipe, environment, judge, reward_model)
     semaphore = PrioritySemaphore(
         recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
     )
     return Components(
-        recipe, environment, model, tokenizer, scaffold, engine, semaphore, reward, judge
+        recipe,
+        environment,
+        model,
+        tokenizer,
+        scaffold,
+        engine,
+        semaphore,
+        reward,
+        judge,
+        reward_model,
     )
 
 
 def reward_of(
-    recipe: Recipe, environment: Environment, judge: Judge | None = None
+    recipe: Recipe,
+    environment: Environment,
+    judge: Judge | None = None,
+    reward_model: RewardModel | None = None,
 ) -> Reward | None:
     """The reward that a recipe puts together in place of the environment's; None where it does not.
     Raises ConfigError for what it gets wrong."""
     if recipe.reward is None:
+        _check_best_of(recipe, environment, None)
         return None
     more = {} if recipe.judge is None else {"judge": part_of(recipe.judge, judge)}
-    return make_reward(recipe.reward, environment.spec.parts, recipe.rollout.max_turns, more)
+    if recipe.reward_model is not None:
+        part = FORMS[recipe.reward_model.form].part
+        function = None if reward_model is None else reward_model.score
+        more["reward_model"] = replace(part, function=function)
+    made = make_reward(recipe.reward, environment.spec.parts, recipe.rollout.max_turns, more)
+    _check_best_of(recipe, environment, made)
+    return made
+
+
+def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | None) -> None:
+    """Raise ConfigError where the best of k is to be chosen by a number that evaluations lack."""
+    name = recipe.evaluation.best_of
+    terms = reward.terms if reward is not None else ()
+    measured = [term.name for term in terms if term.part.scope != Scope.GROUP]
+    if name and name not in (*measured, *environment.spec.parts):
+        problem = unknown_name("evaluation.best_of", name, [*measured, *environment.spec.parts])
+        raise ConfigError(f"{problem}; parts of groups are not measured in evaluations")
 
 
 def _judge(
@@ -182,6 +218,24 @@ def _judge(
         return None
     policy = Policy(engine, tokenizer, lambda: f"policy {engine.version}")
     return make_judge(recipe.judge, folder, derive(recipe.seed, "judge"), policy)
+
+
+def _reward_model(
+    recipe: Recipe, model: PreTrainedModel, weights: Path | None
+) -> RewardModel | None:
+    """The reward model of a recipe, as a run has trained it whose checkpoint is given."""
+    if recipe.reward_model is None:
+        return None
+    made = FORMS[recipe.reward_model.form](model, recipe.reward_model, recipe.learning)
+    if weights is None:
+        return made
+    saved: Checkpoint | None = checkpoint.load(weights)
+    if saved is not None and "reward_model" not in saved.learner:
+        root = checkpoint.root_of(checkpoint.run_of(weights), StageName.REWARD_MODEL)
+        saved, _ = checkpoint.newest_of_stage(root)
+    if saved is not None:
+        made.load_state(saved.learner["reward_model"])
+    return made
 
 
 def _copied(recipe: Recipe) -> bool:

@@ -33,7 +33,7 @@ class Evaluation:
         )
         label = f"evaluation/{self.name}"
         groups, summary = await evaluate_policy(
-            runner, context.heldout, config.seed, label, episodes, config.k
+            runner, context.heldout, config.seed, label, episodes, config.k, config.best_of
         )
         context.folder.write_trajectories(f"evaluation-{self.name}", groups)
         spec = self.environment.spec

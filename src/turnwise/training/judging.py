@@ -9,7 +9,6 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from typing import Any
 
 from turnwise.config import AnyJudgeConfig, PolicyJudgeModel
@@ -23,10 +22,10 @@ from turnwise.judges.rubric import RubricJudge
 from turnwise.monitor.display import Display
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import trajectory_of
+from turnwise.storage.trajectory_rows import groups_of
 from turnwise.training.components import build_components
 from turnwise.training.start import newest_checkpoint
-from turnwise.types import Group, Task, Trajectory, TrajectoryId
+from turnwise.types import Group, Trajectory, TrajectoryId
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows of a run's trajectories (`storage.trajectory_rows.SCHEMA`)."""
@@ -77,14 +76,6 @@ async def judged_rows(
     rewards = {one.id: one.reward for group in groups for one in group.trajectories}
     names = [TrajectoryId(row["group"], row["episode"]) for row in rows]
     return [dict(row) | {"reward": rewards[name]} for row, name in zip(rows, names, strict=True)]
-
-
-def groups_of(rows: Rows) -> list[Group]:
-    """The groups of saved trajectories, whose tasks have no secrets."""
-    return [
-        Group(name, tuple(trajectory_of(row, Task(row["task"], row["prompt"])) for row in members))
-        for name, members in groupby(rows, key=lambda row: str(row["group"]))
-    ]
 
 
 @asynccontextmanager

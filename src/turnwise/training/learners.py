@@ -66,6 +66,9 @@ class Learners:
         )
         self.policy = policy_learner(recipe, context.algorithm, context.components.model, cold)
         self.critic = _critic(context, self.policy)
+        beside = recipe.reward_model is not None and recipe.reward_model.beside_policy
+        self.reward_model = context.components.reward_model if beside else None
+        """The reward model, where it learns beside the policy."""
         teacher = recipe.algorithm.teacher
         self._teacher = None if teacher is None else load_teacher(recipe, teacher)
         self._demonstrations: list[Tokens] = []
@@ -96,6 +99,8 @@ class Learners:
             )
         if self.critic is not None:
             metrics |= self.critic.update(groups, signals, credits)
+        if self.reward_model is not None:
+            metrics |= self.reward_model.update(self.reward_model.lessons(groups))
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(signals, credits, report)
 
@@ -107,6 +112,8 @@ class Learners:
         """All that a resumed run needs of the learners, for `load_state`."""
         group_filter = whole_target(self.algorithm.group_filter)
         state = self.policy.state() | {"group_filter": group_filter}
+        if self.reward_model is not None:
+            state["reward_model"] = self.reward_model.state()
         return state if self.critic is None else state | {"critic": self.critic.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -115,6 +122,8 @@ class Learners:
         self.filter_groups(state["group_filter"])
         if self.critic is not None:
             self.critic.load_state(state["critic"])
+        if self.reward_model is not None:
+            self.reward_model.load_state(state["reward_model"])
 
     def _information(self, groups: list[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""

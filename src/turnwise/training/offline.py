@@ -4,9 +4,8 @@ Not here: what a step computes (`learning/sft.py`, `learning/preferences.py`).
 """
 
 import asyncio
+from typing import Any, Protocol
 
-from turnwise.learning.preferences import PreferenceLearner
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.monitor.metrics import finite
 from turnwise.monitor.no_signal import offline_reason
 from turnwise.storage.checkpoint import StageName
@@ -14,9 +13,30 @@ from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
 from turnwise.training.context import RunContext
 
 
+class OfflineLearner(Protocol):
+    """A learner whose data is there before its first step."""
+
+    name: str
+    """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
+    steps_done: int
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        ...
+
+    def step(self) -> dict[str, float]:
+        """One update; returns its metrics."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs of it."""
+        ...
+
+
 async def learn_offline(
     context: RunContext,
-    learner: SupervisedLearner | PreferenceLearner,
+    learner: OfflineLearner,
     stage: StageName,
     file: str,
     checkpoint_every: int,

@@ -62,7 +62,7 @@ def rescore_run(
     differing = disagreements(before, after)
     summary: dict[str, Any] = {
         **{name: played[name] for name in ("step", "environment") if name in played},
-        **summarise(after, recipe.evaluation.k, environment.oracle),
+        **summarise(after, recipe.evaluation.k, environment.oracle, recipe.evaluation.best_of),
         "verifier": verifier or f"verify() of {environment.spec.name} {environment.spec.version}",
         "disagreements": [asdict(one) for one in differing],
     }
@@ -76,11 +76,13 @@ def rescore_run(
 
 
 def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
-    """The reward that the recipe puts together. Raises ConfigError where a model judges in it."""
-    if recipe.reward is not None and recipe.judge is not None:
+    """The reward that the recipe puts together. Raises ConfigError where a model has a part."""
+    models = {"judge": recipe.judge, "reward_model": recipe.reward_model}
+    there = [name for name, model in models.items() if model is not None]
+    if recipe.reward is not None and there:
         raise ConfigError(
-            "rescore asks no model, and the recipe's reward has a judge: leave both out with "
-            "reward=false judge=false preferences.by=reward"
+            f"rescore asks no model, and the recipe's reward has {' and '.join(there)}: leave them "
+            "out with reward=false judge=false preferences.by=reward reward_model=false"
         )
     return reward_of(recipe, environment)
 

@@ -18,6 +18,7 @@ from turnwise.training.evaluations import Evaluation
 from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
 from turnwise.training.reinforcement import Reinforcement
+from turnwise.training.reward_learning import RewardLearning
 from turnwise.training.stages import Stage
 
 
@@ -48,6 +49,8 @@ def stages_of(context: RunContext) -> list[Stage]:
     """List the stages that the recipe asks for, in order."""
     recipe, environment = context.recipe, context.components.environment
     stages: list[Stage] = []
+    if recipe.reward_model is not None:
+        stages.append(RewardLearning())
     if recipe.evaluation.base:
         stages.append(Evaluation("base", environment))
     if recipe.sft.steps:
@@ -67,6 +70,7 @@ def stages_of(context: RunContext) -> list[Stage]:
 def _position(stages: list[Stage], saved: StageName) -> int:
     """The index of the stage at which a run goes on, given the stage of its newest checkpoint."""
     kinds = {
+        StageName.REWARD_MODEL: RewardLearning,
         StageName.COLD_START: ColdStart,
         StageName.REINFORCEMENT: Reinforcement,
         StageName.PREFERENCES: Preferences,

@@ -103,7 +103,7 @@ async def played_parts(
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
     groups, summary = await evaluate_policy(
-        runner, tasks, config.seed, "evaluate", episodes, config.k
+        runner, tasks, config.seed, "evaluate", episodes, config.k, config.best_of
     )
     return [member for group in groups for member in group.trajectories], summary
 

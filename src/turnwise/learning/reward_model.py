@@ -1,0 +1,298 @@
+"""A reward model: a copy of the policy's body with one number in place of the vocabulary.
+
+    outcome   sigma(s) after the last token: the chance that the episode is a success
+    process   the same before each turn and at the end; a turn's reward is the change in its course
+    pairs     sigma(s - centre), where s is learned from pairs and the centre is their mean s
+
+An outcome model is the verifier of Cobbe et al. 2021 (arXiv 2110.14168). The process model has the
+outcome as the label of every prefix, which is Math-Shepherd's soft label with one completion
+(arXiv 2312.08935), and rewards progress (arXiv 2410.08146). Pairs: loss -log sigma(s_w - s_l), the
+Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centred score as in arXiv
+2402.00742. Not here: where the data comes from (`training/reward_data.py`).
+"""
+
+import copy
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from turnwise.config import LearningConfig, RewardModelConfig
+from turnwise.forward.hidden import base_model, decoder_of
+from turnwise.learning.batch import by_length
+from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
+from turnwise.rewards.measuring import PartError
+from turnwise.rewards.parts import RewardPart, Scope
+from turnwise.tokens import Source, Tokens
+from turnwise.types import Group, Trajectory
+
+
+class Reading(NamedTuple):
+    """A record and the places in it, int64[m] in order, after which a number is read."""
+
+    tokens: Tokens
+    places: NDArray[np.int64]
+
+
+class Lesson(NamedTuple):
+    """Something that a reward model learns from: an episode, or a pair, the better one first."""
+
+    task: str
+    readings: tuple[Reading, ...]
+    success: bool = True
+    """Whether the episode is a success; a pair has no such label."""
+
+
+class RewardModel(nn.Module):
+    """The form `outcome`; the others differ in what is read, and in the loss.
+
+    Args:
+        policy: a causal model of transformers, or wrapped by peft; its body is copied and all of it
+            is trained.
+        config: form, learning rate.
+        learning: micro-batches, autocast, gradient clipping, betas, weight decay, warm-up.
+    """
+
+    part: ClassVar[RewardPart] = RewardPart(0, 1, "chance of success, by a reward model")
+
+    def __init__(
+        self, policy: nn.Module, config: RewardModelConfig, learning: LearningConfig
+    ) -> None:
+        super().__init__()
+        base = base_model(policy)
+        self.body: Any = copy.deepcopy(decoder_of(base)).requires_grad_(True)
+        self.device = next(policy.parameters()).device
+        self.head = nn.Linear(base.get_input_embeddings().weight.shape[1], 1, device=self.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.learning = learning
+        self.trained = False
+        """Whether its training is over; before that it has no number for any episode."""
+        self.centre = 0.0
+        """The mean score of pairs."""
+        prepare_for_training(self)
+        self.optimizer = Optimizer(self, config.learning_rate, learning)
+        self._busy = threading.Lock()
+
+    def score(self, trajectory: Trajectory) -> float | list[float]:
+        """The episode's number, or its turns' numbers. It is read alone, so that it is the same
+        whatever else is under way. Raises PartError before the model is trained."""
+        if not self.trained:
+            raise PartError(
+                "the reward model is not trained: a run trains it; evaluate the run's folder"
+            )
+        with self._busy, torch.no_grad():
+            numbers = self._numbers([self._reading(trajectory.tokens, len(trajectory.turns))])
+        return self._score(numbers.double().cpu())
+
+    def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
+        """The lessons of played groups, by their verdicts."""
+        return [
+            self.lesson(member.task.id, member.tokens, member.verdict.success)
+            for group in groups
+            for member in group.graded
+            if member.verdict is not None and len(member.tokens)
+        ]
+
+    def lesson(self, task: str, tokens: Tokens, success: bool) -> Lesson:
+        """The lesson of one episode."""
+        turns = int(tokens.turn[-1]) + 1
+        return Lesson(task, (self._reading(tokens, turns),), success)
+
+    def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """Make one update on the mean loss of the lessons; one that is not finite changes nothing.
+        There are no metrics without a lesson."""
+        if not lessons:
+            return {}
+        with self._busy:
+            batches = [[lessons[place] for place in places] for places in self._batches(lessons)]
+            measured = [self._backward(batch, len(lessons)) for batch in batches]
+            loss = sum(loss for loss, _ in measured)
+            if math.isfinite(loss):
+                moved = self.optimizer.apply()
+            else:
+                self.optimizer.clear()
+                moved = Moved(math.nan, 0.0, None)
+        return {
+            "reward_model/loss": loss,
+            "reward_model/accuracy": sum(right for _, right in measured) / len(lessons),
+            **moved.metrics("reward_model"),
+        }
+
+    def finish(self, lessons: Sequence[Lesson]) -> None:
+        """End the training on these lessons: from now on episodes have a number."""
+        self.trained = True
+
+    def margins(self, lessons: Sequence[Lesson]) -> list[float]:
+        """For each lesson a number that is above 0 where the model expects success, or prefers the
+        better one."""
+        found = [math.nan] * len(lessons)
+        for places, numbers in self._measured(lessons):
+            for place, own in zip(places, numbers, strict=True):
+                found[place] = float(self._margin(own))
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizer state, and how far the training is."""
+        return {
+            "weights": self.state_dict(),
+            "optimizer": self.optimizer.state(),
+            "trained": self.trained,
+            "centre": self.centre,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.load_state_dict(state["weights"])
+        self.optimizer.load_state(state["optimizer"])
+        self.trained, self.centre = bool(state["trained"]), float(state["centre"])
+
+    def _reading(self, tokens: Tokens, turns: int) -> Reading:
+        return Reading(tokens, np.array([len(tokens) - 1]))
+
+    def _score(self, numbers: Tensor) -> float | list[float]:
+        return float(torch.sigmoid(numbers[-1]))
+
+    def _losses(self, numbers: Tensor, lesson: Lesson) -> Tensor:
+        """The loss of a lesson, given its numbers [m]."""
+        target = torch.full_like(numbers, float(lesson.success))
+        return functional.binary_cross_entropy_with_logits(numbers, target)
+
+    def _margin(self, numbers: Tensor) -> Tensor:
+        return numbers[-1]
+
+    def _is_right(self, numbers: Tensor, lesson: Lesson) -> bool:
+        return bool(self._margin(numbers) > 0) == lesson.success
+
+    def _backward(self, batch: Sequence[Lesson], count: int) -> tuple[float, int]:
+        """The batch's share of the mean loss, whose gradient is added up, and how many are right.
+
+        The share is 1/count for each lesson."""
+        numbers = self._split(batch)
+        losses = [self._losses(own, lesson) for own, lesson in zip(numbers, batch, strict=True)]
+        loss = torch.stack(losses).sum() / count
+        add_gradient(loss)
+        right = sum(self._is_right(own, one) for own, one in zip(numbers, batch, strict=True))
+        return float(loss.detach()), right
+
+    def _measured(self, lessons: Sequence[Lesson]) -> Iterator[tuple[list[int], list[Tensor]]]:
+        """The numbers of lessons without a gradient, with the lessons' places, batch by batch."""
+        for places in self._batches(lessons):
+            with self._busy, torch.no_grad():
+                yield places, self._split([lessons[place] for place in places])
+
+    def _split(self, batch: Sequence[Lesson]) -> list[Tensor]:
+        """The numbers of each lesson, of all its readings in order."""
+        numbers = self._numbers([reading for lesson in batch for reading in lesson.readings])
+        counts = [sum(len(one.places) for one in lesson.readings) for lesson in batch]
+        return list(torch.split(numbers, counts))
+
+    def _numbers(self, readings: Sequence[Reading]) -> Tensor:
+        """float32[M]: of each place of the readings, in order."""
+        rows = [row for reading in readings for row in _rows(reading)]
+        inputs = torch.zeros(len(rows), max(len(ids) for ids, _ in rows), dtype=torch.long)
+        for number, (ids, _) in enumerate(rows):
+            inputs[number, : len(ids)] = torch.tensor(ids)
+        of_row = np.repeat(np.arange(len(rows)), [len(places) for _, places in rows])
+        places = np.concatenate([places for _, places in rows])
+        autocast = self.learning.autocast
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
+            body = self.body(input_ids=inputs.to(self.device), use_cache=False)
+        hidden = body.last_hidden_state[torch.tensor(of_row), torch.tensor(places)]
+        numbers: Tensor = self.head(hidden.float())[:, 0]
+        return numbers
+
+    def _batches(self, lessons: Sequence[Lesson]) -> Iterator[list[int]]:
+        """Places of lessons of similar length, of at most `tokens_per_micro_batch` padded tokens; a
+        longer one is alone."""
+        return by_length([_padded(one) for one in lessons], self.learning.tokens_per_micro_batch)
+
+
+class ProcessRewardModel(RewardModel):
+    """The form `process`."""
+
+    part: ClassVar[RewardPart] = RewardPart(
+        -1, 1, "change of the chance of success, by a reward model", Scope.TURNS, (-1, 1)
+    )
+
+    def _reading(self, tokens: Tokens, turns: int) -> Reading:
+        """Read before each turn, with all that was observed until then, and at the end."""
+        written = np.isin(tokens.source, (Source.MODEL, Source.INHERITED)) & ~tokens.copied
+        places = [len(tokens) - 1]
+        for turn in reversed(range(turns)):
+            own = np.flatnonzero(written & (tokens.turn == turn))
+            places.append(max(int(own[0]) - 1, 0) if len(own) else places[-1])
+        return Reading(tokens, np.array(places[::-1]))
+
+    def _score(self, numbers: Tensor) -> list[float]:
+        changes: list[float] = torch.sigmoid(numbers).diff().tolist()
+        return changes
+
+
+class PairsRewardModel(RewardModel):
+    """The form `pairs`."""
+
+    part: ClassVar[RewardPart] = RewardPart(0, 1, "chance of being preferred, by a reward model")
+
+    def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
+        """Of each group the best with the worst, the second with the second last, and so on, while
+        their rewards differ."""
+        found = []
+        for group in groups:
+            members = sorted((m for m in group.graded if len(m.tokens)), key=_reward, reverse=True)
+            for better, worse in zip(members, members[: len(members) // 2 : -1], strict=False):
+                if _reward(better) > _reward(worse):
+                    found.append(self.pair(better.task.id, better.tokens, worse.tokens))
+        return found
+
+    def pair(self, task: str, better: Tokens, worse: Tokens) -> Lesson:
+        """The lesson of two records of a task."""
+        return Lesson(task, (self._reading(better, 0), self._reading(worse, 0)))
+
+    def finish(self, lessons: Sequence[Lesson]) -> None:
+        """See RewardModel; the centre is measured on these lessons."""
+        numbers = [own for _, batch in self._measured(lessons) for own in batch]
+        self.centre = float(torch.cat(numbers).double().mean())
+        self.trained = True
+
+    def _score(self, numbers: Tensor) -> float:
+        return float(torch.sigmoid(numbers[-1] - self.centre))
+
+    def _losses(self, numbers: Tensor, lesson: Lesson) -> Tensor:
+        return functional.softplus(-self._margin(numbers))
+
+    def _margin(self, numbers: Tensor) -> Tensor:
+        return numbers[0] - numbers[1]
+
+
+FORMS: Mapping[str, type[RewardModel]] = {
+    "outcome": RewardModel,
+    "process": ProcessRewardModel,
+    "pairs": PairsRewardModel,
+}
+
+
+def _rows(reading: Reading) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each context that has places the ids up to the last one, and the places in it."""
+    for span in reading.tokens.spans:
+        inside = (reading.places >= span.start) & (reading.places < span.stop)
+        if inside.any():
+            places = reading.places[inside] - span.start
+            yield reading.tokens.ids[span][: places[-1] + 1], places
+
+
+def _padded(lesson: Lesson) -> int:
+    """Tokens of its contexts, were they all as long as the longest."""
+    spans = [span for reading in lesson.readings for span in reading.tokens.spans]
+    return len(spans) * max(int(span.stop - span.start) for span in spans)
+
+
+def _reward(member: Trajectory) -> float:
+    assert member.reward is not None  # it is graded
+    return member.reward

@@ -1,0 +1,131 @@
+"""The data of a reward model: episodes of runs and of files, with what was said of them.
+
+Not here: what a model makes of them (`learning/reward_model.py`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from turnwise.errors import DataError
+from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
+from turnwise.scaffolds.base import Scaffold
+from turnwise.seeds import derive
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import groups_of, read_rows
+from turnwise.synthesis.conversations import conversation_tokens
+
+
+def read_lessons(
+    data: Sequence[str], model: RewardModel, scaffold: Scaffold, tokenizer: PreTrainedTokenizerBase
+) -> list[Lesson]:
+    """The lessons of all sources, in order: see `reward_model.data` of a recipe. Raises DataError
+    for a source that cannot be used, and where there is nothing to learn."""
+    found = []
+    for source in map(Path, data):
+        if source.is_dir():
+            own = list(_of_run(source, model, tokenizer))
+        elif source.suffix == ".parquet":
+            own = _of_rows(source, model, len(tokenizer))
+        else:
+            own = list(_of_conversations(source, model, scaffold))
+        if not own:
+            raise DataError(
+                f"reward_model.data: {source} has nothing to learn from: {_wanted(model)}"
+            )
+        found += own
+    return found
+
+
+def parted(lessons: Sequence[Lesson], share: float, seed: int) -> tuple[list[Lesson], list[Lesson]]:
+    """Lessons to train on, and held-out ones: about this share of the tasks, the same ones for the
+    same seed."""
+    heldout = {
+        task: derive(seed, "reward model", "heldout", task) / 2**63 < share
+        for task in {lesson.task for lesson in lessons}
+    }
+    return (
+        [lesson for lesson in lessons if not heldout[lesson.task]],
+        [lesson for lesson in lessons if heldout[lesson.task]],
+    )
+
+
+def _wanted(model: RewardModel) -> str:
+    if isinstance(model, PairsRewardModel):
+        return "pairs are of one group and have different rewards"
+    return "an episode has a verdict"
+
+
+def _of_run(
+    folder: Path, model: RewardModel, tokenizer: PreTrainedTokenizerBase
+) -> Iterator[Lesson]:
+    """The lessons of all RL steps of a run: the tasks of its evaluations stay held out."""
+    run = RunFolder.open(folder)
+    if AutoTokenizer.from_pretrained(str(run.tokenizer)).get_vocab() != tokenizer.get_vocab():
+        raise DataError(
+            f"reward_model.data: {folder} was written with another tokenizer, and its tokens are "
+            "read as they are: use runs of this model, or write them as conversations with "
+            "`turnwise export`"
+        )
+    for file in sorted(run.trajectory_files()):
+        if file.stem.startswith("step-"):
+            yield from _of_rows(file, model, len(tokenizer))
+
+
+def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
+    if not file.is_file():
+        raise DataError(f"reward_model.data: there is no file {file}")
+    rows = read_rows(file)
+    if any(row["images"] for row in rows):
+        raise DataError(f"reward_model.data: {file} has images, and reward models read words alone")
+    if any(max(row["ids"], default=0) >= vocabulary for row in rows):
+        raise DataError(f"reward_model.data: {file} has tokens that this model does not have")
+    return model.lessons(groups_of(rows))
+
+
+def _of_conversations(file: Path, model: RewardModel, scaffold: Scaffold) -> Iterator[Lesson]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"reward_model.data: {file} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _of_line(line, model, scaffold, f"{file}, line {number}")
+
+
+def _of_line(line: str, model: RewardModel, scaffold: Scaffold, place: str) -> Lesson:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise DataError(f"{place} is not JSON") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{place} is not a JSON object")
+    if isinstance(model, PairsRewardModel):
+        prompt = value.get("prompt", [])
+        better, worse = (
+            conversation_tokens(_messages(value, name, prompt, place), scaffold, place)
+            for name in ("chosen", "rejected")
+        )
+        return model.pair(json.dumps(prompt), better, worse)
+    success = value.get("success")
+    if not isinstance(success, bool):
+        raise DataError(f'{place} has no "success": give true or false beside "messages"')
+    messages = _messages(value, "messages", [], place)
+    return model.lesson(
+        json.dumps(messages[0]), conversation_tokens(messages, scaffold, place), success
+    )
+
+
+def _messages(
+    value: Mapping[str, Any], name: str, prompt: Any, place: str
+) -> list[Mapping[str, Any]]:
+    messages = [*prompt, *value[name]] if isinstance(value.get(name), list) else []
+    known = [one for one in messages if isinstance(one, dict) and "role" in one]
+    if not messages or len(known) < len(messages):
+        raise DataError(f'{place} has no "{name}": give a list of {{"role": ..., "content": ...}}')
+    if not any(one["role"] == "assistant" for one in messages):
+        raise DataError(f'{place}: "{name}" has no message of the assistant')
+    return messages

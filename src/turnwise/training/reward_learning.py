@@ -1,0 +1,130 @@
+"""The training of a reward model, before the policy learns from it.
+
+Not here: the model (`learning/reward_model.py`), its data (`reward_data.py`), and its updates
+beside the policy (`learners.py`).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.config import RewardModelConfig
+from turnwise.errors import DataError
+from turnwise.evaluation.agreement import agreement, ranking
+from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
+from turnwise.learning.sft import batch_of_step
+from turnwise.storage import checkpoint
+from turnwise.storage.checkpoint import StageName
+from turnwise.training.context import RunContext
+from turnwise.training.offline import learn_offline
+from turnwise.training.reward_data import parted, read_lessons
+
+
+class RewardModelLearner:
+    """The steps of a reward model on given lessons. Which ones make up a batch follows from the
+    seed and the step number alone. Raises DataError where there is no lesson."""
+
+    name = "reward_model"
+    """The beginning of its metrics' names."""
+
+    def __init__(
+        self, model: RewardModel, lessons: Sequence[Lesson], config: RewardModelConfig, seed: int
+    ) -> None:
+        if not lessons:
+            raise DataError(
+                "no episode is left to train the reward model on: give it more data, or lower "
+                "reward_model.heldout_share"
+            )
+        self.model, self.lessons, self.config, self.seed = model, lessons, config, seed
+        self.steps_done = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps of the configuration are done."""
+        return self.steps_done >= self.config.steps
+
+    def step(self) -> dict[str, float]:
+        """One update on the next batch; see `RewardModel.update`."""
+        count, size = len(self.lessons), self.config.batch_size
+        chosen = batch_of_step(count, size, self.steps_done, self.seed, "reward model")
+        self.steps_done += 1
+        return self.model.update([self.lessons[place] for place in chosen])
+
+    def state(self) -> dict[str, Any]:
+        """The model's state, and the step number."""
+        return {"reward_model": self.model.state(), "steps_done": self.steps_done}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        self.model.load_state(state["reward_model"])
+        self.steps_done = int(state["steps_done"])
+
+
+class RewardLearning:
+    """The stage that trains the reward model and measures it on held-out tasks of its data. Its
+    last checkpoint is kept: whatever comes later in the run loads the model from it."""
+
+    async def run(self, context: RunContext, step: int) -> int:
+        recipe, saved = context.recipe, context.saved_in(StageName.REWARD_MODEL)
+        config, model = recipe.reward_model, context.components.reward_model
+        assert config is not None  # the recipe asks for this stage
+        assert model is not None
+        lessons, heldout = parted(
+            read_lessons(
+                config.data, model, context.components.scaffold, context.components.tokenizer
+            ),
+            config.heldout_share,
+            recipe.seed,
+        )
+        learner = RewardModelLearner(model, lessons, config, recipe.seed)
+        if saved is not None:
+            learner.load_state(saved.learner)
+        if model.trained:
+            return step
+        context.display.phase("reward model", config.steps)
+        every = recipe.train.checkpoint_every
+        stage = StageName.REWARD_MODEL
+        await learn_offline(context, learner, stage, "reward_model.jsonl", every)
+        model.finish(lessons)
+        found = {"form": config.form, "trained_on": len(lessons), **measured(model, heldout)}
+        context.folder.write_text("reward_model.json", json.dumps(found, indent=2) + "\n")
+        context.display.say(_sentence(found))
+        context.save(stage, learner.steps_done, learner.state())
+        checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, stage), 1)
+        return step
+
+
+def measured(model: RewardModel, lessons: Sequence[Lesson]) -> dict[str, Any]:
+    """How far a reward model is right about lessons: their number `heldout`, the share `accuracy`
+    with its interval (95%, Wilson's), and for single episodes `ranking`, the probability that a
+    success is above a failure. Numbers that do not exist are None."""
+    margins = model.margins(lessons)
+    gold = [lesson.success for lesson in lessons]
+    found = agreement([margin > 0 for margin in margins], gold)
+    numbers: dict[str, Any] = {
+        "heldout": found.n,
+        "accuracy": found.accuracy,
+        "accuracy_interval": list(found.accuracy_interval),
+    }
+    if not isinstance(model, PairsRewardModel):
+        numbers["ranking"] = ranking(margins, gold)
+        numbers["successes"] = sum(gold) / len(gold) if gold else math.nan
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in numbers.items()
+    }
+
+
+def _sentence(found: Mapping[str, Any]) -> str:
+    if not found["heldout"]:
+        return "reward model: no held-out task of its data to measure it on"
+    low, high = found["accuracy_interval"]
+    of_pairs = found["form"] == "pairs"
+    ranked = found.get("ranking")
+    return (
+        f"reward model: right about {found['accuracy']:.1%} ({low:.1%} to {high:.1%}) of "
+        f"{found['heldout']} held-out {'pairs' if of_pairs else 'episodes'}"
+        + ("" if of_pairs else f", of which {found['successes']:.1%} are successes")
+        + ("" if ranked is None else f"; a success is above a failure in {ranked:.1%}")
+    )
