@@ -28,7 +28,7 @@ DATA = ("algorithm.name=grpo", "train.steps=20", "evaluation.tasks=0")
 """The run whose episodes teach the reward model."""
 BY_MODEL = (
     "algorithm.name=grpo",
-    "algorithm.overrides.kl_coefficient=1e-6",  # measures the divergence, holds nothing back
+    "algorithm.kl_coefficient=1e-6",  # measures the divergence, holds nothing back
     "train.steps=100",
     "reward.outcome=0",
     "reward.dominance=false",
@@ -89,7 +89,7 @@ def measured(folder: Path) -> dict[str, Any]:
     cold, trained = (opened.evaluation(name) for name in ("cold_start", "trained"))
     assert cold is not None
     assert trained is not None
-    best = {int(k): one["mean"] for k, one in cold["best_of_k"].items() if k.isdigit()}
+    best = {int(k): one["mean"] for k, one in cold["best@k"].items()}
     return {
         "reward_model": json.loads((folder / "reward_model.json").read_text()),
         "kl": smoothed([_episode_kl(line) for line in lines]),

@@ -18,8 +18,8 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.judges.record import record_of
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import SCHEMA, read_rows
-from turnwise.training.judging import groups_of, judge_rows
+from turnwise.storage.trajectory_rows import SCHEMA, groups_of, read_rows
+from turnwise.training.judging import judge_rows
 
 SCRIPT = """
 import json

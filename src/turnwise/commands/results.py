@@ -20,6 +20,10 @@ DISAGREEMENTS = 20
 """Verdicts that differ and are shown, at most."""
 
 
+OF_SEVERAL = ("pass@k", "pass^k", "best@k")
+"""The figures of several episodes of a task, by k."""
+
+
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
     """The effect of RL: every evaluation, then each label's values before and after."""
     parts = {key: part for key, part in report.items() if isinstance(part, dict) and "n" in part}
@@ -182,15 +186,17 @@ def _size(summary: Mapping[str, Any]) -> str:
 
 
 def _reliability_table(parts: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Give pass@k and pass^k of evaluations a row each; nothing where a task has one episode."""
+    """Give pass@k, pass^k and the best of k, where they were measured, a row for each
+    evaluation."""
     several = {name: part for name, part in parts.items() if "pass@k" in part}
     if not several:
         return []
     first = next(iter(several.values()))
-    columns = [(name, k) for name in ("pass@k", "pass^k") for k in first[name]]
-    table = Table("", title="at least one of k episodes, and all of k, by task")
+    columns = [(name, k) for name in OF_SEVERAL for k in first.get(name, ())]
+    best = f", and the best by {first['best_by']}" if "best_by" in first else ""
+    table = Table("", title=f"at least one of k episodes, and all of k{best}, by task")
     for name, k in columns:
-        table.add_column(name.replace("k", k), justify="right")
+        table.add_column(name[:-1] + k, justify="right")
     for name, part in several.items():
         means = [part[kind][k]["mean"] for kind, k in columns]
         table.add_row(name, *("–" if mean is None else f"{mean:.1%}" for mean in means))
@@ -198,13 +204,17 @@ def _reliability_table(parts: Mapping[str, Mapping[str, Any]]) -> list[Table]:
 
 
 def _reliability(summary: Mapping[str, Any]) -> list[str]:
-    """Give pass@k and pass^k a line for each k above 1, where they were measured."""
+    """Give pass@k, pass^k and the best of k a line for each k above 1, where they were measured."""
     return [
-        f"{name.replace('k', k)} {_estimate(entry)}"
-        for name in ("pass@k", "pass^k")
+        f"{name[:-1]}{k}{_by(summary, name)} {_estimate(entry)}"
+        for name in OF_SEVERAL
         for k, entry in summary.get(name, {}).items()
         if k != "1"
     ]
+
+
+def _by(summary: Mapping[str, Any], name: str) -> str:
+    return f" by {summary['best_by']}" if name == "best@k" else ""
 
 
 def _estimate(entry: Mapping[str, Any]) -> str:

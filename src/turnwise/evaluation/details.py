@@ -42,8 +42,8 @@ def reliability_lines(summary: Mapping[str, Any]) -> list[str]:
     """A table of pass@k, pass^k and the best of k; nothing where a task has one episode."""
     if "pass@k" not in summary:
         return []
-    best = summary.get("best_of_k")
-    by = f" best of k by {best['by']} | 95% interval |" if best else ""
+    best = summary.get("best@k")
+    by = f" best of k by {summary['best_by']} | 95% interval |" if best else ""
     lines = [
         f"| k | pass@k | 95% interval | pass^k | 95% interval |{by} tasks | undefined |",
         "|---|---|---|---|---|---|---|" + ("---|---|" if best else ""),

@@ -60,10 +60,11 @@ def summarise(
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
     in `Task.info` (hop counts, for example).
     `pass@k` and `pass^k` are there where a task has several episodes: see `reliability`; without
-    `ks` the powers of two. With `best_of`, the name of a part of the verdict, so is `best_of_k`,
-    with `by` and the same entries: success of the episode of k in which that part is highest, a
-    part of turns by its sum. `cautions` are sentences on what the figures cannot say. For
-    `tokens_per_success`, `calls`, `without_evidence` and `budgets` see `effort.py`.
+    `ks` the powers of two. With `best_of`, the name of a part of the verdict, so are
+    `best_by`, that name, and `best@k`, success of the episode of k in which the part is highest,
+    with entries as those of pass@k; a part of turns counts by its sum. `cautions` are sentences on
+    what the figures cannot say. For `tokens_per_success`, `calls`, `without_evidence` and `budgets`
+    see `effort.py`.
     """
     summary = _rate(trajectories)
     outcomes = Counter(str(trajectory.outcome) for trajectory in trajectories)
@@ -139,7 +140,7 @@ def _reliability(
     found = reliability(successes_by_task(trajectories), ks)
     if best_of:
         scored = _scored_by_task(trajectories, best_of)
-        found["best_of_k"] = {"by": best_of, **best_of_ks(scored, ks)}
+        found |= {"best_by": best_of, "best@k": best_of_ks(scored, ks)}
     return found
 
 

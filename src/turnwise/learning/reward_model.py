@@ -246,7 +246,8 @@ class PairsRewardModel(RewardModel):
         found = []
         for group in groups:
             members = sorted((m for m in group.graded if len(m.tokens)), key=_reward, reverse=True)
-            for better, worse in zip(members, members[: len(members) // 2 : -1], strict=False):
+            half = len(members) // 2
+            for better, worse in zip(members[:half], members[::-1][:half], strict=True):
                 if _reward(better) > _reward(worse):
                     found.append(self.pair(better.task.id, better.tokens, worse.tokens))
         return found

@@ -1,0 +1,209 @@
+"""A run with a reward model: its stage, its data, exact resume, evaluation, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small_runs import Listening, interrupted, resume, train, write_recipe
+from turnwise.commands.cli import main
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError, DataError
+from turnwise.storage.checkpoint import latest, load
+from turnwise.storage.run_folder import RunFolder, with_whole_paths
+from turnwise.storage.trajectory_rows import read_rows
+
+TABLES = """
+[engine]
+max_sequences = 8
+[rollout]
+max_turns = 2
+max_turn_tokens = 8
+max_tokens = 400
+[train]
+steps = 2
+tasks_per_step = 2
+group_size = 3
+checkpoint_every = 1
+[evaluation]
+tasks = 3
+episodes_per_task = 2
+temperature = 1.0
+"""
+MODEL = (
+    "reward_model.steps=3",
+    "reward_model.batch_size=4",
+    "reward.parts.reward_model=0.5",
+    "reward.failure=-1",
+    "evaluation.best_of=reward_model",
+)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Levels", TABLES)
+
+
+@pytest.fixture(scope="module")
+def data(recipe: Path) -> str:
+    """A run whose episodes a reward model learns from."""
+    folder = RunFolder.new(recipe.parent / "data")
+    train(recipe, folder, "train.steps=4", "evaluation.tasks=0", "evaluation.episodes_per_task=1")
+    return f'reward_model.data=["{folder.path}"]'
+
+
+@pytest.fixture(scope="module")
+def whole(recipe: Path, data: str) -> RunFolder:
+    """A run whose reward model goes on learning."""
+    folder = RunFolder.new(recipe.parent / "whole")
+    train(recipe, folder, data, *MODEL, "reward_model.beside_policy=true")
+    return folder
+
+
+def parts(folder: RunFolder, name: str) -> list[dict[str, Any]]:
+    rows = read_rows(folder.path / f"trajectories/{name}.parquet")
+    return [json.loads(row["parts"]) for row in rows]
+
+
+def test_a_run_trains_it_first_and_is_rewarded_by_it(whole: RunFolder) -> None:
+    assert [line["step"] for line in whole.lines("reward_model.jsonl")] == [1, 2, 3]
+    found = json.loads((whole.path / "reward_model.json").read_text())
+    assert found["form"] == "outcome"
+    assert found["trained_on"] + found["heldout"] == 24
+    rows = read_rows(whole.path / "trajectories/step-000001.parquet")
+    for row in rows:
+        number = json.loads(row["parts"])["reward_model"]
+        assert 0 < number < 1
+        assert row["reward"] == pytest.approx((1 if row["success"] else -1) + 0.5 * number)
+    assert "reward/parts/reward_model" in whole.lines("metrics.jsonl")[0]
+
+
+def test_it_is_updated_beside_the_policy(whole: RunFolder) -> None:
+    assert all("reward_model/loss" in line for line in whole.lines("metrics.jsonl"))
+    saved = latest(whole.checkpoints / "reward_model"), latest(whole.checkpoints)
+    states = [load(folder).learner["reward_model"] for folder in saved if folder is not None]
+    before, after = (state["weights"]["head.weight"] for state in states)
+    assert not before.equal(after)
+
+
+@pytest.mark.parametrize("lost", [("step-000002",), ("step-000001", "step-000002")])
+def test_a_run_that_goes_on_ends_the_same(
+    whole: RunFolder, tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    folder = interrupted(whole, tmp_path / "run", *lost)
+    resume(folder)
+    assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
+    assert folder.lines("reward_model.jsonl") == whole.lines("reward_model.jsonl")
+    assert parts(folder, "evaluation-trained") == parts(whole, "evaluation-trained")
+
+
+def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
+    summary = whole.evaluation("trained")
+    assert summary is not None
+    best = summary["best@k"]
+    assert summary["best_by"] == "reward_model"
+    assert best["1"]["mean"] == summary["pass@k"]["1"]["mean"]
+    assert best["2"]["mean"] <= summary["pass@k"]["2"]["mean"]
+    assert "best of k by reward_model" in (whole.path / "report.md").read_text()
+
+
+def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
+    whole: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["evaluate", str(whole.path)])
+    assert "best@2 by reward_model" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["process", "pairs"])
+def test_other_forms(recipe: Path, data: str, tmp_path: Path, form: str) -> None:
+    folder, display = RunFolder.new(tmp_path / "run"), Listening()
+    more = ("reward.dominance=false", "algorithm.name=turn_rloo", "train.steps=1")
+    train(recipe, folder, data, *MODEL, *more, f"reward_model.form={form}", display=display)
+    row = read_rows(folder.path / "trajectories/step-000001.parquet")[0]
+    if form == "process":
+        assert len(json.loads(row["turn_parts"])["reward_model"]) == row["turns"]
+    else:
+        assert 0 < json.loads(row["parts"])["reward_model"] < 1
+    assert "reward_model/loss" not in folder.lines("metrics.jsonl")[0], "it is frozen"
+    assert any(said.startswith("reward model: ") for said in display.said)
+
+
+def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
+    def message(role: str, content: str) -> dict[str, str]:
+        return {"role": role, "content": content}
+
+    asked, good, bad = (
+        message("user", "Say a."),
+        message("assistant", "a"),
+        message("assistant", "b"),
+    )
+    labelled = [{"messages": [asked, one], "success": one is good} for one in (good, bad)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled))
+    pair = {"prompt": [asked], "chosen": [good], "rejected": [bad]}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    common = (*MODEL, "train.steps=0", "evaluation.tasks=1", "reward_model.heldout_share=0")
+    for name, form in (("labelled", "outcome"), ("pairs", "pairs")):
+        folder = RunFolder.new(tmp_path / name)
+        given = f'reward_model.data=["{tmp_path}/{name}.jsonl"]'
+        train(recipe, folder, given, f"reward_model.form={form}", *common)
+        found = json.loads((folder.path / "reward_model.json").read_text())
+        assert (found["trained_on"], found["accuracy"]) == (2 if name == "labelled" else 1, None)
+
+
+def test_data_that_cannot_be_used(recipe: Path, data: str, tmp_path: Path) -> None:
+    lines = {
+        "text": ("nonsense", "line 1 is not JSON"),
+        "list": ("[1]", "not a JSON object"),
+        "label": ('{"messages": []}', 'no "success"'),
+        "messages": ('{"success": true, "messages": [1]}', 'no "messages"'),
+        "silent": ('{"success": true, "messages": [{"role": "user"}]}', "no message of the assist"),
+    }
+    for name, (line, message) in lines.items():
+        (tmp_path / f"{name}.jsonl").write_text(line + "\n")
+        given = f'reward_model.data=["{tmp_path}/{name}.jsonl"]'
+        with pytest.raises(DataError, match=message):
+            train(recipe, RunFolder.new(tmp_path / f"run-{name}"), given, *MODEL)
+    for number, (given, message) in enumerate(
+        (
+            (f'reward_model.data=["{tmp_path}"]', "not a run folder"),
+            (f'reward_model.data=["{tmp_path}/no.parquet"]', "there is no file"),
+            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "cannot be read"),
+        )
+    ):
+        with pytest.raises(DataError, match=message):
+            train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *MODEL)
+
+
+def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
+    for changes, message in (
+        ((data,), "nothing asks the reward model"),
+        (("reward.parts.reward_model=1",), "there is none: describe one"),
+        (
+            (
+                data,
+                *MODEL,
+                "reward_model.beside_policy=true",
+                "train.max_staleness=1",
+                "engine.deterministic=false",
+            ),
+            "beside_polic",
+        ),
+        ((data, *MODEL, "evaluation.episodes_per_task=1"), "raise evaluation.episodes_per_task"),
+        (("reward_model.data=[]", *MODEL), "give at least 1"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load_recipe(str(recipe), changes)
+
+
+def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"evaluation.best_of"):
+        train(recipe, RunFolder.new(tmp_path / "run"), "evaluation.best_of=rewar_model")
+
+
+def test_data_is_found_again_from_anywhere(recipe: Path) -> None:
+    loaded = load_recipe(str(recipe), ['reward_model.data=["runs/a"]', *MODEL])
+    kept = with_whole_paths(loaded).reward_model
+    assert kept is not None
+    assert kept.data == (str(Path("runs/a").resolve()),)
