@@ -61,6 +61,9 @@ UNWRITABLE = [
 
 CONTRADICTIONS = [
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
+    ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
+    ('reward_model.data=["a"]', "nothing asks the reward model: name it in reward.parts"),
+    ("evaluation.best_of=f1", "there is one: raise evaluation.episodes_per_task"),
     ("preferences.by=judge preferences.steps=1", r"describe one in \[judge\]"),
     ("judge.seconds=300 reward.parts.judge=1", "rollout.max_seconds = 120: lower the one or raise"),
     ("judge.low=3 judge.high=3 reward.parts.judge=1", "give a low below the high"),

@@ -40,7 +40,7 @@ def with_turns(member: Trajectory) -> Trajectory:
 def number_after(model: RewardModel, member: Trajectory, place: int) -> float:
     ids = torch.tensor(member.tokens.ids[None, : place + 1])
     with torch.no_grad():
-        return float(model.head(model.body(input_ids=ids).last_hidden_state[0, -1]))
+        return float(model.head(model.model.model(input_ids=ids).last_hidden_state[0, -1]))
 
 
 def sigmoid(number: float) -> float:
@@ -201,7 +201,7 @@ def test_numbers_are_read_in_the_context_of_their_turn(
     ended = torch.tensor(tokens.ids[None, start:])
     with torch.no_grad():
         numbers = [
-            float(model.head(model.body(input_ids=ids).last_hidden_state[0, -1]))
+            float(model.head(model.model.model(input_ids=ids).last_hidden_state[0, -1]))
             for ids in (before, ended)
         ]
     expected = sigmoid(numbers[1]) - sigmoid(numbers[0])

@@ -14,7 +14,7 @@ Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centre
 import copy
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.config import LearningConfig, RewardModelConfig
-from turnwise.forward.hidden import base_model, decoder_of
+from turnwise.forward.hidden import base_model, hidden_states
 from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
 from turnwise.rewards.measuring import PartError
@@ -65,10 +65,15 @@ class RewardModel(nn.Module):
         self, policy: nn.Module, config: RewardModelConfig, learning: LearningConfig
     ) -> None:
         super().__init__()
-        base = base_model(policy)
-        self.body: Any = copy.deepcopy(decoder_of(base)).requires_grad_(True)
-        self.device = next(policy.parameters()).device
-        self.head = nn.Linear(base.get_input_embeddings().weight.shape[1], 1, device=self.device)
+        self.model: Any = copy.deepcopy(base_model(policy)).requires_grad_(True)
+        embeddings, vocabulary = (
+            self.model.get_input_embeddings().weight,
+            self.model.get_output_embeddings().weight,
+        )
+        if vocabulary is not embeddings:
+            vocabulary.requires_grad_(False)  # nothing reads it
+        self.device = embeddings.device
+        self.head = nn.Linear(embeddings.shape[1], 1, device=self.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.learning = learning
@@ -196,17 +201,20 @@ class RewardModel(nn.Module):
     def _numbers(self, readings: Sequence[Reading]) -> Tensor:
         """float32[M]: of each place of the readings, in order."""
         rows = [row for reading in readings for row in _rows(reading)]
-        inputs = torch.zeros(len(rows), max(len(ids) for ids, _ in rows), dtype=torch.long)
-        for number, (ids, _) in enumerate(rows):
+        length = max(len(ids) for ids, _ in rows)
+        inputs = torch.zeros(len(rows), length, dtype=torch.long)
+        selected = torch.zeros(len(rows), length, dtype=torch.bool)
+        for number, (ids, places) in enumerate(rows):
             inputs[number, : len(ids)] = torch.tensor(ids)
-        of_row = np.repeat(np.arange(len(rows)), [len(places) for _, places in rows])
-        places = np.concatenate([places for _, places in rows])
-        autocast = self.learning.autocast
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-            body = self.body(input_ids=inputs.to(self.device), use_cache=False)
-        hidden = body.last_hidden_state[torch.tensor(of_row), torch.tensor(places)]
+            selected[number, places] = True
+        hidden = hidden_states(
+            self.model,
+            inputs.to(self.device),
+            selected.to(self.device),
+            self.learning.autocast,
+        )
         numbers: Tensor = self.head(hidden.float())[:, 0]
-        return numbers
+        return numbers[_repeats(places for _, places in rows)]
 
     def _batches(self, lessons: Sequence[Lesson]) -> Iterator[list[int]]:
         """Places of lessons of similar length, of at most `tokens_per_micro_batch` padded tokens; a
@@ -241,8 +249,8 @@ class PairsRewardModel(RewardModel):
     part: ClassVar[RewardPart] = RewardPart(0, 1, "chance of being preferred, by a reward model")
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
-        """Of each group the best with the worst, the second with the second last, and so on, while
-        their rewards differ."""
+        """Pair the best of each group with its worst, the second with the second last, and so on,
+        while their rewards differ."""
         found = []
         for group in groups:
             members = sorted((m for m in group.graded if len(m.tokens)), key=_reward, reverse=True)
@@ -280,12 +288,24 @@ FORMS: Mapping[str, type[RewardModel]] = {
 
 
 def _rows(reading: Reading) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Of each context that has places the ids up to the last one, and the places in it."""
+    """The ids of each context that has places, up to the last one, and the places in it."""
     for span in reading.tokens.spans:
         inside = (reading.places >= span.start) & (reading.places < span.stop)
         if inside.any():
             places = reading.places[inside] - span.start
             yield reading.tokens.ids[span][: places[-1] + 1], places
+
+
+def _repeats(rows: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """For each place of all rows its index among the different ones: a turn without a token has the
+    place of the next."""
+    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    count = 0
+    for places in rows:
+        different, index = np.unique(places, return_inverse=True)
+        found.append(index + count)
+        count += len(different)
+    return np.concatenate(found)
 
 
 def _padded(lesson: Lesson) -> int:
