@@ -41,6 +41,10 @@ MEASURED: dict[str, dict[str, Any]] = {
         "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
     },
     "process rewards": {"algorithm": {"name": "prime", "group_filter": "none"}},
+    "reward model": {
+        "reward": {"failure": -1.0, "parts": {"reward_model": 0.5}},
+        "reward_model": {"steps": 1, "beside_policy": True, "heldout_share": 0.0},
+    },
     "teacher": {
         "algorithm": {"name": "distillation"},
         "evaluation": {"tasks": 0, "during_rl": {"every": 1, "tasks": 1}},
@@ -80,7 +84,7 @@ MEASURED: dict[str, dict[str, Any]] = {
 UNMEASURED = {"rollout/tool_success"}
 """A random model calls no tool."""
 PARTS = ("reward/parts/", "reward/turn_parts/", "reward/multipliers/")
-ROUNDED = ("critic", "process rewards")
+ROUNDED = ("critic", "process rewards", "reward model")
 """In bfloat16, where weights are rounded."""
 
 
@@ -108,6 +112,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
         }
         if name in ROUNDED:
             values["model"]["dtype"] = "bfloat16"
+        if name == "reward model":
+            sections["reward_model"]["data"] = [str(path / "critic")]
         if name == "teacher":
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
@@ -126,6 +132,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
         "timing.jsonl",
         "cold_start.jsonl",
         "preferences.jsonl",
+        "reward_model.jsonl",
     ],
 )
 def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file: str) -> None:
@@ -144,6 +151,7 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
 def test_the_page_has_the_figures_of_an_evaluation() -> None:
     """Some are added where a run writes them, or where it is judged again."""
     added = ["disagreements", "environment", "recovery", "seconds", "step", "verifier"]
+    added += ["best@k", "best_by"]  # with evaluation.best_of
     episodes = [Trajectory(Task("a", "?"), "a", episode, 0) for episode in range(2)]
     section = PAGE.read_text().partition("## evaluations/*.json\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
