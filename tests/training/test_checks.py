@@ -27,8 +27,9 @@ from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
-from turnwise.training.components import Components, reward_of
+from turnwise.training.components import Components
 from turnwise.training.prepare import prepare
+from turnwise.training.rewarding import reward_of
 from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """
@@ -243,7 +244,7 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     scaffold: Any = Wordy()
     engine: Any = None
     made = environment()
-    reward, places = reward_of(recipe, made), PrioritySemaphore(1)
+    reward, places = reward_of(recipe, made, {}), PrioritySemaphore(1)
     return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward)
 
 

@@ -197,6 +197,18 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             load_recipe(str(recipe), changes)
 
 
+def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    more = ("reward.dominance=false", "reward.parts.self_certainty=0.5", "reward.parts.entropy=-1")
+    train(recipe, folder, *more, "train.steps=1")
+    for name in ("step-000001", "evaluation-trained"):
+        for found in parts(folder, name):
+            assert 0 <= found["entropy"] <= 1
+            assert found["self_certainty"] > 0
+    with pytest.raises(ConfigError, match=r"learns meanwhile: set train\.max_staleness=0"):
+        load_recipe(str(recipe), [*more, "train.max_staleness=1", "engine.deterministic=false"])
+
+
 def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"evaluation.best_of"):
         train(recipe, RunFolder.new(tmp_path / "run"), "evaluation.best_of=rewar_model")

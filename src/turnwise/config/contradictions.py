@@ -45,6 +45,9 @@ def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:
         "reward_model.beside_policy updates a model that episodes under way are rewarded by": (
             recipe.reward_model is not None and recipe.reward_model.beside_policy
         ),
+        "entropy and self_certainty are read from the policy, which learns meanwhile": bool(
+            _used(recipe) & {"entropy", "self_certainty"}
+        ),
         "engine.colocated lets servers sleep while learning goes on": (
             isinstance(engine, VllmEngineConfig) and engine.colocated
         ),

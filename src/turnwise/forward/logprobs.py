@@ -1,10 +1,11 @@
-"""Log-probabilities, entropies and score norms of given tokens under a causal language model.
+"""Log-probabilities, entropies, certainties and score norms of given tokens under a causal model.
 
 The output layer is applied at the asked positions only, in chunks, so that memory does not grow
 with vocabulary x length. Not here: hidden states (`hidden.py`); which positions, and what they are
 for.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -106,6 +107,44 @@ def score_norms(
     layer = OutputLayer.of(model, temperature)
     (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
     return norms
+
+
+def certainties(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
+    temperature: float,
+    autocast: bool,
+    *,
+    images: Images = (),
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> Tensor:
+    """The divergence of the uniform distribution from the policy's at N tokens, float32[N]:
+    KL(U || pi) = -mean_v log(V pi_v), 0 or more, in nats.
+
+    Arguments as for `token_logprobs`; the targets do not count. Source: self-certainty, Kang et al.
+    2025 (arXiv 2502.18581).
+    """
+    hidden = hidden_states(model, inputs, selected, autocast, images)
+    layer = OutputLayer.of(model, temperature)
+    (found,) = in_chunks(partial(_certainties, layer), layer.rows(logits_per_chunk), hidden)
+    return found
+
+
+def entropies(
+    model: nn.Module,
+    inputs: Tensor,
+    selected: Tensor,
+    targets: Tensor,
+    temperature: float,
+    autocast: bool,
+    *,
+    images: Images = (),
+) -> Tensor:
+    """The second of `token_logprobs` alone, without a gradient."""
+    arguments = (model, inputs, selected, targets, temperature, autocast)
+    return token_logprobs(*arguments, images=images)[1].detach()
 
 
 @dataclass(frozen=True)
@@ -210,3 +249,8 @@ def _norms(layer: OutputLayer, hidden: Tensor, targets: Tensor) -> tuple[Tensor]
     differences = layer(hidden).exp()
     ones = torch.ones_like(targets, dtype=differences.dtype)[:, None]
     return (differences.scatter_add(1, targets[:, None], -ones).square().sum(dim=-1),)
+
+
+def _certainties(layer: OutputLayer, hidden: Tensor) -> tuple[Tensor]:
+    logprobs = layer(hidden)
+    return (-logprobs.mean(dim=-1) - math.log(logprobs.shape[-1]),)

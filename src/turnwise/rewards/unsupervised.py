@@ -2,9 +2,8 @@
 
 They reward what the policy believes already, so they can lock in an error that the group shares,
 and a policy that always says the same is the best of all: watch entropy and held-out success
-(arXiv 2504.16084, on when it fails). Not here: token entropy and self-certainty (mean
-KL from the uniform distribution), which need the whole distributions; a trajectory has the
-log-probabilities of its sampled tokens alone.
+(arXiv 2504.16084, on when it fails). Not here: entropy and self-certainty, which need the whole
+distributions (`learning/certainty.py`); a trajectory has its sampled tokens' alone.
 """
 
 import math

@@ -4,7 +4,7 @@ Training, evaluation and play begin here, so that they mean the same thing by a 
 work together is refused here, before anything slow begins.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -14,15 +14,15 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError
 from turnwise.forward.images import FAMILIES, reader_of
-from turnwise.judges.making import Judge, Policy, check_judge, make_judge, part_of
+from turnwise.judges.making import Judge, Policy, check_judge, make_judge
+from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
-from turnwise.rewards.composition import Reward, make_reward
-from turnwise.rewards.parts import Scope
+from turnwise.rewards.composition import Reward
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
@@ -31,6 +31,7 @@ from turnwise.scaffolds.registry import make_scaffold, shows_images
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.training.rewarding import parts_of_models, reward_of
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,9 @@ def build_components(
     check_images(environment, recipe)
     if recipe.judge is not None:
         check_judge(recipe.judge)
-    reward_of(recipe, environment)  # what is wrong with it is said before a model is loaded
+    reward_of(
+        recipe, environment, parts_of_models(recipe)
+    )  # what is wrong with it is said before a model is loaded
     model, tokenizer = load_model(recipe.model, weights, recipe.seed, recipe.rollout.max_tokens)
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if context is not None and recipe.rollout.max_tokens > context:
@@ -161,7 +164,9 @@ def build_components(
     engine = make_engine(EngineSetup(recipe.engine, base, tokenizer, limit, own_files))
     judge = _judge(recipe, engine, tokenizer, folder)
     reward_model = _reward_model(recipe, model, weights)
-    reward = reward_of(recipe, environment, judge, reward_model)
+    certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
+    models = parts_of_models(recipe, judge, reward_model, certainty)
+    reward = reward_of(recipe, environment, models)
     semaphore = PrioritySemaphore(
         recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
     )
@@ -177,37 +182,6 @@ def build_components(
         judge,
         reward_model,
     )
-
-
-def reward_of(
-    recipe: Recipe,
-    environment: Environment,
-    judge: Judge | None = None,
-    reward_model: RewardModel | None = None,
-) -> Reward | None:
-    """The reward that a recipe puts together in place of the environment's; None where it does not.
-    Raises ConfigError for what it gets wrong."""
-    if recipe.reward is None:
-        _check_best_of(recipe, environment, None)
-        return None
-    more = {} if recipe.judge is None else {"judge": part_of(recipe.judge, judge)}
-    if recipe.reward_model is not None:
-        part = FORMS[recipe.reward_model.form].part
-        function = None if reward_model is None else reward_model.score
-        more["reward_model"] = replace(part, function=function)
-    made = make_reward(recipe.reward, environment.spec.parts, recipe.rollout.max_turns, more)
-    _check_best_of(recipe, environment, made)
-    return made
-
-
-def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | None) -> None:
-    """Raise ConfigError where the best of k is to be chosen by a number that evaluations lack."""
-    name = recipe.evaluation.best_of
-    terms = reward.terms if reward is not None else ()
-    measured = [term.name for term in terms if term.part.scope != Scope.GROUP]
-    if name and name not in (*measured, *environment.spec.parts):
-        problem = unknown_name("evaluation.best_of", name, [*measured, *environment.spec.parts])
-        raise ConfigError(f"{problem}; parts of groups are not measured in evaluations")
 
 
 def _judge(

@@ -30,7 +30,7 @@ from turnwise.rewards.composition import Reward
 from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows, trajectory_of
-from turnwise.training.components import reward_of
+from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.types import Group, Trajectory
 
 
@@ -77,14 +77,22 @@ def rescore_run(
 
 def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
     """The reward that the recipe puts together. Raises ConfigError where a model has a part."""
-    models = {"judge": recipe.judge, "reward_model": recipe.reward_model}
-    there = [name for name, model in models.items() if model is not None]
-    if recipe.reward is not None and there:
+    models = parts_of_models(recipe)
+    reward = reward_of(recipe, environment, models)
+    there = _of_models(reward, set(models) - environment.spec.parts.keys())
+    if there:
         raise ConfigError(
-            f"rescore asks no model, and the recipe's reward has {' and '.join(there)}: leave them "
-            "out with reward=false judge=false preferences.by=reward reward_model=false"
+            f"rescore asks no model, and one has a part in the recipe's reward "
+            f"({', '.join(there)}): leave it out with reward=false judge=false "
+            "preferences.by=reward reward_model=false"
         )
-    return reward_of(recipe, environment)
+    return reward
+
+
+def _of_models(reward: Reward | None, models: set[str]) -> list[str]:
+    """The parts of a reward that a model measures."""
+    terms = () if reward is None else reward.terms
+    return [term.name for term in terms if (term.config.use or term.name) in models]
 
 
 def _environment(recipe: Recipe, evaluation: str) -> Environment:

@@ -1,0 +1,69 @@
+"""Rewards by the policy's own distributions: entropy and self-certainty, without any answer.
+
+They reward what the policy believes already, as `rewards/unsupervised.py` does. Each costs a
+forward pass of the episode. Not here: confidence in the sampled tokens alone, which the engine has
+written down (`rewards/unsupervised.py`).
+"""
+
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from turnwise.config import LearningConfig
+from turnwise.forward.logprobs import certainties, entropies
+from turnwise.learning.scoring import Measure, score_contexts
+from turnwise.rewards.parts import RewardPart
+from turnwise.types import Trajectory
+
+PARTS: Mapping[str, RewardPart] = {
+    "entropy": RewardPart(0, 1, "mean entropy of the policy at its tokens, of the highest"),
+    "self_certainty": RewardPart(0, math.inf, "mean divergence of uniform from the policy, nats"),
+}
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """The policy's entropy and self-certainty in an episode.
+
+    Example: Certainty(model, LearningConfig(), temperature=1.0).parts["entropy"].
+    """
+
+    model: Any
+    """The policy as it sampled the episode: a causal model of transformers."""
+    learning: LearningConfig
+    temperature: float
+    """The temperature of sampling; 0 means 1."""
+    _busy: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def parts(self) -> dict[str, RewardPart]:
+        """Both as parts of rewards, by name."""
+        functions = {"entropy": self.entropy, "self_certainty": self.self_certainty}
+        return {name: replace(PARTS[name], function=one) for name, one in functions.items()}
+
+    def entropy(self, trajectory: Trajectory) -> float:
+        """The mean over sampled tokens of the policy's entropy, as a share of log V; 0 for none.
+
+        Its negative is the reward of RENT (arXiv 2505.22660) and of EM-RL (arXiv 2505.15134).
+        """
+        size = self.model.get_input_embeddings().weight.shape[0]
+        return min(1.0, max(0.0, self._mean(trajectory, entropies) / math.log(size)))
+
+    def self_certainty(self, trajectory: Trajectory) -> float:
+        """The mean over sampled tokens of KL(uniform || policy), in nats; 0 for none.
+
+        Source: INTUITOR, Zhao et al. 2025 (arXiv 2505.19590).
+        """
+        return max(0.0, self._mean(trajectory, certainties))
+
+    def _mean(self, trajectory: Trajectory, measure: Measure) -> float:
+        temperature = self.temperature or 1.0
+        with self._busy:
+            (found,) = score_contexts(self.model, [trajectory], self.learning, temperature, measure)
+        known = torch.from_numpy(found).double()
+        known = known[~known.isnan()]
+        return float(known.mean()) if len(known) else 0.0

@@ -1,0 +1,58 @@
+"""The reward of a recipe, with the parts that models of the run measure.
+
+Not here: how parts are added up (`rewards/composition.py`), and how the models are made
+(`components.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from turnwise.config import Recipe
+from turnwise.environments.base import Environment
+from turnwise.errors import ConfigError, unknown_name
+from turnwise.judges.making import Judge, part_of
+from turnwise.learning.certainty import PARTS, Certainty
+from turnwise.learning.reward_model import FORMS, RewardModel
+from turnwise.rewards.composition import Reward, make_reward
+from turnwise.rewards.parts import RewardPart, Scope
+
+
+def parts_of_models(
+    recipe: Recipe,
+    judge: Judge | None = None,
+    reward_model: RewardModel | None = None,
+    certainty: Certainty | None = None,
+) -> dict[str, RewardPart]:
+    """The parts that models measure: a judge's, a reward model's, the policy's certainty. Without
+    the models they have the same ranges, and no number."""
+    parts = dict(PARTS if certainty is None else certainty.parts)
+    if recipe.judge is not None:
+        parts["judge"] = part_of(recipe.judge, judge)
+    if recipe.reward_model is not None:
+        part = FORMS[recipe.reward_model.form].part
+        function = None if reward_model is None else reward_model.score
+        parts["reward_model"] = replace(part, function=function)
+    return parts
+
+
+def reward_of(
+    recipe: Recipe, environment: Environment, models: Mapping[str, RewardPart]
+) -> Reward | None:
+    """The reward that a recipe puts together in place of the environment's, with parts that models
+    measure; None where it does not. Raises ConfigError for what it gets wrong."""
+    made = None
+    if recipe.reward is not None:
+        parts, turns = environment.spec.parts, recipe.rollout.max_turns
+        made = make_reward(recipe.reward, parts, turns, models)
+    _check_best_of(recipe, environment, made)
+    return made
+
+
+def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | None) -> None:
+    """Raise ConfigError where the best of k is to be chosen by a number that evaluations lack."""
+    name = recipe.evaluation.best_of
+    terms = reward.terms if reward is not None else ()
+    measured = [term.name for term in terms if term.part.scope != Scope.GROUP]
+    if name and name not in (*measured, *environment.spec.parts):
+        problem = unknown_name("evaluation.best_of", name, [*measured, *environment.spec.parts])
+        raise ConfigError(f"{problem}; parts of groups are not measured in evaluations")
