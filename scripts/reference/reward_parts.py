@@ -2,12 +2,21 @@
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scripts.reference.text import allowed, default_text, table
 from turnwise.commands.rewards import described, range_text
+from turnwise.config import (
+    PairwiseJudgeConfig,
+    PointwiseJudgeConfig,
+    RubricJudgeConfig,
+    ScriptedJudgeModel,
+)
 from turnwise.environments.registry import ENVIRONMENTS
+from turnwise.judges.making import part_of
+from turnwise.learning.certainty import PARTS
+from turnwise.learning.reward_model import FORMS
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 
 MEASURED = {
@@ -39,6 +48,14 @@ def reward_page() -> str:
         ]
         text += f"\n{table(options, 'option', 'value', 'default')}" if options else ""
     text += (
+        "\n## Measured by models\n\nThey are there in a run, with their models: "
+        "[judges](../how-to/judges.md) under `[judge]`, "
+        "[reward models](../how-to/reward.md#learned-rewards) under `[reward_model]`, and the "
+        "policy itself.\n\n"
+    )
+    rows = [(f"`{name}`", setting, *_row(part)) for name, setting, part in _of_models()]
+    text += table(rows, "part", "with", "measured of", "range", "meaning")
+    text += (
         "\n## What environments report\n\nThey have no options. A part whose range is not known "
         "needs a `range` in the recipe, or `reward.dominance = false`. What a recipe does not "
         "name is reported only: it stands in metrics and trajectories, and counts for nothing.\n\n"
@@ -50,6 +67,18 @@ def reward_page() -> str:
         for key, part in own.items()
     ]
     return text + table(rows, "environment", "part", "measured of", "range", "meaning")
+
+
+def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
+    """Name, setting and part of what models measure."""
+    for judge in (PointwiseJudgeConfig(), RubricJudgeConfig(form="rubric")):
+        config = judge.model_copy(update={"model": ScriptedJudgeModel(kind="scripted")})
+        yield "judge", f'`judge.form = "{judge.form}"`', part_of(config)
+    yield "judge", '`judge.form = "pairwise"`', part_of(PairwiseJudgeConfig(form="pairwise"))
+    for form, model in FORMS.items():
+        yield "reward_model", f'`reward_model.form = "{form}"`', model.part
+    for name, part in PARTS.items():
+        yield name, "the policy", part
 
 
 def _row(part: RewardPart) -> tuple[str, str, str]:
