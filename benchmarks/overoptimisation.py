@@ -29,13 +29,13 @@ DATA = ("algorithm.name=grpo", "train.steps=20", "evaluation.tasks=0")
 BY_MODEL = (
     "algorithm.name=grpo",
     "algorithm.kl_coefficient=1e-6",  # measures the divergence, holds nothing back
-    "train.steps=100",
+    "train.steps=40",
     "reward.outcome=0",
     "reward.dominance=false",
     "reward.parts.reward_model=1",
     "reward_model.steps=200",
     "reward_model.learning_rate=3e-4",
-    "evaluation.tasks=100",
+    "evaluation.tasks=50",
     "evaluation.episodes_per_task=8",
     "evaluation.temperature=1",
     "evaluation.best_of=reward_model",
@@ -44,7 +44,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "frozen": (),
     "beside the policy": ("reward_model.beside_policy=true",),
 }
-SMOOTHED = 5
+SMOOTHED = 4
 """Steps over which curves are averaged."""
 
 
