@@ -24,7 +24,7 @@ from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.paired import Comparison
 from turnwise.types import Task
 
-POLICIES = ("base", "cold_start", "sft", "trained")
+POLICIES = ("base", "cold_start", "sft", "trained", "evaluated", "as_trained")
 """Evaluations of policies in the run's environment; all others are ablations."""
 RULER = "|---|---|---|---|---|---|"
 
