@@ -68,6 +68,7 @@ from turnwise.config.run import (
     MonitorConfig,
     MutualInformationConfig,
     PlainReaction,
+    PriceConfig,
     TrainConfig,
     ValidationConfig,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "PointwiseJudgeConfig",
     "PolicyJudgeModel",
     "PreferencesConfig",
+    "PriceConfig",
     "Recipe",
     "RecordedDemonstrations",
     "RewardConfig",

@@ -56,7 +56,7 @@ class Counts:
     missing: int = 0
     """Requests without a judgement, for whatever reason."""
     unreadable: int = 0
-    """Of them, those that the model answered, but never in the wanted form."""
+    """Missing requests that the model answered, but never in the wanted form."""
     seconds: float = 0.0
     """Seconds in calls, one after the other."""
 

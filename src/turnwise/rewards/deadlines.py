@@ -22,7 +22,7 @@ class Deadlines:
         self._open: set[asyncio.Timeout] = set()
 
     async def within(self, work: Awaitable[Result]) -> Result:
-        """What the work returns. Raises TimeoutError when its time is over, and ends it."""
+        """Return the result of the work. Raises TimeoutError when its time is over, and ends it."""
         async with asyncio.timeout(self.seconds) as limit:
             self._open.add(limit)
             try:

@@ -19,7 +19,7 @@ class Evaluated(NamedTuple):
 
     groups: Sequence[Group]
     summary: Mapping[str, Any]
-    """What `evaluate_policy` returns."""
+    """The second value of `evaluate_policy`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Evaluation:
         )
         label = f"evaluation/{self.name}"
         groups, summary = await evaluate_policy(
-            runner, context.heldout, config.seed, label, episodes, config.k
+            runner, context.heldout, config.seed, label, episodes, config.k, config.prices
         )
         found = Evaluated(groups, summary)
         keep_evaluation(context.folder, self.name, found, self.environment, step)

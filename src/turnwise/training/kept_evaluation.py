@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnwise.evaluation.paired import Comparison
-from turnwise.evaluation.report import build_report, report_json, report_markdown
-from turnwise.monitor.no_signal import summary as signal_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.components import Components
 from turnwise.training.evaluations import Evaluated, keep_evaluation
+from turnwise.training.reporting import weights_text, write_report
 
 
 def write_evaluations(
@@ -33,14 +32,12 @@ def write_evaluations(
         for name, one in evaluations.items():
             keep_evaluation(folder, name, one, parts.environment, step)
         first = next(iter(evaluations.values()))
-        report = build_report(
-            parts.recipe,
-            parts.environment,
+        write_report(
+            folder,
+            parts,
             [group.trajectories[0].task for group in first.groups],
             {name: one.summary for name, one in evaluations.items()},
             comparisons,
-            signal_of([]),
             sum(one.summary["seconds"] for one in evaluations.values()),
+            weights_text(weights),
         )
-        folder.write_text("report.json", report_json(report))
-        folder.write_text("report.md", report_markdown(report))

@@ -129,7 +129,13 @@ async def played_parts(parts: "Components", display: Display, name: str, step: i
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
     return Evaluated(
         *await evaluate_policy(
-            runner, tasks, config.seed, "evaluation/evaluated", episodes, config.k
+            runner,
+            tasks,
+            config.seed,
+            "evaluation/evaluated",
+            episodes,
+            config.k,
+            config.prices,
         )
     )
 
