@@ -42,8 +42,8 @@ FUNCTIONS = {
     "close": "(components: Components) -> None",
     "estimate": "(components: Components, learner: PolicyLearner, groups: Sequence[Group]) "
     "-> Credits",
-    "evaluate": f"(policy: {RECIPE} | Components, {OVERRIDES}, progress: bool = True) "
-    "-> dict[str, Any]",
+    "evaluate": f"(policy: {RECIPE} | Components, {OVERRIDES}, out: str | Path | None = None, "
+    "progress: bool = True) -> dict[str, Any]",
     "load_recipe": f"(recipe: {RECIPE}, {OVERRIDES}) -> Recipe",
     "load_weights": "(components: Components, version: int) -> None",
     "make_environment": "(name: str, /, **options: Any) -> Environment",

@@ -17,7 +17,13 @@ from turnwise import config, event_loop
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
-from turnwise.training.start import configure, evaluate_parts, evaluate_recipe, prepared
+from turnwise.training.start import (
+    configure,
+    evaluate_parts,
+    evaluate_recipe,
+    prepared,
+    run_of,
+)
 
 if TYPE_CHECKING:
     from turnwise.environments.base import Environment
@@ -99,26 +105,33 @@ def resume(run: str | Path, *, progress: bool = True) -> dict[str, Any]:
 def evaluate(
     policy: str | Path | Mapping[str, Any] | Recipe | Components,
     *overrides: str | Mapping[str, Any],
+    out: str | Path | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Evaluate on held-out tasks: success with its 95% interval, mean reward, counts of outcomes.
 
-    The policy is that of a run's folder (its newest weights), of a recipe, or of components, with
-    the weights that their engine has; overrides are of the recipe, so components take none.
+    The policy is that of a run's folder (its newest weights), of one of its checkpoints, of a
+    recipe, or of components, with the weights that their engine has; overrides are of the recipe,
+    so components take none. With a folder `out`, which has to be empty, episodes and report are
+    kept there, as in a run's (`turnwise.open_run(out)`).
 
     >>> summary = turnwise.evaluate(recipe, "evaluation.tasks=2")
     >>> summary["low"] <= summary["success"] <= summary["high"]
     True
     """
+    from turnwise.storage.run_folder import RunFolder
+
     display = _display(progress)
+    folder = None if out is None else RunFolder.for_evaluation(Path(out))
     if not isinstance(policy, str | Path | Mapping | Recipe):
         if overrides:
             raise ConfigError("components are evaluated by their own recipe: give no overrides")
-        return event_loop.finish(evaluate_parts(policy, display))
-    if isinstance(policy, str | Path) and (Path(policy) / "config.toml").is_file():
-        recipe = load_recipe(Path(policy) / "config.toml", *overrides)
-        return evaluate_recipe(recipe, Path(policy), display)
-    return evaluate_recipe(load_recipe(policy, *overrides), None, display)
+        return event_loop.finish(evaluate_parts(policy, display, out=folder))
+    run = run_of(Path(policy)) if isinstance(policy, str | Path) else None
+    if run is None or not isinstance(policy, str | Path):
+        return evaluate_recipe(load_recipe(policy, *overrides), None, display, folder)
+    recipe = load_recipe(run / "config.toml", *overrides)
+    return evaluate_recipe(recipe, Path(policy), display, folder)
 
 
 def make_environment(name: str, /, **options: Any) -> Environment:

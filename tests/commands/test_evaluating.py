@@ -117,6 +117,59 @@ def test_worse_conditions_are_compared_with_those_of_training(shell: Shell, run:
     assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
 
 
+def test_an_evaluation_is_kept_in_a_folder_that_is_read_as_a_runs(
+    shell: Shell, run: Path, tmp_path: Path
+) -> None:
+    newest, before = tmp_path / "newest", tmp_path / "before"
+    checkpoint = run / "checkpoints/step-000001"
+    summary = shell("evaluate", run, "evaluation.seed=3", "--out", newest, "--json").json
+    assert RunFolder.open(newest).evaluation("evaluated") == summary | {
+        "step": 1,
+        "environment": RunFolder(run).report()["trained"]["environment"],
+    }
+    assert "turnwise show" in shell("evaluate", checkpoint, "--out", before).out
+    same = ("evaluation.seed=3", "evaluation.temperature=0", "--out", tmp_path / "greedy")
+    shell("evaluate", checkpoint, *same)
+    (found,) = shell("compare-runs", newest, tmp_path / "greedy", "--json").json
+    assert (found["pairs"], found["same_seeds"]) == (4, True)
+    shown = " ".join(shell("show", newest).out.split())
+    assert "evaluation-evaluated: 2 held-out tasks, 4 episodes" in shown
+    assert "no verdict differs" in shell("rescore", newest).out
+    assert "evaluation-evaluated:" in shell("show", newest).out, "the first one stands for it"
+    settings = tmp_path / "judge.toml"
+    settings.write_text('[judge.model]\nkind = "scripted"\n')
+    assert shell("judge", newest, settings, "--json").json["file"] == "evaluation-evaluated"
+    card = (newest / "report.md").read_text()
+    assert "| evaluated | 0.0% |" in card
+    assert not list((newest / "checkpoints").iterdir())
+
+
+def test_worse_conditions_are_kept_too(shell: Shell, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    found = shell("evaluate", run, "--inject", "error=0.5", "--out", folder, "--json").json
+    kept = RunFolder.open(folder)
+    assert list(kept.evaluations()) == ["as_trained", "tool_failures"]
+    assert kept.report()["comparisons"] == found["comparisons"]
+    (again,) = shell("compare-runs", folder, f"{folder}@tool_failures", "--json").json
+    assert again["same_seeds"]
+
+
+def test_where_no_evaluation_can_be_kept_is_said_before_it_is_played(
+    shell: Shell, run: Path, tmp_path: Path
+) -> None:
+    assert "is not empty: choose another" in shell("evaluate", run, "--out", run, code=2).err
+    file = tmp_path / "file"
+    file.write_text("")
+    refused = shell("evaluate", run, "--out", file / "inside", code=2).err
+    assert "cannot be written" in refused
+    folder = tmp_path / "kept"
+    shell("evaluate", run, "evaluation.tasks=0", "--out", folder, code=2)
+    assert not list(folder.iterdir()), "one that fails leaves nothing"
+    shell("evaluate", run, "--out", folder)
+    assert "holds an evaluation and no run" in shell("train", "--resume", folder, code=2).err
+    assert "has no checkpoint yet" in shell("evaluate", folder, code=2).err
+
+
 def test_a_policy_is_played_in_the_environments_of_others(
     shell: Shell, run: Path, tmp_path: Path
 ) -> None:

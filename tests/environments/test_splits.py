@@ -8,7 +8,7 @@ from tests.fakes import Capitals
 from turnwise.environments.base import Environment, Split
 from turnwise.environments.games.bandit import Bandit
 from turnwise.environments.guarded import guarded
-from turnwise.environments.splits import check_splits
+from turnwise.environments.splits import check_splits, shared_tasks
 from turnwise.errors import DataError
 from turnwise.types import Task
 
@@ -31,6 +31,12 @@ def test_held_out_tasks_that_were_trained_on_are_refused_by_what_they_are() -> N
     check_splits(Same(), Same().tasks("train"), [*Same().tasks("heldout"), other])
     check_splits(Same(), Same().tasks("train"), [])
     checked(Capitals())
+
+
+def test_shared_tasks_are_counted() -> None:
+    train, heldout = Same().tasks("train"), Same().tasks("heldout")
+    assert shared_tasks(train[:2], heldout) == 2
+    assert shared_tasks(train, [Task("train/0", "0?", {"answer": 1})]) == 0, "by what they are"
 
 
 def test_where_luck_alone_makes_the_difference_they_may_be_the_same() -> None:

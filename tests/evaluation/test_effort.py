@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from turnwise.config import PriceConfig
 from turnwise.errors import NotSupportedError
 from turnwise.evaluation.effort import (
     POINTS,
     budgets,
     calls,
+    cost,
     effort,
     plot_budgets,
     without_evidence,
 )
-from turnwise.tokens import Tokens
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import (
     Action,
     Observation,
@@ -57,6 +59,20 @@ def episode(
         outcome=Outcome.SUCCESS if success else Outcome.FAILURE,
         verdict=Verdict(float(success), success),
     )
+
+
+def test_cost_is_what_was_used_times_its_prices() -> None:
+    shown = Tokens.empty().with_segments([Segment([7] * 30, Source.USER)], 0)
+    played = [
+        replace(one, tokens=shown.with_sampled([5] * 10, [0.0] * 10, 0, 0))
+        for one in (episode(True, ["q", "q"]), episode(False, ["q"]))
+    ]
+    assert cost(played, 1800.0, PriceConfig(hour=2.0))["total"] == 1.0
+    assert cost(played, 1.0, PriceConfig(million_sampled_tokens=1e6))["total"] == 20
+    assert cost(played, 1.0, PriceConfig(million_read_tokens=1e6))["total"] == 60
+    priced = PriceConfig(tool_call=0.5, currency="€")
+    assert cost(played, 1.0, priced) == {"currency": "€", "total": 1.5, "per_success": 1.5}
+    assert cost(played[1:], 1.0, priced)["per_success"] is None
 
 
 def test_budget_curves_against_counting() -> None:

@@ -48,9 +48,13 @@ def report() -> dict[str, Any]:
 
 def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[str, Any]) -> None:
     lines = report_markdown(report).splitlines()
-    assert "| policy | success | 95% interval | n | reward | tool calls |" in lines
-    assert "| any_name | 0.0% | 0.0% – 65.8% | 2 | 0.38 | 0.00 |" in lines
-    assert "| another | 0.0% | 0.0% – 100.0% | 0 | – | 0.00 |" in lines
+    assert "| policy | success | 95% interval | n | ungraded | reward | tool calls |" in lines
+    assert "| any_name | 0.0% | 0.0% – 65.8% | 2 | 1 | 0.38 | 0.00 |" in lines
+    assert "| another | 0.0% | 0.0% – 100.0% | 0 | 1 | – | 0.00 |" in lines
+    assert "Success if the ungraded episodes had failed: any_name 0.0%, another 0.0%." in lines
+    assert "| kind | any_name | another |" in lines
+    assert "| one | 0.0% (0.0% – 65.8%) of 2 | 0.0% (0.0% – 100.0%) of 0 |" in lines
+    assert "- any_name: 2 failure, 1 grader_error." in lines
     console = Console(width=120, record=True)
     for table in report_tables(report):
         console.print(table)
@@ -79,10 +83,19 @@ def test_pass_at_k_and_cautions_are_told() -> None:
     named = {"name": "x", "seed": 0, "seconds": 1.0, "commit": "c", "version": "0"}
     report = named | facts | {"trained": part}
     text = report_markdown(report)
-    assert "| k | pass@k | 95% interval | pass^k | 95% interval | tasks | undefined |" in text
-    assert "| 2 | 100.0% | 23.1% – 100.0% | 75.0% | 13.2% – 98.3% | 4 | 0 |" in text
+    assert (
+        "| policy | k | pass@k | 95% interval | pass^k | 95% interval | tasks | undefined |" in text
+    )
+    assert "| trained | 2 | 100.0% | 23.1% – 100.0% | 75.0% | 13.2% – 98.3% | 4 | 0 |" in text
     assert "- A success costs 0 sampled tokens." in text
-    assert "- Caution: at the ceiling: 1 of 4 tasks failed" in text
+    assert "| trained | 0 | – | 0 |" in text
+    priced = part | {"seconds": 14.0, "cost": {"currency": "€", "total": 3.5, "per_success": 0.5}}
+    text = report_markdown(report | {"trained": priced, "base": summary(0.0)})
+    assert "| trained | 0 | 2 | 0 | €0.5 |" in text
+    assert "| base | – | – | 0 | – |" in text
+    assert "- At the prices of the recipe it cost €3.5, €0.5 a success." in text
+    assert text.count("- Caution (base): at the floor: 0 of 1 tasks") == 1
+    assert "- Caution (trained): at the ceiling: 1 of 4 tasks failed" in text
     console = Console(width=120, record=True)
     for table in report_tables(report):
         console.print(table)

@@ -112,6 +112,7 @@ def test_what_stays_malformed_is_missing(change: dict[str, Any], problem: str) -
     with pytest.raises(InfrastructureError, match="the judge: its reply is malformed"):
         judgement.required()
     assert (one.counts.calls, one.counts.malformed, one.counts.missing) == (2, 2, 1)
+    assert one.counts.unreadable == 1
     ask(one, request())
     assert one.counts.calls == 4, "a missing judgement is not kept"
 
@@ -131,6 +132,7 @@ def test_an_unreachable_model_is_missing_and_a_bug_is_not_hidden() -> None:
     one = asker(gone)
     assert ask(one, request())[0] == Judgement(None, problem="the judge at nowhere: gone")
     assert one.counts.unreachable == one.counts.missing == 1
+    assert one.counts.unreadable == 0, "nothing was answered"
     with pytest.raises(ZeroDivisionError):
         ask(asker(lambda messages: str(1 / 0)), request())
 
@@ -184,6 +186,7 @@ def test_what_judging_took() -> None:
     ask(one, request(), request(), request("b"))
     assert one.counts.seconds == 2.0
     metrics = one.counts.metrics()
+    assert metrics["judge/requests"] == 3
     assert metrics["judge/calls"] == 2
     assert metrics["judge/cache_hits"] == 1
     assert metrics["judge/tokens"] > 100

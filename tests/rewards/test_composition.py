@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -282,12 +282,16 @@ def members(*successes: bool) -> Group:
     return Group("g", tuple(replace(trajectory(one), episode=n) for n, one in enumerate(successes)))
 
 
+def judged_group(made: Reward, group: Group, weights: Mapping[str, float], seconds: float) -> Group:
+    return asyncio.run(made.judge_groups([group], weights, seconds))[0]
+
+
 def test_parts_of_groups_are_added() -> None:
     made = returning([0.25, 0.75], Scope.GROUP)
     ungraded = replace(trajectory(), episode=2, outcome=Outcome.GRADER_ERROR, verdict=None)
     group = members(True, False)
     group = replace(group, trajectories=(group.trajectories[0], ungraded, group.trajectories[1]))
-    found = asyncio.run(made.judge_group(group, {"x": 1.0}, 5.0))
+    found = judged_group(made, group, {"x": 1.0}, 5.0)
     assert [member.reward for member in found.trajectories] == [1.75, None, 1.25]
     assert found.trajectories[0].verdict is not None
     assert found.trajectories[0].verdict.parts == {"x": 0.25}
@@ -295,7 +299,7 @@ def test_parts_of_groups_are_added() -> None:
 
 def test_a_member_without_a_number_is_ungraded_and_the_others_are_not() -> None:
     made = returning([0.25, None, 0.75], Scope.GROUP)
-    found = asyncio.run(made.judge_group(members(True, True, False), made.weights(0), 5.0))
+    found = judged_group(made, members(True, True, False), made.weights(0), 5.0)
     assert [member.reward for member in found.trajectories] == [1.75, None, 1.25]
     assert found.trajectories[1].outcome == Outcome.GRADER_ERROR
     assert found.trajectories[1].problem == "reward part x: no number for this episode"
@@ -303,9 +307,7 @@ def test_a_member_without_a_number_is_ungraded_and_the_others_are_not() -> None:
 
 @pytest.mark.parametrize("value", [[0.5], [0.5, float("nan")], ValueError("no"), None])
 def test_a_group_without_numbers_is_ungraded(value: Any) -> None:
-    found = asyncio.run(
-        returning(value, Scope.GROUP).judge_group(members(True, False), {"x": 1.0}, 5.0)
-    )
+    found = judged_group(returning(value, Scope.GROUP), members(True, False), {"x": 1.0}, 5.0)
     assert [member.outcome for member in found.trajectories] == [Outcome.GRADER_ERROR] * 2
     assert all(member.problem.startswith("reward part x: ") for member in found.trajectories)
     assert found.graded == []
@@ -320,9 +322,52 @@ def test_what_hangs_is_not_waited_for() -> None:
     part = RewardPart(0, 1, scope=Scope.GROUP, function=hang)
     made = make_reward(config, {}, 4, {"x": part})
     start = time.monotonic()
-    found = asyncio.run(made.judge_group(members(True), {"x": 1.0}, 0.05))
+    found = judged_group(made, members(True), {"x": 1.0}, 0.05)
     assert found.trajectories[0].outcome == Outcome.GRADER_TIMEOUT
     assert time.monotonic() - start < 60
+
+
+def measuring_groups(function: Callable[[Group], Awaitable[Sequence[float]]]) -> Reward:
+    """A reward whose one part is measured of groups by an asynchronous function."""
+    config = RewardConfig.model_validate({"parts": {"x": {}}, "dominance": False})
+    return make_reward(config, {}, 4, {"x": RewardPart(0, 1, scope=Scope.GROUP, function=function)})
+
+
+def named(*names: str) -> list[Group]:
+    return [replace(members(True), id=name) for name in names]
+
+
+def test_groups_are_judged_at_once_and_stay_in_order() -> None:
+    begun: list[str] = []
+    both, ends = asyncio.Event(), asyncio.Event()
+
+    async def slow(group: Group) -> Sequence[float]:
+        begun.append(group.id)
+        if len(begun) == 2:
+            both.set()
+        await both.wait()  # in vain, were they judged one after the other
+        if group.id == "a":
+            await ends.wait()  # the first to begin ends last
+        else:
+            ends.set()
+        return [0.25 if group.id == "a" else 0.75]
+
+    made = measuring_groups(slow)
+    found = asyncio.run(made.judge_groups(named("a", "b"), {"x": 1.0}, 5.0))
+    assert [group.id for group in found] == ["a", "b"]
+    assert [group.trajectories[0].reward for group in found] == [1.75, 2.25]
+
+
+def test_a_group_that_hangs_is_ungraded_and_the_others_are_not() -> None:
+    async def hangs(group: Group) -> Sequence[float]:
+        if group.id == "a":
+            await asyncio.Event().wait()
+        return [0.5]
+
+    made = measuring_groups(hangs)
+    found = asyncio.run(made.judge_groups(named("a", "b"), {"x": 1.0}, 0.05))
+    assert [group.trajectories[0].reward for group in found] == [None, 2.0]
+    assert found[0].trajectories[0].outcome == Outcome.GRADER_TIMEOUT
 
 
 def test_a_declared_part_must_have_a_range() -> None:

@@ -53,7 +53,7 @@ def test_its_numbers_are_in_its_range(name: str) -> None:
     made = make_reward(config, {}, 8)
     members = tuple(any_episode(stream) for _ in range(40))
     if REWARD_PARTS.get(name).scope == Scope.GROUP:
-        found = asyncio.run(made.judge_group(Group("g", members), made.weights(0), 30.0))
+        found = asyncio.run(made.judge_groups([Group("g", members)], made.weights(0), 30.0))[0]
         assert len(found.graded) == 40
         return
     for member in members:

@@ -140,8 +140,11 @@ def export(
         typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
     ] = None,
     evaluation: Annotated[
-        str, typer.Option(help="With --inspect: the evaluation to write.")
-    ] = "trained",
+        str | None,
+        typer.Option(
+            help="With --inspect: the evaluation to write; the trained policy's if not given."
+        ),
+    ] = None,
 ) -> None:
     """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs."""
     from turnwise.storage.run_folder import RunFolder
@@ -162,7 +165,7 @@ def export(
     if inspect is not None:
         from turnwise.training.inspect_export import export_inspect
 
-        count = export_inspect(folder, inspect, evaluation)
+        count = export_inspect(folder, inspect, folder.main_evaluation(evaluation))
         written.append(f"{count} samples in {inspect}; to be seen with inspect view")
     print_line("\n".join(written))
 

@@ -21,7 +21,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(help="A run folder (its newest weights), or a recipe.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A run folder (its newest weights), one of its checkpoints, or a recipe."
+        ),
+    ],
     overrides: Overrides = None,
     inject: Annotated[
         str | None,
@@ -34,6 +39,12 @@ def evaluate(
         bool,
         typer.Option("--without-instructions", help="Evaluate also without the scaffold's."),
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep episodes and report in this empty folder, which is read as a run's is."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate an agent on held-out tasks, with a 95% interval."""
@@ -41,32 +52,42 @@ def evaluate(
 
     changes = overrides or []
     if inject is not None or without_instructions:
-        print_robustness(run, changes, inject, not without_instructions, as_json)
-        return
-    summary = api.evaluate(run, *changes)
-    if as_json:
-        print_json(summary)
+        print_robustness(run, changes, inject, not without_instructions, out, as_json)
     else:
-        from turnwise.commands.results import summary_table
+        summary = api.evaluate(run, *changes, out=out)
+        if as_json:
+            print_json(summary)
+        else:
+            from turnwise.commands.results import summary_table
 
-        print_table(summary_table(run, summary))
+            print_table(summary_table(run, summary))
+    if out is not None and not as_json:
+        print_line(f"{out}/report.md says more; its episodes: turnwise show {out}")
 
 
 def print_robustness(
-    run: str, overrides: list[str], inject: str | None, instructions: bool, as_json: bool
+    run: str,
+    overrides: list[str],
+    inject: str | None,
+    instructions: bool,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Evaluate under worse conditions, and print."""
     from turnwise.environments.failing import FailureRates
 
     rates = None if inject is None else FailureRates.parse(inject)
-    folder = Path(run) if (Path(run) / "config.toml").is_file() else None
-    recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
-    from turnwise.training.start import configure
+    from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.start import configure, run_of
 
+    kept = None if out is None else RunFolder.for_evaluation(out)
+    folder = run_of(Path(run))
+    recipe = load_recipe(run if folder is None else str(folder / "config.toml"), overrides)
     configure(recipe)
     from turnwise.training.robustness import evaluate_robustness
 
-    found = evaluate_robustness(recipe, folder, terminal_display(), rates, instructions)
+    policy = None if folder is None else Path(run)
+    found = evaluate_robustness(recipe, policy, terminal_display(), rates, instructions, kept)
     if as_json:
         print_json(found)
     else:
@@ -80,8 +101,8 @@ def compare_runs(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Run folders, whose trained policies are meant, or RUN@EVALUATION, as in "
-            "runs/demo@cold_start."
+            help="Run folders, whose trained policies are meant, folders of evaluate --out, or "
+            "RUN@EVALUATION, as in runs/demo@cold_start."
         ),
     ],
     as_json: AsJson = False,
@@ -111,20 +132,25 @@ def rescore(
             "whether it succeeded; the environment's own verifier if not given."
         ),
     ] = None,
-    evaluation: Annotated[str, typer.Option(help="The evaluation to judge again.")] = "trained",
+    evaluation: Annotated[
+        str | None,
+        typer.Option(help="The evaluation to judge again; the trained policy's if not given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge a run's saved evaluation again, without playing, and list where verdicts differ."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.rescoring import rescore_run
 
-    summary = rescore_run(RunFolder.open(run), overrides or [], evaluation, verifier)
+    folder = RunFolder.open(run)
+    chosen = folder.main_evaluation(evaluation)
+    summary = rescore_run(folder, overrides or [], chosen, verifier)
     if as_json:
         print_json(summary)
     else:
         from turnwise.commands.results import disagreement_table, summary_table
 
-        name = f"rescored-{evaluation}"
+        name = f"rescored-{chosen}"
         print_table(summary_table(name, summary | {"breakdown": {}}))
         if summary["disagreements"]:
             print_table(disagreement_table(summary))

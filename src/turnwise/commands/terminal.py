@@ -21,7 +21,7 @@ from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
 from turnwise.errors import DataError, unknown_name
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
 
@@ -65,7 +65,8 @@ def default_file(names: Sequence[str]) -> str:
     variants never stand for the agent unless there is nothing else."""
     steps = [name for name in names if name.startswith("step-")]
     before = ("evaluation-cold_start", "preferences", "demonstrations")
-    preferred = ["evaluation-trained", *steps[-1:], *before]
+    kept = [f"evaluation-{name}" for name in KEPT]
+    preferred = ["evaluation-trained", *kept, *steps[-1:], *before]
     return next((name for name in preferred if name in names), names[-1])
 
 

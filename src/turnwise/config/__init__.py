@@ -69,6 +69,7 @@ from turnwise.config.run import (
     MonitorConfig,
     MutualInformationConfig,
     PlainReaction,
+    PriceConfig,
     TrainConfig,
     ValidationConfig,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "PointwiseJudgeConfig",
     "PolicyJudgeModel",
     "PreferencesConfig",
+    "PriceConfig",
     "Recipe",
     "RecordedDemonstrations",
     "RewardConfig",

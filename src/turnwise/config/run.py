@@ -130,6 +130,23 @@ class ValidationConfig(Section):
     """RL stops after so many evaluations without a better one; 0 for never."""
 
 
+class PriceConfig(Section):
+    """Prices of what an evaluation takes; it is multiplied with them, and nothing is looked up."""
+
+    currency: str = "$"
+    """The sign before a price in print."""
+    hour: float = Field(0.0, ge=0)
+    """Price of an hour of the machine."""
+    million_sampled_tokens: float = Field(0.0, ge=0)
+    """Price of a million tokens that the model samples."""
+    million_read_tokens: float = Field(0.0, ge=0)
+    """Price of a million tokens that the model is given. Each counts once in an episode, as where
+    its cache is kept between turns; a server that reads all of them again in each turn takes more.
+    """
+    tool_call: float = Field(0.0, ge=0)
+    """Price of a tool call."""
+
+
 class EvaluationConfig(Section):
     """The held-out evaluation after the cold start and after RL, and its comparisons."""
 
@@ -151,6 +168,8 @@ class EvaluationConfig(Section):
     cold start's demonstrations as the cold start and RL have together."""
     during_rl: ValidationConfig | None = None
     """None is made where this is left out."""
+    prices: PriceConfig | None = None
+    """Reports have no cost where this is left out."""
     seed: int = 0
     """Chooses the tasks, so that runs with different seeds are compared on the same ones."""
 

@@ -22,6 +22,12 @@ def check_splits(environment: Environment, train: Sequence[Task], heldout: Seque
         )
 
 
+def shared_tasks(train: Sequence[Task], heldout: Sequence[Task]) -> int:
+    """The number of held-out tasks that are training tasks too, by the same measure."""
+    known = {_content(task) for task in train}
+    return sum(_content(task) in known for task in heldout)
+
+
 def _content(task: Task) -> str:
     row = [task.prompt, dict(task.data), dict(task.secret)]
     return json.dumps(row, sort_keys=True, default=str)

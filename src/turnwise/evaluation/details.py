@@ -38,21 +38,45 @@ def probability(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
-def reliability_lines(summary: Mapping[str, Any]) -> list[str]:
-    """A table of pass@k, pass^k and the best of k; nothing where a task has one episode."""
-    if "pass@k" not in summary:
+def reliability_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A table of pass@k, pass^k and the best of k of the evaluations with several episodes a task."""
+    several = {name: part for name, part in parts.items() if "pass@k" in part}
+    if not several:
         return []
-    best = summary.get("best@k")
-    by = f" best of k by {summary['best_by']} | 95% interval |" if best else ""
+    chosen = next(iter(several.values())).get("best_by")
+    by = f" best of k by {chosen} | 95% interval |" if chosen else ""
     lines = [
-        f"| k | pass@k | 95% interval | pass^k | 95% interval |{by} tasks | undefined |",
-        "|---|---|---|---|---|---|---|" + ("---|---|" if best else ""),
+        f"| policy | k | pass@k | 95% interval | pass^k | 95% interval |{by} tasks | undefined |",
+        "|---|---|---|---|---|---|---|---|" + ("---|---|" if by else ""),
     ]
-    for k, at in summary["pass@k"].items():
-        cells = [_estimate(at), _estimate(summary["pass^k"][k])]
-        cells += [_estimate(best[k])] if best else []
-        cells += [str(at["tasks"]), str(at["undefined"])]
-        lines.append(f"| {k} | {' | '.join(cells)} |")
+    for name, part in several.items():
+        for k, at in part["pass@k"].items():
+            cells = [_estimate(at), _estimate(part["pass^k"][k])]
+            cells += [_estimate(part["best@k"][k])] if by else []
+            cells += [str(at["tasks"]), str(at["undefined"])]
+            lines.append(f"| {name} | {k} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def effort_table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A table of what a success takes in each evaluation: all that was spent, by the successes."""
+    if not any(part["successes"] for part in parts.values()):
+        return []
+    head = ["policy", "tokens a success", "seconds a success", "tokens an episode"]
+    priced = any("cost" in part for part in parts.values())
+    lines = [_row([*head, *(["cost a success"] if priced else [])])]
+    lines.append("|---" * (len(head) + priced) + "|")
+    for name, part in parts.items():
+        seconds, successes = part.get("seconds"), part["successes"]
+        cells = [
+            name,
+            _number(part["tokens_per_success"], ".0f"),
+            _number(seconds / successes if successes and seconds is not None else None, ".2g"),
+            f"{part['tokens_sampled']:.0f}",
+        ]
+        spent = part.get("cost") or {"per_success": None}
+        price = "–" if spent["per_success"] is None else _price(spent, "per_success")
+        lines.append(_row([*cells, *([price] if priced else [])]))
     return [*lines, ""]
 
 
@@ -74,6 +98,8 @@ def effort_sentences(summary: Mapping[str, Any]) -> list[str]:
         seconds = summary.get("seconds")
         each = "" if seconds is None else f", {seconds / summary['successes']:.2g} s"
         found.append(f"A success costs {summary['tokens_per_success']:.0f} sampled tokens{each}")
+    if "cost" in summary:
+        found.append(price_sentence(summary["cost"]))
     calls, evidence = summary["calls"], summary["without_evidence"]
     if calls["made"]:
         beyond = (
@@ -95,6 +121,14 @@ def effort_sentences(summary: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def price_sentence(cost: Mapping[str, Any]) -> str:
+    """Say what an evaluation cost at the prices of its recipe."""
+    total = f"At the prices of the recipe it cost {_price(cost, 'total')}"
+    if cost["per_success"] is None:
+        return total
+    return f"{total}, {_price(cost, 'per_success')} a success"
+
+
 def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
     """Sentences on tool failures that were injected, and on what the agent made of them."""
     counts = ", ".join(f"{count} {kind}" for kind, count in found["failures"].items())
@@ -113,10 +147,26 @@ def recovery_sentences(found: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def caution_lines(summary: Mapping[str, Any]) -> list[str]:
-    """The evaluation's cautions as a list."""
-    cautions = [f"- Caution: {sentence}." for sentence in summary["cautions"]]
+def caution_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The cautions of evaluations as a list, each once, with the names of those that it is of."""
+    names: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        for sentence in part["cautions"]:
+            names.setdefault(sentence, []).append(name)
+    cautions = [f"- Caution ({', '.join(of)}): {said}." for said, of in names.items()]
     return [*cautions, ""] if cautions else []
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else f"{value:{form}}"
+
+
+def _price(cost: Mapping[str, Any], name: str) -> str:
+    return f"{cost['currency']}{cost[name]:.3g}"
 
 
 def _estimate(entry: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from turnwise.config import PriceConfig
 from turnwise.errors import ConfigError
 from turnwise.rewards.answer import states
 from turnwise.types import Action, Task, Trajectory
@@ -33,6 +34,21 @@ def effort(trajectories: Sequence[Trajectory], oracle: Oracle | None) -> dict[st
         "without_evidence": without_evidence(succeeded),
         "budgets": budgets(trajectories),
     }
+
+
+def cost(trajectories: Sequence[Trajectory], seconds: float, prices: PriceConfig) -> dict[str, Any]:
+    """The cost of an evaluation of so many wall-clock seconds: `currency`, `total`, and
+    `per_success`, all of it by the successes, None where there are none."""
+    sampled = sum(int(trajectory.tokens.mask.sum()) for trajectory in trajectories)
+    read = sum(len(trajectory.tokens) for trajectory in trajectories) - sampled
+    total = (
+        prices.hour * seconds / 3600
+        + (prices.million_sampled_tokens * sampled + prices.million_read_tokens * read) / 1e6
+        + prices.tool_call * sum(trajectory.tool_calls for trajectory in trajectories)
+    )
+    succeeded = len(successes(trajectories))
+    each = total / succeeded if succeeded else None
+    return {"currency": prices.currency, "total": total, "per_success": each}
 
 
 def successes(trajectories: Sequence[Trajectory]) -> list[Trajectory]:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from turnwise.config import PriceConfig
 from turnwise.evaluation.cautions import cautions
-from turnwise.evaluation.effort import Oracle, effort
+from turnwise.evaluation.effort import Oracle, cost, effort
 from turnwise.evaluation.intervals import Interval, clustered, wilson
 from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
 from turnwise.rollout.runner import RolloutRunner
@@ -34,15 +35,19 @@ async def evaluate_policy(
     episodes: int = 1,
     ks: Sequence[int] = (),
     best_of: str = "",
+    prices: PriceConfig | None = None,
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play `episodes` on each task; returns the trajectories and their summary, with pass@k and
-    pass^k for these `ks`, the best of them by the part `best_of`, and the wall-clock `seconds` that
-    it took."""
+    pass^k for these `ks`, the best of them by the part `best_of`, the wall-clock `seconds` that it
+    took, and its `cost` where there are prices."""
     start = time.monotonic()
     groups = await runner.collect(tasks, episodes, seed, label)
     seconds = round(time.monotonic() - start, 1)
     played = [member for group in groups for member in group.trajectories]
-    return groups, {**summarise(played, ks, runner.environment.oracle, best_of), "seconds": seconds}
+    summary = {**summarise(played, ks, runner.environment.oracle, best_of), "seconds": seconds}
+    if prices is not None:
+        summary["cost"] = cost(played, seconds, prices)
+    return groups, summary
 
 
 def summarise(

@@ -23,10 +23,11 @@ COLUMNS = ("group", "episode", "seed", "success", "prompt")
 
 
 def read_played(named: str) -> Played:
-    """The evaluation that a text names: RUN, whose trained policy is meant, or RUN@EVALUATION, as
+    """The evaluation that a text names: RUN, whose main evaluation is meant, or RUN@EVALUATION, as
     in runs/demo@cold_start. Raises DataError where there is none."""
     run, _, chosen = named.partition("@")
-    return played_in(RunFolder.open(Path(run)), chosen or "trained", named)
+    folder = RunFolder.open(Path(run))
+    return played_in(folder, folder.main_evaluation(chosen), named)
 
 
 def played_in(folder: RunFolder, evaluation: str, name: str) -> Played:

@@ -41,6 +41,8 @@ class Limits:
 class Counts:
     """Counts of all that judging took so far."""
 
+    requests: int = 0
+    """Requests, those that had been answered before included."""
     calls: int = 0
     """Calls of the model, second tries included."""
     cache_hits: int = 0
@@ -53,6 +55,8 @@ class Counts:
     """Calls that the budget had no room for."""
     missing: int = 0
     """Requests without a judgement, for whatever reason."""
+    unreadable: int = 0
+    """Missing requests that the model answered, but never in the wanted form."""
     seconds: float = 0.0
     """Seconds in calls, one after the other."""
 
@@ -88,6 +92,7 @@ class Asker:
         content = json.dumps([self.model.identity, request.content])
         key = hashlib.sha256(content.encode()).hexdigest()
         lock = self._under_way.setdefault(key, asyncio.Lock())
+        self.counts.requests += 1
         async with lock:
             kept = self._kept(key, request)
             if kept is not None:
@@ -124,6 +129,7 @@ class Asker:
             # Under the key in the nonce's place: other seeds have other nonces.
             self._cache.keep(key, json.dumps(json.loads(text) | {"nonce": key}))
             return Judgement(value, reason)
+        self.counts.unreadable += 1
         return Judgement(None, problem=f"its reply is malformed: {problem}")
 
     async def _call(self, request: Request[T], problem: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from turnwise.config import GATES, CostConfig, RewardConfig, RewardPartConfig
 from turnwise.errors import ConfigError, unknown_name
 from turnwise.options import checked_options
+from turnwise.rewards.deadlines import Deadlines
 from turnwise.rewards.measuring import PartError, measured, reported_number
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.types import Group, Outcome, Trajectory, Verdict
@@ -182,18 +183,33 @@ class Reward:
     def _of(self, scope: Scope) -> list[Term]:
         return [term for term in self.terms if term.part.scope == scope]
 
-    async def judge_group(
-        self, group: Group, weights: Mapping[str, float], seconds: float
+    async def judge_groups(
+        self, groups: Sequence[Group], weights: Mapping[str, float], seconds: float
+    ) -> list[Group]:
+        """Add what is measured of groups to groups whose members are judged, to all at once; the
+        groups stay in order.
+
+        Where a group's numbers are wrong its members are ungraded, and so where they are not there
+        in so many seconds, counted from the last numbers of any group: those that wait for the same
+        judge are not late.
+        """
+        deadlines = Deadlines(seconds)
+        async with asyncio.TaskGroup() as judging:
+            running = [
+                judging.create_task(self._judge_group(group, weights, deadlines))
+                for group in groups
+            ]
+        return [task.result() for task in running]
+
+    async def _judge_group(
+        self, group: Group, weights: Mapping[str, float], deadlines: Deadlines
     ) -> Group:
-        """Add what is measured of groups to a group whose members are judged; where it is not there
-        in so many seconds, or wrong, all of them are ungraded."""
         for term in self._of(Scope.GROUP) if group.graded else ():
             work = measured(term.name, term.part, term.function, group, len(group.graded))
             try:
-                async with asyncio.timeout(seconds):
-                    found = iter(await work)
+                found = iter(await deadlines.within(work))
             except TimeoutError:
-                problem = f"reward part {term.name}: no numbers in {seconds:g} s"
+                problem = f"reward part {term.name}: no numbers in {deadlines.seconds:g} s"
                 return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
             except PartError as error:
                 return _ungraded(group, Outcome.GRADER_ERROR, str(error))

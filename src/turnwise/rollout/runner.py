@@ -130,8 +130,7 @@ class RolloutRunner:
         has such a part. Raises RunStoppedError where too many episodes have no grade then."""
         if self.reward is None or not self.reward.of_groups:
             return list(groups)
-        seconds = self.limits.max_seconds
-        judged = [await self.reward.judge_group(group, self.weights, seconds) for group in groups]
+        judged = await self.reward.judge_groups(groups, self.weights, self.limits.max_seconds)
         self.check_ungraded(members_of(judged))
         return judged
 

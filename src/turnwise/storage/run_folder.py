@@ -20,7 +20,8 @@
     report.json, report.md
     lock                 while a process writes: see run_lock.py
 
-Files that other programs may read while a run writes them are replaced whole, never half-written.
+`turnwise evaluate --out` writes such a folder too, of one evaluation. Files that other programs may
+read while a run writes them are replaced whole, never half-written.
 """
 
 import json
@@ -61,6 +62,9 @@ FILES = (
     "report.json",
     "report.md",
 )
+KEPT = ("evaluated", "as_trained")
+"""Names of the evaluation that `evaluate --out` writes, the second one beside others under worse
+conditions."""
 
 
 class RunFolder:
@@ -88,6 +92,18 @@ class RunFolder:
         return cls(path, fresh=True)
 
     @classmethod
+    def for_evaluation(cls, path: Path) -> "RunFolder":
+        """A folder for an evaluation that is to be kept, and read as a run's. Raises DataError when
+        anything is in it."""
+        if path.exists() and not _holds_nothing(path):
+            raise DataError(f"{path} is not empty: choose another folder with --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror}") from error
+        return cls(path, fresh=True)
+
+    @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing run. Raises DataError when the folder holds none."""
         if not (path / "config.toml").is_file():
@@ -100,6 +116,11 @@ class RunFolder:
         where another process writes, or may on another machine; see `run_lock.py`."""
         with locked(self.path):
             yield
+
+    def check_run(self) -> None:
+        """Raise DataError where an evaluation is kept here, which no run can go on from."""
+        if any(self._evaluation_file(name).is_file() for name in KEPT):
+            raise DataError(f"{self.path} holds an evaluation and no run: nothing can go on there")
 
     def begin(self, recipe: Recipe) -> None:
         """Make the folders of a run. A new one takes the place of an earlier one, and its recipe is
@@ -217,8 +238,20 @@ class RunFolder:
 
     def evaluation(self, name: str) -> dict[str, Any] | None:
         """A finished evaluation's summary, or None. Raises DataError for a damaged file."""
-        path = self.path / "evaluations" / f"{name}.json"
+        path = self._evaluation_file(name)
         return _object(path, "delete it, and it is made again") if path.is_file() else None
+
+    def main_evaluation(self, chosen: str | None = None) -> str:
+        """The evaluation that is meant where none is named: the trained policy's, or, in a folder
+        that `turnwise evaluate --out` wrote, its own. Raises DataError where there is neither."""
+        there = (name for name in ("trained", *KEPT) if self._evaluation_file(name).is_file())
+        name = chosen or next(there, None)
+        if name is None:
+            raise DataError(f"{self.path} has no evaluation of a trained policy yet")
+        return name
+
+    def _evaluation_file(self, name: str) -> Path:
+        return self.path / "evaluations" / f"{name}.json"
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """The summaries of all finished evaluations, oldest first. Raises DataError for a damaged

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
+from turnwise.evaluation.intervals import wilson
+from turnwise.judges.asking import Counts
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
 
@@ -28,6 +30,34 @@ class NoSignalAlarm:
         if reason is not None and reason not in self._said:
             self._said.add(reason)
             self._display.say(f"warning: no learning signal in {self._stage} step {step}: {reason}")
+
+
+class UnreadableJudgements:
+    """Warns, once, of a step in which the judge's model answered more requests in no usable form
+    than before.
+
+    Episodes may make it do so: they have no grade then, where a bad one was due. The rise is beyond
+    chance where the 95% intervals (Wilson's) of the step and of all steps before do not overlap.
+    """
+
+    def __init__(self, display: Display) -> None:
+        self._display, self._said = display, False
+        self._unreadable = self._requests = 0
+
+    def check(self, step: int, counts: Counts) -> None:
+        """Compare a step with those before; the counts are of all steps so far."""
+        before, requests_before = self._unreadable, self._requests
+        self._unreadable, self._requests = counts.unreadable, counts.requests
+        found, requests = counts.unreadable - before, counts.requests - requests_before
+        if self._said or not requests or not requests_before:
+            return
+        if wilson(found, requests)[0] > wilson(before, requests_before)[1]:
+            self._said = True
+            self._display.say(
+                f"warning: in RL step {step} the judge's model answered {found} of {requests} "
+                f"requests in no usable form, {before} of {requests_before} before: see whether "
+                f"episodes make it do so (turnwise show RUN --step {step}; docs/how-to/judges.md)"
+            )
 
 
 class SkippedUpdates:

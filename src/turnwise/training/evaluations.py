@@ -3,11 +3,23 @@
 Not here: what is counted (`evaluation/evaluate.py`).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from turnwise.environments.base import Environment
 from turnwise.evaluation.evaluate import evaluate_policy
+from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
+from turnwise.types import Group
+
+
+class Evaluated(NamedTuple):
+    """An evaluation as it was played."""
+
+    groups: Sequence[Group]
+    summary: Mapping[str, Any]
+    """The second value of `evaluate_policy`."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +45,26 @@ class Evaluation:
         )
         label = f"evaluation/{self.name}"
         groups, summary = await evaluate_policy(
-            runner, context.heldout, config.seed, label, episodes, config.k, config.best_of
+            runner,
+            context.heldout,
+            config.seed,
+            label,
+            episodes,
+            config.k,
+            config.best_of,
+            config.prices,
         )
-        context.folder.write_trajectories(f"evaluation-{self.name}", groups)
-        spec = self.environment.spec
-        environment = f"{spec.name} {spec.version}, data {spec.data_hash or 'unhashed'}"
-        facts = {"step": step, "environment": environment}
-        context.folder.write_evaluation(self.name, {**facts, **summary})
+        found = Evaluated(groups, summary)
+        keep_evaluation(context.folder, self.name, found, self.environment, step)
         return step
+
+
+def keep_evaluation(
+    folder: RunFolder, name: str, found: Evaluated, environment: Environment, step: int
+) -> None:
+    """Write an evaluation's trajectories, and its summary with what comparisons and new verdicts
+    have to know: the environment, and the step of RL whose reward it has."""
+    folder.write_trajectories(f"evaluation-{name}", found.groups)
+    spec = environment.spec
+    known = f"{spec.name} {spec.version}, data {spec.data_hash or 'unhashed'}"
+    folder.write_evaluation(name, {"step": step, "environment": known, **found.summary})

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnwise.config import RolloutConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
-from turnwise.evaluation.report import commit
+from turnwise.evaluation.statement import commit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source

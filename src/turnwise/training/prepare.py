@@ -29,6 +29,7 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
     Raises ConfigError or DataError for what cannot work, before anything is written.
     """
     begun = time.monotonic()
+    folder.check_run()
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)

@@ -11,7 +11,7 @@ from turnwise.monitor.metrics import finite, rollout_metrics, step_text
 from turnwise.monitor.no_signal import reason
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.staleness import staleness_metrics
-from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates
+from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, UnreadableJudgements
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned
 from turnwise.types import Group
@@ -44,6 +44,7 @@ class Recorder:
         self._trackers = Trackers(context.recipe.monitor.trackers, run, context.display.say)
         self._no_signal = NoSignalAlarm(context.display, "RL")
         self._skipped = SkippedUpdates(context.display)
+        self._unreadable = UnreadableJudgements(context.display)
 
     def record(
         self,
@@ -77,6 +78,8 @@ class Recorder:
         if why is not None:
             folder.append("no_signal.jsonl", {"step": step, "reason": why})
         self._no_signal.check(step, why)
+        if context.components.judge is not None:
+            self._unreadable.check(step, context.components.judge.asker.counts)
         self._skipped.count("; ".join(learned.update.problems))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

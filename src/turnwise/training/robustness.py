@@ -4,7 +4,7 @@ with the same seeds.
 Not here: how tools fail (`environments/failing.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ from turnwise import event_loop
 from turnwise.config import Recipe
 from turnwise.environments.failing import FailureRates, failing
 from turnwise.errors import ConfigError
-from turnwise.evaluation.paired import Played, compare, corrected
+from turnwise.evaluation.paired import Comparison, Played, compare, corrected
 from turnwise.evaluation.recovery import recovery
 from turnwise.forward.images import reader_of
 from turnwise.monitor.display import Display
+from turnwise.rollout.runner import members_of
 from turnwise.scaffolds.registry import make_scaffold
+from turnwise.storage.run_folder import RunFolder
 from turnwise.training.components import Components, build_components
-from turnwise.training.start import newest_checkpoint, played_parts
+from turnwise.training.evaluations import Evaluated
+from turnwise.training.kept_evaluation import write_evaluations
+from turnwise.training.start import checkpoint_of, played_parts, reward_step
 
 AS_TRAINED = "as_trained"
 FAILURES = "tool_failures"
@@ -28,41 +32,51 @@ WITHOUT = "without_instructions"
 
 def evaluate_robustness(
     recipe: Recipe,
-    run: Path | None,
+    policy: Path | None,
     display: Display,
     rates: FailureRates | None,
     instructions: bool,
+    out: RunFolder | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a recipe's policy, or the newest weights of a run, as it was trained (`as_trained`),
+    """Evaluate a recipe's policy, or a run's or a checkpoint's, as it was trained (`as_trained`),
     with tools that fail at these rates (`tool_failures`, with what the agent makes of it:
     `recovery`), and, unless `instructions` stay, without those of the scaffold
     (`without_instructions`).
 
-    Returns the summaries by these names, and `comparisons` of the others with the first. Threads
-    are for the caller to set.
+    Returns the summaries by these names, and `comparisons` of the others with the first. All of it
+    is kept in `out`. Threads are for the caller to set.
     """
-    saved = None if run is None else newest_checkpoint(run, display)
-    parts = build_components(recipe, None if saved is None else saved.folder)
-    step = 0 if saved is None else saved.step
+    saved = None if policy is None else checkpoint_of(policy, display)
+    weights = None if saved is None else saved.folder
+    parts = build_components(recipe, weights)
+    step = 0 if saved is None else reward_step(recipe, saved)
 
     async def work() -> dict[str, Any]:
         try:
             await parts.check()
-            summaries: dict[str, Any] = {}
-            played: list[Played] = []
+            found: dict[str, Evaluated] = {}
             for name, arm in _arms(parts, rates, instructions):
-                episodes, summary = await played_parts(arm, display, name.replace("_", " "), step)
-                if name == FAILURES:
-                    summary["recovery"] = recovery(episodes)
-                summaries[name] = summary
-                played.append(Played.of(name, parts.environment.spec.data_hash, episodes))
+                found[name] = await played_parts(arm, display, name.replace("_", " "), step)
             display.close()
-            comparisons = corrected([compare(played[0], other) for other in played[1:]])
+            comparisons = _compared(found, parts.environment.spec.data_hash)
+            if FAILURES in found:
+                groups, summary = found[FAILURES]
+                measured = dict(summary) | {"recovery": recovery(members_of(groups))}
+                found[FAILURES] = Evaluated(groups, measured)
+            if out is not None:
+                write_evaluations(out, parts, weights, found, step, comparisons)
+            summaries = {name: dict(one.summary) for name, one in found.items()}
             return summaries | {"comparisons": [asdict(one) for one in comparisons]}
         finally:
             await parts.engine.stop()
 
     return event_loop.run(work())
+
+
+def _compared(found: Mapping[str, Evaluated], data: str) -> list[Comparison]:
+    """Compare the others with the first."""
+    played = [Played.of(name, data, members_of(one.groups)) for name, one in found.items()]
+    return corrected([compare(played[0], other) for other in played[1:]])
 
 
 def _arms(

@@ -6,9 +6,10 @@ how signals end a run (`stopping.py`).
 
 from typing import Any
 
-from turnwise.evaluation.report import POLICIES, build_report, report_json, report_markdown
+from turnwise.config import Recipe
+from turnwise.environments.splits import shared_tasks
+from turnwise.evaluation.report import POLICIES
 from turnwise.evaluation.runs import compare_within
-from turnwise.monitor.no_signal import summary
 from turnwise.stopping import name_main_task
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.algorithm_checks import warnings_of
@@ -18,6 +19,7 @@ from turnwise.training.evaluations import Evaluation
 from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
 from turnwise.training.reinforcement import Reinforcement
+from turnwise.training.reporting import write_report
 from turnwise.training.reward_learning import RewardLearning
 from turnwise.training.stages import Stage
 
@@ -85,6 +87,11 @@ def _warn(context: RunContext) -> None:
     of_data = (*environment.task_set.warnings, *environment.warnings)
     for warning in (*of_data, *of_algorithm):
         context.display.say(f"warning: {warning}")
+    shared = shared_tasks(context.tasks, context.heldout)
+    if shared and not environment.same_splits:
+        context.display.say(
+            f"warning: {shared} of {len(context.heldout)} held-out tasks are training tasks too"
+        )
     if len(context.heldout) < context.recipe.evaluation.tasks:
         context.display.say(f"warning: there are only {len(context.heldout)} held-out tasks")
 
@@ -96,6 +103,18 @@ async def _check_parity(context: RunContext) -> None:
         await context.components.engine.sleep()
 
 
+def _stages(recipe: Recipe) -> str:
+    """Say what a recipe trains with, in order."""
+    train = recipe.train
+    step = f"{train.tasks_per_step} tasks, {train.group_size} episodes of each"
+    stages = [
+        f"cold start, {recipe.sft.steps} steps" if recipe.sft.steps else "",
+        f"{recipe.algorithm.name}, {train.steps} steps ({step})" if train.steps else "",
+        f"preferences, {recipe.preferences.steps} steps" if recipe.preferences.steps else "",
+    ]
+    return "; ".join(filter(None, stages)) or "nothing was trained"
+
+
 def _write_report(context: RunContext) -> dict[str, Any]:
     """Write report.json and report.md."""
     environment, folder = context.components.environment, context.folder
@@ -104,16 +123,12 @@ def _write_report(context: RunContext) -> dict[str, Any]:
     evaluations = {name: evaluation for name, evaluation in found.items() if evaluation is not None}
     before = [name for name in POLICIES if name in evaluations and name != "trained"]
     comparisons = compare_within(folder, before, "trained") if "trained" in evaluations else []
-    signal = summary(folder.lines("metrics.jsonl"))
-    report = build_report(
-        context.recipe,
-        environment,
+    return write_report(
+        folder,
+        context.components,
         context.heldout,
         evaluations,
         comparisons,
-        signal,
         context.seconds,
+        f"each evaluation has the weights of its moment: {_stages(context.recipe)}",
     )
-    folder.write_text("report.json", report_json(report))
-    folder.write_text("report.md", report_markdown(report))
-    return report

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
     from turnwise.training.context import RunContext
-    from turnwise.types import Trajectory
+    from turnwise.training.evaluations import Evaluated
+
+RECIPE, SUMS = "config.toml", "SHA256SUMS"
+"""The files by which a run's folder and a checkpoint's are known."""
 
 
 def configure(recipe: Recipe) -> None:
@@ -56,18 +59,32 @@ def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator
         yield prepare(recipe, folder, display)
 
 
-def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[str, Any]:
-    """The summary of a recipe's policy on its held-out tasks; with the folder of a run, of the
-    run's newest weights."""
+def run_of(policy: Path) -> Path | None:
+    """The run whose folder a path is, or whose checkpoint; None for anything else, such as the name
+    of a recipe."""
+    if (policy / RECIPE).is_file():
+        return policy
+    if not (policy / SUMS).is_file():
+        return None
+    return next((folder for folder in policy.parents if (folder / RECIPE).is_file()), None)
+
+
+def evaluate_recipe(
+    recipe: Recipe, policy: Path | None, display: Display, out: "RunFolder | None" = None
+) -> dict[str, Any]:
+    """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
+    checkpoint, where `policy` is its folder. All of it is kept in `out`."""
     configure(recipe)
     from turnwise.training.components import build_components
 
-    saved = None if run is None else newest_checkpoint(run, display)
-    parts = build_components(recipe, None if saved is None else saved.folder)
+    saved = None if policy is None else checkpoint_of(policy, display)
+    weights = None if saved is None else saved.folder
+    parts = build_components(recipe, weights)
+    step = 0 if saved is None else reward_step(recipe, saved)
 
     async def work() -> dict[str, Any]:
         try:
-            return await evaluate_parts(parts, display, check=True, step=saved.step if saved else 0)
+            return await evaluate_parts(parts, display, True, step, out, weights)
         finally:
             await parts.engine.stop()
 
@@ -75,24 +92,32 @@ def evaluate_recipe(recipe: Recipe, run: Path | None, display: Display) -> dict[
 
 
 async def evaluate_parts(
-    parts: "Components", display: Display, check: bool = False, step: int = 0
+    parts: "Components",
+    display: Display,
+    check: bool = False,
+    step: int = 0,
+    out: "RunFolder | None" = None,
+    weights: Path | None = None,
 ) -> dict[str, Any]:
     """The summary of the policy as the engine has it now, with the reward of a step of RL; with
-    `check` see `Components.check`."""
+    `check` see `Components.check`. All of it is kept in `out`; `weights` is the checkpoint that
+    they are of."""
+    from turnwise.training.kept_evaluation import write_evaluations
+
     if check:
         await parts.check()
-    _, summary = await played_parts(parts, display, "evaluation", step)
+    found = await played_parts(parts, display, "evaluation", step)
     display.close()
-    return summary
+    if out is not None:
+        write_evaluations(out, parts, weights, {"evaluated": found}, step)
+    return dict(found.summary)
 
 
-async def played_parts(
-    parts: "Components", display: Display, name: str, step: int
-) -> "tuple[list[Trajectory], dict[str, Any]]":
-    """The episodes of an evaluation of the policy as the engine has it now, and their summary;
-    `name` is for the display, `step` is the reward's. Raises ConfigError where there are no
-    tasks."""
+async def played_parts(parts: "Components", display: Display, name: str, step: int) -> "Evaluated":
+    """An evaluation of the policy as the engine has it now; `name` is for the display, `step` is
+    the reward's. Raises ConfigError where there are no tasks."""
     from turnwise.evaluation.evaluate import choose_tasks, evaluate_policy
+    from turnwise.training.evaluations import Evaluated
 
     config = parts.recipe.evaluation
     tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
@@ -102,10 +127,37 @@ async def played_parts(
     display.phase(name, episodes * len(tasks))
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
-    groups, summary = await evaluate_policy(
-        runner, tasks, config.seed, "evaluate", episodes, config.k, config.best_of
+    return Evaluated(
+        *await evaluate_policy(
+            runner,
+            tasks,
+            config.seed,
+            "evaluation/evaluated",
+            episodes,
+            config.k,
+            config.best_of,
+            config.prices,
+        )
     )
-    return [member for group in groups for member in group.trajectories], summary
+
+
+def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:
+    """The step of RL whose reward the weights of a checkpoint are evaluated with."""
+    from turnwise.storage.checkpoint import StageName
+
+    if saved.stage is StageName.PREFERENCES:
+        return recipe.train.steps
+    return saved.step if saved.stage is StageName.REINFORCEMENT else 0
+
+
+def checkpoint_of(policy: Path, display: Display) -> "Checkpoint":
+    """The checkpoint that a folder is, or the newest one of the run that it is. Raises DataError
+    where it is damaged, or there is none."""
+    from turnwise.storage import checkpoint
+
+    if (policy / RECIPE).is_file():
+        return newest_checkpoint(policy, display)
+    return checkpoint.load(policy)
 
 
 def newest_checkpoint(run: Path, display: Display) -> "Checkpoint":

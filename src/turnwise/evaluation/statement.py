@@ -1,0 +1,151 @@
+"""The facts that a reader must know to compare an evaluation's figures with others.
+
+A result names its environment, tools, budgets, scaffold, sampling, verifier, and how failures are
+dealt with: a number without them is not comparable with any other. Not here: the figures
+(`evaluate.py`), and the page (`report.py`).
+"""
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from turnwise.config import Recipe
+from turnwise.environments.base import Environment
+from turnwise.environments.splits import shared_tasks
+from turnwise.evaluation.evaluate import best_constant_answer
+from turnwise.types import Task
+
+PACKAGES = ("torch", "transformers")
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def statement(
+    recipe: Recipe, environment: Environment, heldout: Sequence[Task], policy: str
+) -> dict[str, str]:
+    """List them, each by a short name. `heldout` are the tasks that were played, and `policy` says
+    which weights played them."""
+    spec = environment.spec
+    return {
+        "policy": policy,
+        "environment": f"{spec.name} {spec.version}, data {spec.data_hash[:12] or 'unhashed'}; "
+        f"success of simple policies: {_shares(_simple(environment, heldout))}",
+        "tasks": _tasks(recipe, environment, heldout),
+        "verifier": _verifier(recipe, environment),
+        "tools and budget": _budget(recipe, environment),
+        "scaffold": _scaffold(recipe),
+        "sampling": _sampling(recipe),
+        "failure recovery": "nothing is retried; a malformed action gets a correction and counts "
+        "against the budget; infrastructure and grader failures are ungraded and counted; "
+        f"more than {recipe.rollout.max_ungraded_share:.0%} of them stop the run",
+        "randomness": f"seed {recipe.seed} of training, one run: how far another seed ends from it "
+        f"is not in the intervals; evaluation.seed {recipe.evaluation.seed} chose the tasks",
+        "machine": f"{machine()}; threads: {recipe.threads}",
+        "versions": versions(),
+    }
+
+
+def machine() -> str:
+    """Processor, cores, memory, and accelerator."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {gpu}"
+
+
+def versions() -> str:
+    """Say which turnwise with its commit, Python, and packages that figures depend on."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    own = f"turnwise {version('turnwise')} (commit {commit()})"
+    return f"{own}, Python {platform.python_version()}, {packages}"
+
+
+def commit() -> str:
+    """The source's git commit, with `+changes` when files differ from it; "unknown" for a copy
+    that git does not track."""
+    folder = Path(__file__).parent
+    try:
+        _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head}+changes" if changed else head
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _processor() -> str:
+    """The processor's name, where Linux tells it."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _simple(environment: Environment, heldout: Sequence[Task]) -> dict[str, float]:
+    """Success of policies without a model: as the environment states it, and that of a constant
+    answer."""
+    constant = best_constant_answer(heldout)
+    more = {} if constant is None else {"best constant answer": constant}
+    return {**environment.spec.reference_scores, **more}
+
+
+def _shares(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.1%}" for name, share in scores.items()) or "none stated"
+
+
+def _tasks(recipe: Recipe, environment: Environment, heldout: Sequence[Task]) -> str:
+    train = environment.tasks("train")
+    every = len(environment.tasks("heldout"))
+    shared = shared_tasks(train, heldout)
+    why = " (the environment has no others)" if environment.same_splits else ""
+    return (
+        f"{len(heldout)} of {every} held-out ones, {shared} of them are among the {len(train)} "
+        f"training tasks{why}, by prompt, data and secret; whether {recipe.model.name} was "
+        "pretrained on them is not known here"
+    )
+
+
+def _verifier(recipe: Recipe, environment: Environment) -> str:
+    known = "; ".join(environment.weaknesses) or "none stated"
+    parts = {} if recipe.reward is None else recipe.reward.parts
+    judge = any((part.use or name) == "judge" for name, part in parts.items())
+    reward = "is its own" if recipe.reward is None else "is put together by the recipe"
+    reward += ", a model's judgement in it" if judge else ""
+    spec = environment.spec
+    return (
+        f"success is what verify() of {spec.name} {spec.version} says of the whole trajectory, and "
+        f"the reward {reward}; known weaknesses: {known}"
+    )
+
+
+def _budget(recipe: Recipe, environment: Environment) -> str:
+    limits = recipe.rollout
+    tools = ", ".join(tool.name for tool in environment.tools()) or "none"
+    return (
+        f"{tools}; at most {limits.max_tool_calls} calls, {limits.max_turns} turns, "
+        f"{limits.max_turn_tokens} tokens a turn, {limits.max_tokens} tokens in all, "
+        f"{limits.max_seconds:g} s of the environment"
+    )
+
+
+def _scaffold(recipe: Recipe) -> str:
+    options = ", ".join(f"{name} = {value!r}" for name, value in recipe.scaffold.options.items())
+    return f"{recipe.scaffold.name} ({options or 'no options'}); context: {recipe.rollout.context}"
+
+
+def _sampling(recipe: Recipe) -> str:
+    limits, config = recipe.rollout, recipe.evaluation
+    cuts = (("top_k", limits.top_k, 0), ("top_p", limits.top_p, 1), ("min_p", limits.min_p, 0))
+    used = "".join(f", {name} {value:g}" for name, value, off in cuts if value != off)
+    count = config.episodes_per_task
+    several = "one episode a task; 95% intervals are Wilson's"
+    if count > 1:
+        several = f"{count} episodes a task; 95% intervals are clustered by task"
+    return f"engine {recipe.engine.name}, temperature {config.temperature:g}{used}, {several}"

@@ -1,0 +1,62 @@
+"""Deadlines of work that is done at once: each end gives the others as long again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from turnwise.rewards.deadlines import Deadlines
+
+
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock goes to the next timer at once: no test waits."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+def run(work: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
+    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
+        return runner.run(work())
+
+
+async def queued(server: asyncio.Lock, seconds: float) -> float:
+    """Work that one server does, so many seconds of it; returns when it ended."""
+    async with server:
+        await asyncio.sleep(seconds)
+        return asyncio.get_running_loop().time()
+
+
+def together(*pieces: float) -> list[Any]:
+    """The ends of pieces of work of these lengths, of one server, with 10 seconds each."""
+
+    async def work() -> list[Any]:
+        server, deadlines = asyncio.Lock(), Deadlines(10.0)
+        waiting: list[Awaitable[float]] = [
+            deadlines.within(queued(server, seconds)) for seconds in pieces
+        ]
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    return run(work)
+
+
+def test_work_that_waits_for_others_is_not_late() -> None:
+    assert together(8.0, 8.0, 8.0) == pytest.approx([8.0, 16.0, 24.0])
+
+
+def test_work_that_is_too_slow_is_ended_and_gives_no_time_to_others() -> None:
+    first, second = together(100.0, 1.0)
+    assert isinstance(first, TimeoutError)
+    assert isinstance(second, TimeoutError), "both had 10 seconds without any end"
+    done, late, after = together(4.0, 100.0, 1.0)
+    assert done == pytest.approx(4.0)
+    assert isinstance(late, TimeoutError)
+    assert isinstance(after, TimeoutError)
