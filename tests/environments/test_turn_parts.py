@@ -36,6 +36,7 @@ EARNED = {
     "desk": "progress",
     "function_calling": "progress",
     "shop": "progress",
+    "proofs": "progress",
     "sql": "progress",
 }
 
