@@ -1,6 +1,7 @@
 r"""A checker of proofs in propositional logic, line by line: the strict end of verification.
 
-A proof is lines of a number, a formula and a reason; the numbers count from 1:
+A proof is lines of a number, a formula and a reason; the numbers count from 1, and a semicolon
+ends a line as well:
 
     1. p -> q        premise
     2. ~q            premise
@@ -97,8 +98,7 @@ def check(text: str, premises: Sequence[Formula], conclusion: Formula) -> list[L
 def sound_lines(text: str, premises: Sequence[Formula]) -> tuple[list[Line], str]:
     """The lines of a proof, finished or not, up to the first wrong one, and why that is wrong; ""
     where none is."""
-    rows = [" ".join(row.split()) for row in text.splitlines() if row.strip()]
-    lines: list[Line] = []
+    rows, lines = rows_of(text), list[Line]()
     if not 0 < len(rows) <= MAX_LINES:
         return lines, f"a proof has 1 to {MAX_LINES} lines, not {len(rows)}"
     for number, row in enumerate(rows, start=1):
@@ -107,6 +107,15 @@ def sound_lines(text: str, premises: Sequence[Formula]) -> tuple[list[Line], str
         except ProofError as error:
             return lines, f"line {number}: {error}"
     return lines, ""
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines of a proof as they are written, without empty ones.
+
+    >>> rows_of("1. p premise; 2. p copy 1")
+    ['1. p premise', '2. p copy 1']
+    """
+    return [" ".join(row.split()) for row in text.replace(";", "\n").splitlines() if row.strip()]
 
 
 def parse(text: str) -> Formula:

@@ -43,8 +43,9 @@ def test_a_known_proof_holds_and_its_parts_do_not(made: Proofs) -> None:
 
 def test_another_proof_will_do(made: Proofs) -> None:
     other = KNOWN.replace("8. ~p & r &i 7 3", "8. ~p copy 7\n9. ~p & r &i 8 3")
-    verdict = judged(made, TASK, answered(other))
-    assert (verdict.reward, verdict.parts) == (1.0, {"checked_lines": 1.0, "derived": 1.0})
+    for text in (other, other.replace("\n", "; "), other.replace("\n", "\n\n")):
+        verdict = judged(made, TASK, answered(text))
+        assert (verdict.reward, verdict.parts) == (1.0, {"checked_lines": 1.0, "derived": 1.0})
 
 
 CHEATS = {

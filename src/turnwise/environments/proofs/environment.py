@@ -19,7 +19,7 @@ from turnwise.environments.turn_parts import (
     share,
     share_of_turn,
 )
-from turnwise.rewards.proofs import RULES, Formula, ProofError, check, parse, sound_lines
+from turnwise.rewards.proofs import RULES, Formula, ProofError, check, parse, rows_of, sound_lines
 from turnwise.tokens import Source
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Verdict
@@ -32,8 +32,8 @@ PARTS = {
 }
 HOLDS = "The proof holds."
 INSTRUCTIONS = """\
-Write a proof in natural deduction, line by line: a number, a formula (~ not, & and, | or, -> if,
-false), and premise, assume, or a rule with the numbers of the lines that it cites, in this order:
+Write a proof in natural deduction, in lines or with semicolons: a number, a formula (~ not, & and,
+| or, -> if, false), and premise, assume, or a rule with the numbers of the lines that it cites:
 &i: A, B give A & B
 &e: A & B gives A, or B
 |i: A gives A | B, or B | A
@@ -88,9 +88,8 @@ class Proofs(Environment):
         told = checked(answer, secret["premises"], secret["conclusion"])
         success = told == HOLDS
         lines, _ = sound_lines(answer, premises)
-        count = sum(bool(row.strip()) for row in answer.splitlines())
         parts = {
-            "checked_lines": len(lines) / max(count, 1),
+            "checked_lines": len(lines) / max(len(rows_of(answer)), 1),
             "derived": _share(secret["proof"], results(lines), premises),
         }
         return Verdict(float(success), success, parts, told, _turn_parts(trajectory, premises))
