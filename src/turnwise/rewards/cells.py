@@ -42,19 +42,8 @@ def share_of_cells(answer: str | None, cells: Sequence[str]) -> float:
     if cells_match(answer, cells):
         return 1.0
     text = (answer or "").strip()
-    readings = _readings(text) if text else []
-    return max((cells_in_common(parts, cells) for parts in readings), default=0.0)
-
-
-def cells_in_common(found: Sequence[str], cells: Sequence[str]) -> float:
-    """The cells that were found, each once, as a share of all that are right or found (Jaccard),
-    from 0 to 1; 0 where there are none at all.
-
-    >>> cells_in_common(["3.0", "bob", "eve"], ["bob", "3"])
-    0.6666666666666666
-    """
-    common = _common(found, cells)
-    return common / max(len(found) + len(cells) - common, 1)
+    found = [(_common(parts, cells), len(parts)) for parts in _readings(text)] if text else []
+    return max((common / (count + len(cells) - common) for common, count in found), default=0.0)
 
 
 def cell_matches(answer: str, cell: str) -> bool:

@@ -9,6 +9,7 @@ is test-suite accuracy (Zhong, Yu and Klein 2020, arXiv 2010.02840). Not here: c
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from turnwise.environments.sql.tasks import outcome
 from turnwise.environments.turn_parts import changes_of, results_of
 from turnwise.errors import ToolError
-from turnwise.rewards.cells import cells_in_common
 from turnwise.seeds import derive
 from turnwise.tools.sql import MAX_ROWS, Database, Table, shown
 from turnwise.types import Trajectory
@@ -40,7 +40,7 @@ class Wanted:
         found = [cell for line in result.split("\n")[1:] for cell in line.split(" | ")]
         if min(len(found), len(self.cells)) <= least * max(len(found), len(self.cells)):
             return 0.0
-        share = cells_in_common(found, self.cells)
+        share = _in_common(found, self.cells)
         return max(0.0, share - self.floor) / (1 - self.floor) if self.floor < 1 else share
 
 
@@ -72,8 +72,15 @@ def _wanted(tables: Sequence[Table], cells: Sequence[str]) -> Wanted:
     for table in tables:
         rows = [[shown(value) for value in row] for row in table.rows[:MAX_ROWS]]
         looks = [[cell for row in rows for cell in row], *map(list, zip(*rows, strict=True))]
-        floor = max(floor, *(cells_in_common(look, cells) for look in looks))
+        floor = max(floor, *(_in_common(look, cells) for look in looks))
     return Wanted(cells, floor)
+
+
+def _in_common(found: Sequence[str], cells: Sequence[str]) -> float:
+    """Cells that are in both, as a share of all that are in one of them (Jaccard), 0 to 1. A
+    database shows equal values in one way, so texts are compared."""
+    common = (Counter(found) & Counter(cells)).total()
+    return common / max(len(found) + len(cells) - common, 1)
 
 
 def _result(database: Database, statement: str) -> str:
