@@ -52,6 +52,7 @@ CASES = {  # by name, and a word for its options where it is there twice
     "mathematics": Case(few={"tasks": {"count": 100}}, hidden=("answer", "solution")),
     "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),
     "own_desk": Case(),
+    "proofs": Case(few={"tasks": {"count": 60}}, counted=True, hidden=("proof",)),
     "reasoning_gym": Case(
         {"datasets": "word_ladder", "count": 4},
         package="reasoning_gym",

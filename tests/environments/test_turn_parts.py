@@ -36,6 +36,8 @@ EARNED = {
     "desk": "progress",
     "function_calling": "progress",
     "shop": "progress",
+    "proofs": "progress",
+    "sql": "progress",
 }
 
 

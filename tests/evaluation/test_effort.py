@@ -122,6 +122,8 @@ def test_wasted_calls_by_hand() -> None:
     assert calls([news], None)["repeated"] == 0.25
     for blind in (calls([episode(True, ["none"])], fails) for fails in (oracle, lambda _: 1 / 0)):
         assert blind == {"made": 1, "needed": None, "beyond_need": None, "repeated": 0}
+    with pytest.raises(FileNotFoundError):
+        calls([episode(True, "a")], lambda task: [Action(Path("/none", task.id).read_text())])
     assert set(calls([], oracle).values()) == {None}
     assert calls(played, None)["needed"] is None
 

@@ -45,6 +45,11 @@ def episode(*turns: Turn, secret: Mapping[str, Any] | None = None, prompt: str =
     return Trajectory(task, "g", 0, 0, turns=turns, outcome=Outcome.FAILURE, verdict=verdict)
 
 
+def reporting(played: Trajectory, **turn_parts: Sequence[float]) -> Trajectory:
+    """The episode with these numbers of its turns in the environment's verdict."""
+    return replace(played, verdict=Verdict(0.0, False, turn_parts=turn_parts))
+
+
 def sampled(*logprobs: float) -> Tokens:
     """A token of the prompt, and sampled ones."""
     count = len(logprobs) + 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.rewards.episodes import answer, call, episode, malformed, sampled
+from tests.rewards.episodes import answer, call, episode, malformed, reporting, sampled
 from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
 from turnwise.rewards.composition import make_reward
@@ -42,7 +42,9 @@ def any_episode(stream: random.Random) -> Trajectory:
     if stream.random() < 0.7:
         turns.append(answer(stream.choice(["Rome", "Rome or Paris", "", "1. p premise", "3"])))
     logprobs = [-stream.random() for _ in range(stream.randrange(4))]
-    return replace(episode(*turns, secret=SECRET), tokens=sampled(*logprobs))
+    changes = [1.0, *[0.0] * len(turns)][: len(turns)]
+    made = reporting(episode(*turns, secret=SECRET), progress=changes)
+    return replace(made, tokens=sampled(*logprobs))
 
 
 @pytest.mark.parametrize("name", REWARD_PARTS.names())
@@ -84,7 +86,8 @@ def test_long_texts_take_no_longer_than_they_are(name: str) -> None:
     for text in HOSTILE:
         said = (call("search", text, query=text), answer(text, text))
         for accepted in ("Rome", "x+1"):
-            member = episode(*said, secret={**SECRET, "answers": [accepted]})
+            told = episode(*said, secret={**SECRET, "answers": [accepted]})
+            member = reporting(told, progress=[0.5, 0.5])
             function(
                 Group("g", (member,)) if REWARD_PARTS.get(name).scope == Scope.GROUP else member
             )
@@ -124,7 +127,7 @@ def test_the_recipes_of_the_page_are_rewards(
     (tmp_path / "mine.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     recipes = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)]
-    assert len(recipes) == 2
+    assert len(recipes) == 3
     for recipe in recipes:
         made = make_reward(RewardConfig.model_validate(recipe["reward"]), {}, turns=8)
         assert made.terms

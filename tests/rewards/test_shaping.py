@@ -2,13 +2,22 @@
 programming, over every policy's value."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.rewards.episodes import answer, call, episode
+from tests.rewards.episodes import answer, call, episode, reporting
+from turnwise.config import RewardConfig
+from turnwise.errors import ConfigError
+from turnwise.rewards.composition import Reward, make_reward
+from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
-from turnwise.rewards.shaping import shaping_rewards
+from turnwise.rewards.shaping import shaping, shaping_rewards
+from turnwise.types import Trajectory
 
 GAMMA = 0.9
 STATES = range(5)
@@ -54,6 +63,60 @@ POTENTIALS = [(0.0, 0.25, 0.5, 0.75, 9.0), (3.0, -7.0, 5.0, 0.0, 1.0), (-1.0, -1
 def test_a_potential_leaves_the_best_policy_what_it_is(phi: Sequence[float]) -> None:
     assert best_actions(goal) == {state: [0] for state in MOVES}  # forward
     assert best_actions(shaped(phi)) == best_actions(goal)
+
+
+def reported(*changes: float) -> Trajectory:
+    """An episode whose environment reports these changes of a share, one for each turn."""
+    return reporting(episode(*[call("go") for _ in changes]), progress=changes)
+
+
+@pytest.mark.parametrize("phi", [(0.0, 0.25, 0.5, 0.75), (0.0, 1.0, 0.0, 0.5), (0.0, 0.9, 0.9, 0)])
+def test_shaping_by_what_is_reported_leaves_the_best_policy_what_it_is(
+    phi: Sequence[float],
+) -> None:
+    """With the rewards that the built-in part gives to each step of an episode."""
+
+    def rewards(state: int, new: int) -> float:
+        to_state, step = phi[state] - phi[0], (0.0 if new == 4 else phi[new] - phi[state])
+        after = [] if new == 4 else [0.0]
+        return goal(state, new) + shaping(reported(to_state, step, *after), gamma=GAMMA)[1]
+
+    assert best_actions(rewards) == best_actions(goal) == {state: [0] for state in MOVES}
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_the_sum_of_shaping_telescopes(shares: list[float]) -> None:
+    changes = [new - old for old, new in pairwise([0.0, *shares])]
+    found = shaping(reported(*changes))
+    assert sum(found) == pytest.approx(0.0)
+    assert found[:-1] == pytest.approx(changes[:-1])
+    assert found[-1] == pytest.approx(-(shares[-2] if len(shares) > 1 else 0.0))
+    discounted = shaping(reported(*changes), gamma=GAMMA)
+    assert sum(GAMMA**t * one for t, one in enumerate(discounted)) == pytest.approx(0.0)
+    assert all(-1 <= one <= 1 for one in [*found, *discounted])
+    assert sum(discounted) <= 1e-9
+
+
+def test_shaping_needs_a_share() -> None:
+    with pytest.raises(PartError, match=r"progress adds up to 2, and a share is 0 to 1"):
+        shaping(reported(1.0, 1.0, 1.0))
+    with pytest.raises(PartError, match="its parts: progress"):
+        shaping(reported(1.0), of="gain")
+    assert shaping(reported()) == []
+
+
+def test_shaping_cannot_outvote_success() -> None:
+    """Without a discount its sum is 0 in every episode, whatever its weight."""
+
+    def made(**options: Any) -> Reward:
+        config = RewardConfig.model_validate(
+            {"parts": {"shaping": {"weight": 5.0, "options": options}}}
+        )
+        return make_reward(config, {}, turns=8)
+
+    assert made().bounds(success=True, step=0) == (1.0, 1.0)
+    with pytest.raises(ConfigError, match="parts can outvote success"):
+        made(gamma=0.9)
 
 
 def test_a_bonus_without_a_potential_does_not() -> None:

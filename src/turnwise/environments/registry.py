@@ -96,6 +96,11 @@ for _name, _target, _line in (
         "serve your own customers: tau-bench's task format, your tables, tools and policy",
     ),
     (
+        "proofs",
+        "proofs.environment:Proofs",
+        "prove theorems of propositional logic in natural deduction, with a checker",
+    ),
+    (
         "reasoning_gym",
         "adapters.reasoning_gym:ReasoningGym",
         "questions of reasoning-gym's datasets; needs the extra reasoning-gym",

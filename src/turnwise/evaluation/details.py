@@ -39,7 +39,7 @@ def probability(p: float) -> str:
 
 
 def reliability_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A table of pass@k, pass^k and the best of k of the evaluations with several episodes a task."""
+    """A table of pass@k, pass^k and the best of k, where a task has several episodes."""
     several = {name: part for name, part in parts.items() if "pass@k" in part}
     if not several:
         return []

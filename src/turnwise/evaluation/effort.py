@@ -13,13 +13,24 @@ from typing import Any
 import numpy as np
 
 from turnwise.config import PriceConfig
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, InfrastructureError, NotSupportedError
 from turnwise.rewards.answer import states
 from turnwise.types import Action, Task, Trajectory
 
 Oracle = Callable[[Task], Sequence[Action]]
 """See `Environment.oracle`."""
 
+ORACLE_ERRORS = (
+    NotSupportedError,
+    InfrastructureError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""Errors by which an oracle says that it has no way for a task, and those that plain code raises of
+a task that it did not expect."""
 POINTS = 20
 """Points of a budget curve, at most."""
 
@@ -152,14 +163,15 @@ def _exchanges(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
 
 
 def _needs(tasks: Sequence[Task], oracle: Oracle | None) -> list[int | None]:
-    """The calls that the oracle makes for each task; None where there is none, or where it fails:
-    an evaluation that was played is worth more than this number."""
+    """The calls that the oracle makes for each task; None where there is none, or where it fails
+    of the task (`ORACLE_ERRORS`): an evaluation that was played is worth more than this number.
+    Other errors, such as a file that is not there, go through."""
     needs: dict[str, int | None] = {}
     for task in tasks:
         if task.id not in needs:
             try:
                 actions = oracle(task) if oracle is not None else None
-            except Exception:  # noqa: BLE001 - a user's oracle may raise anything
+            except ORACLE_ERRORS:
                 actions = None
             needs[task.id] = None if actions is None else sum(len(one.calls) for one in actions)
     return [needs[task.id] for task in tasks]

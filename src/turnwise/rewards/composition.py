@@ -267,7 +267,7 @@ def _term(
         )
     part = part or RewardPart()
     if config.range is not None:
-        part = replace(part, low=config.range[0], high=config.range[1], total=None)
+        part = replace(part, low=config.range[0], high=config.range[1], total=None, total_of=None)
     if part.function is None:
         if config.options:
             raise ConfigError(
@@ -278,7 +278,7 @@ def _term(
     options = checked_options(
         partial(part.function, None), config.options, f"reward.{table}.{name}.options"
     )
-    return Term(name, config, part, partial(part.function, **options))
+    return Term(name, config, part.with_options(options), partial(part.function, **options))
 
 
 def _cost(name: str, cost: CostConfig, known: Mapping[str, RewardPart]) -> Term:

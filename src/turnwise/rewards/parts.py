@@ -12,8 +12,8 @@ recipe names both in the same way. Not here: how much a part counts (`compositio
 
 import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
@@ -50,6 +50,8 @@ class RewardPart:
     scope: Scope = Scope.TRAJECTORY
     total: tuple[float, float] | None = None
     """Range of the sum over an episode's turns, where it is narrower than that of so many turns."""
+    total_of: Callable[..., tuple[float, float]] | None = None
+    """That range as a function of the part's options, where it depends on them."""
     function: Callable[..., Any] | None = None
     """The function; None for a number that the environment's verifier reports."""
 
@@ -68,6 +70,10 @@ class RewardPart:
         parameters = inspect.signature(self.function, eval_str=True).parameters
         return dict(list(parameters.items())[1:])
 
+    def with_options(self, options: Mapping[str, Any]) -> "RewardPart":
+        """This part with the total that it has with these options."""
+        return self if self.total_of is None else replace(self, total=self.total_of(**options))
+
     def bounds(self, turns: int) -> tuple[float, float]:
         """The range of its sum over an episode of at most so many turns."""
         if self.scope != Scope.TURNS:
@@ -85,6 +91,7 @@ def reward_part(
     high: float = math.inf,
     scope: Scope = Scope.TRAJECTORY,
     total: tuple[float, float] | None = None,
+    total_of: Callable[..., tuple[float, float]] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare the decorated function a part of rewards, described by its docstring's first line.
 
@@ -93,7 +100,8 @@ def reward_part(
 
     def declare(function: Function) -> Function:
         line = (inspect.getdoc(function) or "").partition("\n")[0]
-        setattr(function, _DECLARED, (name, RewardPart(low, high, line, scope, total, function)))
+        part = RewardPart(low, high, line, scope, total, total_of, function)
+        setattr(function, _DECLARED, (name, part))
         return function
 
     return declare
@@ -139,6 +147,6 @@ class RewardPartRegistry(Registry[RewardPart]):
 _DECLARED = "turnwise_reward_part"
 
 REWARD_PARTS = RewardPartRegistry(
-    "reported", "conduct", "answers", "toolrl", "unsupervised", "mathematics", "proofs"
+    "reported", "conduct", "answers", "toolrl", "unsupervised", "mathematics", "proofs", "shaping"
 )
 """All parts that belong to no environment. A module is imported when a part is first asked for."""

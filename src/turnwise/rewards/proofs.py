@@ -1,6 +1,7 @@
 r"""A checker of proofs in propositional logic, line by line: the strict end of verification.
 
-A proof is lines of a number, a formula and a reason; the numbers count from 1:
+A proof is lines of a number, a formula and a reason; the numbers count from 1, and a semicolon
+ends a line as well:
 
     1. p -> q        premise
     2. ~q            premise
@@ -83,21 +84,38 @@ def proof(trajectory: Trajectory) -> float:
 
 def check(text: str, premises: Sequence[Formula], conclusion: Formula) -> list[Line]:
     """The checked lines of a proof. Raises ProofError where it does not hold."""
-    rows = [" ".join(row.split()) for row in text.splitlines() if row.strip()]
-    if not 0 < len(rows) <= MAX_LINES:
-        raise ProofError(f"a proof has 1 to {MAX_LINES} lines, not {len(rows)}")
-    lines: list[Line] = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            lines.append(_checked(row, number, lines, premises))
-        except ProofError as error:
-            raise ProofError(f"line {number}: {error}") from None
+    lines, error = sound_lines(text, premises)
+    if error:
+        raise ProofError(error)
     last = lines[-1]
     open_lines = [one for one in last.stands_on if lines[one - 1].reason == "assume"]
     if last.formula != conclusion or open_lines:
         why = f"stands on the assumptions {sorted(open_lines)}" if open_lines else "is another one"
         raise ProofError(f"the last line is not the conclusion: it {why}")
     return lines
+
+
+def sound_lines(text: str, premises: Sequence[Formula]) -> tuple[list[Line], str]:
+    """The lines of a proof, finished or not, up to the first wrong one, and why that is wrong; ""
+    where none is."""
+    rows, lines = rows_of(text), list[Line]()
+    if not 0 < len(rows) <= MAX_LINES:
+        return lines, f"a proof has 1 to {MAX_LINES} lines, not {len(rows)}"
+    for number, row in enumerate(rows, start=1):
+        try:
+            lines.append(_checked(row, number, lines, premises))
+        except ProofError as error:
+            return lines, f"line {number}: {error}"
+    return lines, ""
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines of a proof as they are written, without empty ones.
+
+    >>> rows_of("1. p premise; 2. p copy 1")
+    ['1. p premise', '2. p copy 1']
+    """
+    return [" ".join(row.split()) for row in text.replace(";", "\n").splitlines() if row.strip()]
 
 
 def parse(text: str) -> Formula:
@@ -113,6 +131,24 @@ def parse(text: str) -> Formula:
     if rest:
         raise ProofError(f"{rest[0]!r} is left over in {text[:40]!r}")
     return formula
+
+
+def written(formula: Formula, binding: int = 0) -> str:
+    """A formula as `parse` reads it, in parentheses only where it stands beside an operator that
+    binds at least so strongly.
+
+    >>> written(parse("(p -> q) -> ~(q & r)"))
+    '(p -> q) -> ~(q & r)'
+    """
+    operator, *parts = formula
+    if not parts:
+        return str(operator)
+    if operator == "~":
+        return "~" + written(parts[0], len(_BINDING) + 1)
+    own = _BINDING[operator]
+    left, right = (own + 1, own) if operator == "->" else (own, own + 1)
+    text = f"{written(parts[0], left)} {operator} {written(parts[1], right)}"
+    return f"({text})" if own < binding else text
 
 
 def _formula(tokens: list[str], least: int) -> tuple[Formula, list[str]]:

@@ -1,5 +1,14 @@
 """Potential-based shaping: rewards of turns that leave the best policies what they are.
 
+A recipe needs no Python where the environment reports the change of a share of the task that is
+done (`progress`, `gain`): the part `shaping` takes that share as the potential.
+
+    [reward.parts.shaping]
+    weight = 0.2
+    options = { of = "gain" }
+
+One's own is a function:
+
     @potential("closeness", 0, 1)
     def closeness(trajectory: Trajectory) -> Sequence[float]:
         \"\"\"Share of the way that lies behind, before each turn.\"\"\"
@@ -10,16 +19,20 @@ nothing else. Source: Ng, Harada and Russell 1999, theorem 1. A bonus for reachi
 the subtraction, has no such promise: an agent may go there again and again.
 
 All members of a group begin in one state, so estimators that compare whole episodes with each other
-see no difference; those that give turns their own credit do. Not here: potentials, which are an
-environment's own.
+see no difference; those that give turns their own credit do. Not here: what is reported
+(`environments/turn_parts.py`).
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from turnwise.ranges import Share
+from turnwise.rewards.measuring import SLACK, PartError, reported_number
 from turnwise.rewards.parts import Scope, reward_part
+from turnwise.types import Trajectory
 
 Potential = Callable[..., Sequence[float]]
 
@@ -51,3 +64,31 @@ def potential(
         return reward_part(name, lowest, highest, Scope.TURNS, total)(shaped)
 
     return declare
+
+
+def _total(of: str = "", gamma: float = 1.0) -> tuple[float, float]:
+    """The range of the sum of `shaping` over an episode's turns: the first potential is 0, and with
+    a discount each one on the way takes (1 - gamma) of itself off."""
+    del of
+    return (0.0, 0.0) if gamma == 1.0 else (-math.inf, 0.0)
+
+
+@reward_part("shaping", -1, 1, Scope.TURNS, total_of=_total)
+def shaping(trajectory: Trajectory, of: str = "progress", gamma: Share = 1.0) -> list[float]:
+    """Potential-based shaping by the share of the task that is done, as the environment reports it.
+
+    The potential of a state is the sum of the numbers of turns before it that the environment
+    reports under the name `of`, a share from 0 to 1; it is 0 at the beginning, and at the end of
+    the episode, whatever was reached. So what turns gained is taken back by the last one, and the
+    best policies stay what they are (Ng, Harada and Russell 1999, theorem 1), which the reported
+    numbers by themselves do not promise. `gamma` is the discount of the returns that are maximised.
+    """
+    changes = reported_number(of, Scope.TURNS, trajectory)
+    potentials = list(accumulate(changes[:-1], initial=0.0)) if len(changes) else []
+    for potential_now in potentials:
+        if not -SLACK <= potential_now <= 1 + SLACK:
+            raise PartError(
+                f"{of} adds up to {potential_now:g}, and a share is 0 to 1: give options.of a part "
+                "that reports changes of a share, such as progress"
+            )
+    return shaping_rewards([min(max(one, 0.0), 1.0) for one in potentials], gamma)

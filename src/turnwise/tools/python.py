@@ -18,6 +18,8 @@ Put one in an environment and hand its `run` on as a tool:
 Not here: isolation and limits (sandbox/), and any judgement: what a cell prints is the agent's own.
 """
 
+import re
+
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.result import Result, Status
 from turnwise.sandbox.session import Session
@@ -30,6 +32,10 @@ ENDINGS = {
     Status.OUTPUT_LIMIT: "stopped: too much output",
     Status.SIGNAL: "the interpreter crashed (signal {signal})",
 }
+_ENDED_BADLY = re.compile(
+    r"Traceback \(most recent call last\):|  File \"<code>\", line [0-9]+|"
+    + "|".join(re.escape(f"[{ending.partition('{')[0]}") + ".*" for ending in ENDINGS.values())
+)
 LOST = "All variables are gone; the next call starts anew."
 
 
@@ -69,3 +75,13 @@ def observation(result: Result, lost: bool) -> str:
         parts.append(f"[{LOST}]")
     text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
     return text or "(no output)"
+
+
+def tells_of_failure(text: str) -> bool:
+    """Whether an observation has a traceback, or says that the program was stopped. A program that
+    catches what it raises, or closes its error output, does not tell.
+
+    >>> tells_of_failure("4"), tells_of_failure("[stopped after 5 s]")
+    (False, True)
+    """
+    return any(_ENDED_BADLY.fullmatch(line) for line in text.split("\n"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, judged, prototype
+from tests.environments.playing import answered, calling, judged, prototype
 from turnwise.environments.code.environment import Code, program_of
 from turnwise.environments.code.pipelines import inputs
 from turnwise.environments.code.programs import ProgramFile
@@ -102,6 +102,29 @@ def test_parts_say_what_runs_and_what_passes(made: Code) -> None:
     assert found["constant"]["runs"] == 1.0 > found["constant"]["passed"]
     for name in ("exit", "no function", "no program"):
         assert found[name] == {"passed": 0.0, "runs": 0.0}
+
+
+FAILURES = {
+    "1 / 0": 1.0,
+    "def x(:": 1.0,
+    "print(1)\nraise ValueError('several\\nlines')": 1.0,
+    "x = [0] * 10**10": 1.0,
+    "import os; os.kill(os.getpid(), 11)": 1.0,
+    "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    print('[error]', error)": 0.0,
+    "print('a Traceback (most recent call last): is no line of its own')": 0.0,
+    "print(sum([1, 2]))": 0.0,
+}
+
+
+def test_turns_whose_programs_fail_are_errors(made: Code) -> None:
+    task = made.tasks("train")[0]
+    tries = [calling("python", code=code) for code in FAILURES]
+    both = Action("", calls=(*tries[0].calls, *tries[-1].calls))
+    unparsed = Action("", error="no call")
+    verdict = judged(made, task, *tries, both, unparsed, answered("def solve(values): return 0"))
+    assert verdict.turn_parts == {"errors": [*FAILURES.values(), 1.0, 0.0, 0.0]}
+    silent = judged(made, task, tries[0], answered(" "))
+    assert silent.turn_parts == {"errors": [1.0, 0.0]}
 
 
 def test_a_fenced_answer_and_the_tool(made: Code) -> None:

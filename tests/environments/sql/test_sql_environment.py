@@ -121,6 +121,7 @@ def test_records_in_dbbenchs_format(tmp_path: Path) -> None:
     environment = SqlEnvironment(RecordFile(path, heldout_share=0.0))
     question, change = sorted(environment.tasks("train"), key=lambda task: task.info["kind"])[::-1]
     assert len(environment.tasks("train")) == 2
+    assert not environment.spec.parts.keys() & {"progress", "harm"}
     assert reward(environment, question, answered("41.0")) == 1.0
     assert reward(environment, question, answered("17")) == 0.0
     assert reward(environment, change, answered("done")) == 0.0

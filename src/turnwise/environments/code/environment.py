@@ -16,13 +16,13 @@ from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.code.pipelines import draw
 from turnwise.environments.code.programs import ProgramFile, as_json
 from turnwise.environments.code.tasks import NAME, STANDARD, MadeFunctions
-from turnwise.environments.turn_parts import share
+from turnwise.environments.turn_parts import results_of, share, share_of_turn
 from turnwise.ranges import Seconds
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.sandbox.choice import make_sandbox
 from turnwise.sandbox.grading import Case, grade_function
 from turnwise.sandbox.settings import MEBIBYTE, Limits
-from turnwise.tools.python import observation
+from turnwise.tools.python import observation, tells_of_failure
 from turnwise.tools.tool import tool
 from turnwise.types import Action, Task, Trajectory, Verdict
 
@@ -31,6 +31,9 @@ TOLERANCE = 1e-6
 PARTS = {
     "passed": share("hidden calls that return what they should"),
     "runs": share("hidden calls that return plain data, right or not"),
+}
+TURN_PARTS = {
+    "errors": share_of_turn("1 where a tried program showed a traceback or was stopped"),
 }
 MODULE = "answer"
 
@@ -44,7 +47,7 @@ class Code(Environment):
         Code(tasks=ProgramFile("quixbugs/programs.jsonl"))
     """
 
-    facts = EnvironmentSpec("code", "1", parts=PARTS)
+    facts = EnvironmentSpec("code", "1", parts=PARTS | TURN_PARTS)
     stateless = True
     sandbox: CodeSandbox
 
@@ -73,8 +76,9 @@ class Code(Environment):
         """1 when all hidden calls return what they should; their share is among the parts, and that
         of calls that return anything."""
         secret, answer = trajectory.task.secret, trajectory.answer
+        turn_parts = {"errors": errors(trajectory)}
         if not (answer or "").strip():
-            return Verdict(0.0, False, dict.fromkeys(PARTS, 0.0), "no answer")
+            return Verdict(0.0, False, dict.fromkeys(PARTS, 0.0), "no answer", turn_parts)
         files = {f"{MODULE}.py": program_of(answer or "").encode(errors="replace")}
         target = f"{MODULE}:{secret['name']}"
         if secret.get("as_json"):
@@ -90,7 +94,7 @@ class Code(Environment):
         success = all(grade.passed)
         reasons = sorted({reason for reason in grade.reasons if reason})
         parts = {"passed": grade.share, "runs": grade.returned}
-        return Verdict(float(success), success, parts, "; ".join(reasons)[:300])
+        return Verdict(float(success), success, parts, "; ".join(reasons)[:300], turn_parts)
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The known program."""
@@ -100,6 +104,17 @@ class Code(Environment):
         """Some other function of the same making."""
         del task
         return [Action("", answer=draw(stream, self._made.max_steps).code(NAME))]
+
+
+def errors(trajectory: Trajectory) -> list[float]:
+    """1 for each turn of which a program showed a traceback or was stopped, else 0; for a negative
+    weight.
+
+    Which tests a tried program passes is not measured: what it prints is its own word, and the
+    hidden calls run once, on the answer.
+    """
+    contents = [[one.content for one in results_of(t, "python")] for t in trajectory.turns]
+    return [float(any(map(tells_of_failure, found))) for found in contents]
 
 
 def program_of(text: str) -> str:

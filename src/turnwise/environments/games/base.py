@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.environments.base import Environment
-from turnwise.environments.turn_parts import share
+from turnwise.environments.turn_parts import changes_of, progress_part, results_of, share
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Step, Task, ToolCall, Trajectory, Verdict
@@ -21,6 +21,11 @@ DIRECTIONS = ("left", "down", "right", "up")
 """Directions in gymnasium's order, so that an index is its action."""
 RANDOM_MOVES = 100
 PARTS = {"won": share("whether the game was won")}
+WAY_PARTS = {
+    **PARTS,
+    "progress": progress_part("change of the share of the way to the goal that lies behind"),
+}
+"""The parts of games in which a view shows how far the goal is (`Game._to_go`)."""
 
 
 @dataclass
@@ -73,10 +78,10 @@ class Game(Environment):
     async def verify(self, trajectory: Trajectory) -> Verdict:
         """Success as the game saw it. The rewards of moves are in the turns, so that of the
         outcome is 1 or 0 where moves have none."""
-        won = self._play.won
-        return Verdict(
-            self._outcome_reward(), won, {"won": float(won)}, f"{self._play.moves} moves"
-        )
+        won, parts = self._play.won, {"won": float(self._play.won)}
+        turns = {"progress": self._progress(trajectory)} if "progress" in self.spec.parts else {}
+        detail = f"{self._play.moves} moves"
+        return Verdict(self._outcome_reward(), won, parts, detail, turns)
 
     def random_actions(self, task: Task, stream: random.Random) -> Sequence[Action]:
         """RANDOM_MOVES moves, each of those that there are."""
@@ -101,6 +106,25 @@ class Game(Environment):
         """The moves that its one tool takes."""
         del task
         return DIRECTIONS
+
+    def _to_go(self, task: Task, view: str) -> float | None:
+        """The distance from the goal in a view, infinite where the game is lost; None where it
+        shows none."""
+        del task, view
+        return None
+
+    def _progress(self, trajectory: Trajectory) -> list[float]:
+        """The change in each turn of the share of the first distance that lies behind."""
+        task, start = trajectory.task, self.fresh()
+        start._play = Play(scene=self._begin(task), task=dict(task.data))
+        whole, now, shares = self._to_go(task, start._look()), 0.0, []
+        assert whole  # no game begins at its goal
+        for turn in trajectory.turns:
+            for result in results_of(turn):
+                left = self._to_go(task, result.content)
+                now = now if left is None else max(0.0, 1 - left / whole)
+            shares.append(now)
+        return changes_of(shares)
 
     def _outcome_reward(self) -> float:
         return 0.0

@@ -5,13 +5,14 @@ sees the map with P where it stands. Needs the extra `games`.
 """
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec, Rewards
-from turnwise.environments.games.base import DIRECTIONS, PARTS, Game
+from turnwise.environments.games.base import DIRECTIONS, WAY_PARTS, Game
 from turnwise.environments.tasksets import SOLVED, Tasks, TaskSet, identities
 from turnwise.errors import ConfigError, NotSupportedError, ToolError
 from turnwise.ranges import Range, Share
@@ -43,7 +44,7 @@ class FrozenLake(Game):
         rewards: Rewards = "signed" if move_reward < 0 else "unknown"
         turn_rewards = bool(move_reward)
         self.facts = EnvironmentSpec(
-            "frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards, parts=PARTS
+            "frozen_lake", "1", turn_rewards=turn_rewards, rewards=rewards, parts=WAY_PARTS
         )
         self.slippery, self.move_reward = slippery, move_reward
         self._tables: dict[tuple[str, ...], Table] = {}
@@ -114,8 +115,32 @@ class FrozenLake(Game):
         rows[self._play.scene // width][self._play.scene % width] = "X" if fallen else "P"
         return "\n".join(" ".join(row) for row in rows)
 
+    def _to_go(self, task: Task, view: str) -> float | None:
+        """The length of a shortest way over frozen ground, where the ice does not slip."""
+        signs, ground = view.split(), "".join(task.data["rows"])
+        if len(signs) != len(ground) or not {"P", "X"} & set(signs):
+            return None
+        return math.inf if "X" in signs else _distances(task.data["rows"])[signs.index("P")]
+
     def _outcome_reward(self) -> float:
         return float(self._play.won)
+
+
+def _distances(rows: Sequence[str]) -> dict[int, int]:
+    """The moves to the goal from each place from which it can be reached."""
+    ground, width = "".join(rows), len(rows[0])
+    goal = ground.index("G")
+    found, queue = {goal: 0}, deque([goal])
+    while queue:
+        place = queue.popleft()
+        row, column = divmod(place, width)
+        for down, right in ((0, -1), (1, 0), (0, 1), (-1, 0)):
+            inside = 0 <= row + down < len(rows) and 0 <= column + right < width
+            other = place + width * down + right
+            if inside and ground[other] != "H" and other not in found:
+                found[other] = found[place] + 1
+                queue.append(other)
+    return found
 
 
 def _actions(came: dict[int, tuple[int, str]], state: int) -> list[Action]:

@@ -9,11 +9,12 @@ import random
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from turnwise.environments.base import EnvironmentSpec
-from turnwise.environments.games.base import PARTS, Game
+from turnwise.environments.games.base import WAY_PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskFile, TaskSet, identities
 from turnwise.errors import ConfigError, DataError, NotSupportedError, ToolError
 from turnwise.options import Options
@@ -64,7 +65,7 @@ class LevelFile(TaskFile):
 class Sokoban(Game):
     """One tool, `move`; moving towards a box pushes it, if there is room."""
 
-    facts = EnvironmentSpec("sokoban", "1", turn_rewards=True, rewards="signed", parts=PARTS)
+    facts = EnvironmentSpec("sokoban", "1", turn_rewards=True, rewards="signed", parts=WAY_PARTS)
 
     def __init__(self, tasks: MadeBoards | LevelFile = STANDARD) -> None:
         """One task for each board; train and held-out share none."""
@@ -98,6 +99,15 @@ class Sokoban(Game):
 
     def _begin(self, task: Task) -> dict[str, list[Place]]:
         return _plain(_first(task.data["rows"]))
+
+    def _to_go(self, task: Task, view: str) -> float | None:
+        """The distances of the boxes from their nearest targets, without walls, added up."""
+        rows, targets = task.data["rows"], _places(task.data["rows"], ".*+")
+        shown = [line.split(" ") for line in view.split("\n")]
+        boxes = _places(["".join(line) for line in shown], "$*")
+        if len(boxes) != len(_places(rows, "$*")):
+            return None
+        return float(sum(min(map(partial(_apart, box), targets)) for box in boxes))
 
     def _look(self) -> str:
         rows = self._play.task["rows"]
@@ -221,6 +231,10 @@ def _moved(rows: Sequence[str], state: State, direction: str) -> State | None:
     if rows[beyond[0]][beyond[1]] == "#" or beyond in boxes:
         return None
     return place, boxes - {place} | {beyond}
+
+
+def _apart(one: Place, other: Place) -> int:
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
 def _first(rows: Sequence[str]) -> State:

@@ -2,7 +2,7 @@
 
 Problems are made by program (`problems.py`), or read from a user's files in GSM8K's format; the
 answer must be the number itself (`rewards/numeric.py`), or the expression (`rewards/symbolic.py`).
-Not here: proofs.
+Not here: proofs (`environments/proofs`).
 """
 
 import asyncio

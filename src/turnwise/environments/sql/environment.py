@@ -16,9 +16,17 @@ from typing import Any, TypeVar
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.sql.dbbench import RecordFile
+from turnwise.environments.sql.progress import progress
 from turnwise.environments.sql.requests import GRAMMARS
 from turnwise.environments.sql.tasks import STANDARD, MadeRequests, scene_of
-from turnwise.environments.turn_parts import share, share_of_changes
+from turnwise.environments.turn_parts import (
+    STATE_PARTS,
+    progress_part,
+    replayed,
+    share,
+    share_of_changes,
+    state_parts,
+)
 from turnwise.errors import ConfigError
 from turnwise.rewards.cells import cells_match, share_of_cells
 from turnwise.tokens import Source
@@ -33,6 +41,13 @@ PARTS = {
     "state": share("whether the tables are as wanted"),
     "answer": share("whether the answer is right; after a change, whether there is one"),
     "rows": share("right cells of the answer, or rows changed as wanted, among right and wrong"),
+}
+TURN_PARTS = {
+    "progress": progress_part(
+        "change of the share of right cells in the best result so far, or of rows changed as "
+        "wanted; of made requests in SQLite"
+    ),
+    "harm": STATE_PARTS["harm"],
 }
 
 
@@ -63,7 +78,7 @@ class SqlEnvironment(Environment):
 
     _play: Play
 
-    facts = EnvironmentSpec("sql", "1", parts=PARTS)
+    facts = EnvironmentSpec("sql", "1", parts=PARTS | TURN_PARTS)
 
     def __init__(
         self, tasks: MadeRequests | RecordFile = STANDARD, postgres: str | None = None
@@ -77,6 +92,10 @@ class SqlEnvironment(Environment):
             raise ConfigError("sql: records are in MySQL's dialect, for which there is SQLite only")
         self.task_set = tasks.load()
         self._server = None if postgres is None else PostgresServer(postgres)
+        self._measures_turns = isinstance(tasks, MadeRequests) and postgres is None
+        if not self._measures_turns:
+            # Of records' questions no statement is known; a server would have to make databases.
+            self.facts = EnvironmentSpec("sql", "1", parts=PARTS)
 
     def tools(self) -> list[Tool]:
         """The one tool, which names the dialect."""
@@ -116,7 +135,19 @@ class SqlEnvironment(Environment):
             rows = share_of_cells(answer, secret["answer"])
         success = kept and told
         parts = {"state": float(kept), "answer": float(told), "rows": rows}
-        return Verdict(float(success), success, parts, f"answered {answer!r}")
+        turns = await self._turn_parts(trajectory) if self._measures_turns else {}
+        return Verdict(float(success), success, parts, f"answered {answer!r}", turns)
+
+    async def _turn_parts(self, trajectory: Trajectory) -> dict[str, list[float]]:
+        task, twin = trajectory.task, self.fresh()
+        twin._play = Play(Database([Table.of(plain) for plain in task.data["tables"]]))
+        before = counted_rows(twin._play.database.state())
+        after = await replayed(twin, trajectory, lambda: counted_rows(twin._play.database.state()))
+        await twin.close()
+        parts = state_parts(before, counted_rows(task.secret["state"]), after)
+        if task.secret["answer"] is not None:
+            parts["progress"] = progress(trajectory)
+        return parts
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The statement, where one is known, then the answer; in the small grammar without a

@@ -1,0 +1,1 @@
+"""Theorems of propositional logic, and a kernel that checks proofs."""
