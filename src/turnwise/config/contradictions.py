@@ -154,7 +154,4 @@ def _of_reward_model(recipe: "Recipe") -> Iterator[str]:
 
 def _used(recipe: "Recipe") -> set[str]:
     """The parts that the reward is made of."""
-    if recipe.reward is None:
-        return set()
-    parts = {**recipe.reward.parts, **recipe.reward.costs}
-    return {part.use or name for name, part in parts.items()}
+    return set() if recipe.reward is None else recipe.reward.used

@@ -106,6 +106,11 @@ class RewardConfig(Finite):
         plain = {k: v for k, v in parts.items() if type(v) in (int, float)}
         return parts | {name: {"weight": weight} for name, weight in plain.items()}
 
+    @property
+    def used(self) -> set[str]:
+        """The parts that it is made of, by the names that they are known by."""
+        return {part.use or name for name, part in (self.parts | self.costs).items()}
+
     @model_validator(mode="after")
     def _has_each_name_once(self) -> Self:
         for name in (*self.parts, *self.costs):

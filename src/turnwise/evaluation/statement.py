@@ -21,6 +21,13 @@ from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.types import Task
 
 PACKAGES = ("torch", "transformers")
+OF_MODELS = {
+    "judge": "a language model's judgement",
+    "reward_model": "a learned model's number",
+    "entropy": "the policy's own entropy",
+    "self_certainty": "the policy's own certainty",
+}
+"""What models measure, by the names of parts."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -114,10 +121,10 @@ def _tasks(recipe: Recipe, environment: Environment, heldout: Sequence[Task]) ->
 
 def _verifier(recipe: Recipe, environment: Environment) -> str:
     known = "; ".join(environment.weaknesses) or "none stated"
-    parts = {} if recipe.reward is None else recipe.reward.parts
-    judge = any((part.use or name) == "judge" for name, part in parts.items())
+    used = set() if recipe.reward is None else recipe.reward.used
     reward = "is its own" if recipe.reward is None else "is put together by the recipe"
-    reward += ", a model's judgement in it" if judge else ""
+    for name in sorted(used & OF_MODELS.keys()):
+        reward += f", with {OF_MODELS[name]} in it"
     spec = environment.spec
     return (
         f"success is what verify() of {spec.name} {spec.version} says of the whole trajectory, and "
