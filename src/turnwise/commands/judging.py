@@ -73,5 +73,5 @@ def _table(title: str, summary: dict[str, Any]) -> Table:
             continue
         low, high = summary.get(f"{name}_interval", (None, None))
         interval = f" (95%: {low:.3f} to {high:.3f})" if low is not None else ""
-        table.add_row(name.removeprefix("judge/"), f"{value:.4g}{interval}")
+        table.add_row(name, f"{value:.4g}{interval}")
     return table
