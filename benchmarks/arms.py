@@ -30,11 +30,9 @@ CPU = (
 SEARCH = (
     *CPU,
     f"environment.name={Path(__file__).with_name('search_alone.py')}:SearchAlone",
-    "evaluation.tasks=60",
-    "evaluation.episodes_per_task=8",
-    "evaluation.temperature=1.0",  # that of training: who votes is who is rewarded
+    "evaluation.temperature=1.0",  # that of training
 )
-"""Overrides of studies on the demo's questions, with groups in the evaluation as in training."""
+"""Overrides of studies on the demo's questions."""
 IMITATING = (
     "model.name=tiny_search",
     "sft.steps=80",

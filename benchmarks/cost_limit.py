@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/cost_limit.py --seeds 0 1 2 --out runs/cost_limit
 
 The demo's questions; the cost is an episode's search calls as a share of the four that are allowed,
-and its limit is 0.8 calls, which is below what it takes to answer all questions. Arms: no cost, two
-fixed weights, and the limit, whose multiplier rises while the mean is above it. All runs
+and its limit is 0.8 calls, which is below what it takes to answer all questions. Arms: no cost, a
+fixed weight, and the limit, whose multiplier rises while the mean is above it. All runs
 begin with the same weights. Runs that are finished are not repeated, and one that was stopped goes
 on. Writes table.md, summary.json and curves.png.
 """
@@ -25,12 +25,11 @@ LIMIT = 0.8
 """Calls of an episode on average."""
 MEASURE = f"use='budget', options={{calls={ALLOWED}, turns=1000}}"
 """The calls of an episode as a share of ALLOWED."""
-MOVES = "learning_rate=1.0, highest=4.0"
+MOVES = "learning_rate=1.5, highest=3.0"
 """How fast and how far the multiplier goes."""
 ARMS: dict[str, tuple[str, ...]] = {
     "no cost": (),
-    "weight -0.2": (f"reward.parts.calls={{{MEASURE}, weight=-0.2}}",),
-    "weight -2": (f"reward.parts.calls={{{MEASURE}, weight=-2.0}}", "reward.dominance=false"),
+    "weight": (f"reward.parts.calls={{{MEASURE}, weight=-0.5}}",),
     "limit": (
         f"reward.costs.calls={{{MEASURE}, limit={LIMIT / ALLOWED:g}, {MOVES}}}",
         "reward.dominance=false",
@@ -38,7 +37,7 @@ ARMS: dict[str, tuple[str, ...]] = {
 }
 STUDY = Study(
     "demo",
-    SEARCH,
+    (*SEARCH, "evaluation.tasks=300"),
     (
         *IMITATING,
         "sft.demonstrations.behaviours.faithful=0.6",
@@ -46,7 +45,7 @@ STUDY = Study(
     ),
     (
         "algorithm.name=rloo",  # a z-score would make the smallest cost count as much as success
-        "train.steps=25",
+        "train.steps=40",
         "train.tasks_per_step=8",
         "learning.learning_rate=1.5e-3",
     ),

@@ -37,10 +37,11 @@ ARMS = {
 """The outcome's arm measures the majority too, with a weight of 0."""
 FAITHFUL = {"mostly faithful": 0.6, "mostly mistaken": 0.3}
 """The share of faithful demonstrations of each cold start; the others are mistaken."""
+GROUPS = ("evaluation.tasks=60", "evaluation.episodes_per_task=8")
 STUDIES = {
     cold: Study(
         "demo",
-        SEARCH,
+        (*SEARCH, *GROUPS),
         (
             *IMITATING,
             f"sft.demonstrations.behaviours.faithful={share}",
