@@ -3,7 +3,8 @@
 Not here: which arms there are, and how a study reads their runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -85,14 +86,13 @@ class Study:
 
 
 def series(folder: Path, metric: str) -> list[float]:
-    """A metric of each step that has it."""
-    lines = RunFolder.open(folder).lines("metrics.jsonl")
-    return [line[metric] for line in lines if metric in line]
+    """A metric of each step, NaN where it was not measured."""
+    return [line.get(metric, math.nan) for line in RunFolder.open(folder).lines("metrics.jsonl")]
 
 
 def at_the_end(folder: Path, metric: str) -> float:
-    """The mean of a metric over the last WINDOW steps of a run."""
-    return fmean(series(folder, metric)[-WINDOW:])
+    """The mean of a metric over the last WINDOW steps of a run, of those that have it."""
+    return fmean(value for value in series(folder, metric)[-WINDOW:] if not math.isnan(value))
 
 
 def by_seed(numbers: Sequence[float | None], form: str) -> str:
@@ -100,24 +100,19 @@ def by_seed(numbers: Sequence[float | None], form: str) -> str:
     return ", ".join("–" if number is None else form.format(number) for number in numbers)
 
 
-def draw(
-    axes: Axes,
-    runs: Mapping[str, Sequence[Path]],
-    read: Callable[[Path], Sequence[float]],
-    title: str,
-) -> None:
-    """Draw a number of each step: a colour for each arm, a line for each seed, averaged over
-    WINDOW steps. An arm that does not have the number is left out."""
+def draw(axes: Axes, runs: Mapping[str, Sequence[Path]], metric: str, title: str) -> None:
+    """Draw a metric: a colour for each arm, a line for each seed, averaged over WINDOW steps, with
+    a gap where it was not measured in all of them."""
     for colour, (arm, folders) in enumerate(runs.items()):
         for seed, folder in enumerate(folders):
-            smooth = averages(read(folder), WINDOW)
-            if smooth:
-                steps = range(WINDOW, WINDOW + len(smooth))
-                axes.plot(steps, smooth, color=f"C{colour}", label=None if seed else arm)
+            smooth = averages(series(folder, metric), WINDOW)
+            steps = range(WINDOW, WINDOW + len(smooth))
+            axes.plot(steps, smooth, color=f"C{colour}", label=None if seed else arm)
     axes.set(title=title, xlabel=f"step, means of {WINDOW}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def panels(count: int, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A small figure with so many panels a row, and all of its panels, row by row."""
-    figure = Figure(figsize=(3.6 * count, 3.2 * rows), layout="constrained")
+    figure = Figure(figsize=(3.2 * count, 2.7 * rows), layout="constrained")
     return figure, list(figure.subplots(rows, count, squeeze=False).flat)

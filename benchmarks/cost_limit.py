@@ -11,6 +11,7 @@ on. Writes table.md, summary.json and curves.png.
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,12 @@ def main() -> None:
 def measured(folders: Sequence[Path]) -> dict[str, list[Any]]:
     """The end of training and the held-out evaluation of an arm, one for each seed."""
     held_out = [RunFolder.open(folder).report()["trained"] for folder in folders]
-    multipliers = [series(folder, MULTIPLIER) for folder in folders]
+    multipliers = [series(folder, MULTIPLIER)[-1] for folder in folders]
     return {
         "calls in training": [at_the_end(folder, CALLS) for folder in folders],
         "calls": [report["tool_calls"] for report in held_out],
         "success": [[report[name] for name in ("success", "low", "high")] for report in held_out],
-        "multiplier": [values[-1] if values else None for values in multipliers],
+        "multiplier": [None if math.isnan(last) else last for last in multipliers],
     }
 
 
@@ -109,7 +110,7 @@ def plot(runs: Mapping[str, Sequence[Path]], file: Path) -> None:
         {"tool calls": CALLS, "multiplier": MULTIPLIER, "success": SUCCESS}.items(),
         strict=True,
     ):
-        draw(axes, runs, lambda folder, name=metric: series(folder, name), title)
+        draw(axes, runs, metric, title)
     grid[0].axhline(LIMIT, color="black", linestyle=":")
     grid[0].legend()
     grid[2].set(ylim=(0, 1))

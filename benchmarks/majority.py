@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from arms import IMITATING, SEARCH, Study, by_seed, draw, panels, series
+from arms import IMITATING, SEARCH, Study, by_seed, draw, panels
 
 from turnwise import open_run
 from turnwise.evaluation.intervals import clustered
@@ -173,11 +173,11 @@ def plot(folders: Mapping[str, Mapping[str, Sequence[Path]]], file: Path) -> Non
     for cold, runs in folders.items():
         for title, metric in PANELS.items():
             axes = next(places)
-            draw(axes, runs, lambda folder, name=metric: series(folder, name), title)
+            draw(axes, runs, metric, title)
             if metric == "rollout/success":
                 axes.set(ylabel=cold, ylim=(0, 1))
                 axes.legend()
-    figure.savefig(file, dpi=80)
+    figure.savefig(file, dpi=64)
 
 
 def _rates(rates: Sequence[Sequence[float]]) -> str:
