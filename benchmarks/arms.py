@@ -74,13 +74,13 @@ class Study:
         return finished_run(out / f"{arm.replace(' ', '_')}-{seed}", self.recipe, chosen)
 
     def runs(
-        self, seeds: Sequence[int], out: Path, overrides: Sequence[str] = ()
+        self, arms: Sequence[str], seeds: Sequence[int], out: Path, overrides: Sequence[str] = ()
     ) -> dict[str, list[Path]]:
-        """The folders of all arms, for each the seeds in order. Seeds come one after the other, so
-        that a study which is stopped has all arms of some seeds."""
-        found: dict[str, list[Path]] = {arm: [] for arm in self.arms}
+        """The folders of these arms, for each the seeds in order. All arms of a seed come before the
+        next one, so that a study which is stopped has whole seeds."""
+        found: dict[str, list[Path]] = {arm: [] for arm in arms}
         for seed in seeds:
-            for arm in self.arms:
+            for arm in arms:
                 found[arm].append(self.run(arm, seed, out, overrides))
         return found
 

@@ -26,7 +26,7 @@ LIMIT = 0.8
 """Calls of an episode on average."""
 MEASURE = f"use='budget', options={{calls={ALLOWED}, turns=1000}}"
 """The calls of an episode as a share of ALLOWED."""
-MOVES = "learning_rate=1.5, highest=3.0"
+MOVES = "learning_rate=2.0, highest=3.0"
 """How fast and how far the multiplier goes."""
 ARMS: dict[str, tuple[str, ...]] = {
     "no cost": (),
@@ -38,7 +38,7 @@ ARMS: dict[str, tuple[str, ...]] = {
 }
 STUDY = Study(
     "demo",
-    (*SEARCH, "evaluation.tasks=300"),
+    (*SEARCH, "evaluation.tasks=200"),
     (
         *IMITATING,
         "sft.demonstrations.behaviours.faithful=0.6",
@@ -46,7 +46,7 @@ STUDY = Study(
     ),
     (
         "algorithm.name=rloo",  # a z-score would make the smallest cost count as much as success
-        "train.steps=40",
+        "train.steps=36",
         "train.tasks_per_step=8",
         "learning.learning_rate=1.5e-3",
     ),
@@ -60,11 +60,12 @@ def main() -> None:
     """Run what is missing, then print the table of everything."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--out", type=Path, default=Path("runs/cost_limit"))
     parser.add_argument("overrides", nargs="*", help="key=value, for every run")
     arguments = parser.parse_args()
     out = arguments.out
-    runs = STUDY.runs(arguments.seeds, out, arguments.overrides)
+    runs = STUDY.runs(arguments.arms, arguments.seeds, out, arguments.overrides)
     rows = [{"arm": arm, **measured(folders)} for arm, folders in runs.items()]
     table = markdown(rows)
     (out / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")

@@ -82,7 +82,10 @@ def main() -> None:
     arguments = parser.parse_args()
     out, seeds, overrides = arguments.out, arguments.seeds, arguments.overrides
     places = {cold: out / cold.replace(" ", "_") for cold in STUDIES}
-    folders = {cold: study.runs(seeds, places[cold], overrides) for cold, study in STUDIES.items()}
+    folders = {
+        cold: study.runs(list(ARMS), seeds, places[cold], overrides)
+        for cold, study in STUDIES.items()
+    }
     rows = []
     for cold, study in STUDIES.items():
         begun = study.cold(places[cold], overrides)
