@@ -76,8 +76,8 @@ class Study:
     def runs(
         self, arms: Sequence[str], seeds: Sequence[int], out: Path, overrides: Sequence[str] = ()
     ) -> dict[str, list[Path]]:
-        """The folders of these arms, for each the seeds in order. All arms of a seed come before the
-        next one, so that a study which is stopped has whole seeds."""
+        """The folders of these arms, for each the seeds in order. All arms of a seed come before
+        the next one, so that a study which is stopped has whole seeds."""
         found: dict[str, list[Path]] = {arm: [] for arm in arms}
         for seed in seeds:
             for arm in arms:
