@@ -46,7 +46,7 @@ STUDY = Study(
     ),
     (
         "algorithm.name=rloo",  # a z-score would make the smallest cost count as much as success
-        "train.steps=36",
+        "train.steps=32",
         "train.tasks_per_step=8",
         "learning.learning_rate=1.5e-3",
     ),
