@@ -26,8 +26,8 @@ LIMIT = 0.8
 """Calls of an episode on average."""
 MEASURE = f"use='budget', options={{calls={ALLOWED}, turns=1000}}"
 """The calls of an episode as a share of ALLOWED."""
-MOVES = "learning_rate=2.0, highest=3.0"
-"""How fast and how far the multiplier goes."""
+MOVES = "multiplier=1.5, learning_rate=4.0, highest=4.0"
+"""Where the multiplier begins, how fast and how far it goes."""
 ARMS: dict[str, tuple[str, ...]] = {
     "no cost": (),
     "weight": (f"reward.parts.calls={{{MEASURE}, weight=-0.5}}",),
@@ -38,7 +38,7 @@ ARMS: dict[str, tuple[str, ...]] = {
 }
 STUDY = Study(
     "demo",
-    (*SEARCH, "evaluation.tasks=200"),
+    (*SEARCH, "evaluation.tasks=150"),
     (
         *IMITATING,
         "sft.demonstrations.behaviours.faithful=0.6",
@@ -46,7 +46,7 @@ STUDY = Study(
     ),
     (
         "algorithm.name=rloo",  # a z-score would make the smallest cost count as much as success
-        "train.steps=32",
+        "train.steps=26",
         "train.tasks_per_step=8",
         "learning.learning_rate=1.5e-3",
     ),
