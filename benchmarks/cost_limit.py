@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from arms import IMITATING, SEARCH, WINDOW, Study, at_the_end, by_seed, draw, panels, series
@@ -79,7 +80,8 @@ def measured(folders: Sequence[Path]) -> dict[str, list[Any]]:
     held_out = [RunFolder.open(folder).report()["trained"] for folder in folders]
     multipliers = [series(folder, MULTIPLIER)[-1] for folder in folders]
     return {
-        "calls in training": [at_the_end(folder, CALLS) for folder in folders],
+        "calls in all steps": [fmean(series(folder, CALLS)) for folder in folders],
+        "calls at the end": [at_the_end(folder, CALLS) for folder in folders],
         "calls": [report["tool_calls"] for report in held_out],
         "success": [[report[name] for name in ("success", "low", "high")] for report in held_out],
         "multiplier": [None if math.isnan(last) else last for last in multipliers],
@@ -89,10 +91,11 @@ def measured(folders: Sequence[Path]) -> dict[str, list[Any]]:
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """A line for each arm, all seeds in it."""
     return (
-        f"| arm | calls in training, last {WINDOW} steps | calls, held-out | success, held-out | "
-        "last multiplier |\n|---|---|---|---|---|\n"
+        f"| arm | calls in training, all steps | last {WINDOW} steps | calls, held-out | "
+        "success, held-out | last multiplier |\n|---|---|---|---|---|---|\n"
         + "".join(
-            f"| {row['arm']} | {by_seed(row['calls in training'], '{:.2f}')} | "
+            f"| {row['arm']} | {by_seed(row['calls in all steps'], '{:.2f}')} | "
+            f"{by_seed(row['calls at the end'], '{:.2f}')} | "
             f"{by_seed(row['calls'], '{:.2f}')} | "
             + ", ".join(
                 f"{rate:.0%} ({low:.0%} – {high:.0%})" for rate, low, high in row["success"]

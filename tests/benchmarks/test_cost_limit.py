@@ -25,10 +25,14 @@ def test_an_arm_is_a_recipe_that_can_run(arm: str) -> None:
 def test_the_table_has_every_seed() -> None:
     row = {
         "arm": "limit",
-        "calls in training": [0.8, 0.9],
+        "calls in all steps": [0.7, 1.1],
+        "calls at the end": [0.8, 0.9],
         "calls": [0.75, 1.0],
         "success": [[0.5, 0.4, 0.6], [0.7, 0.6, 0.8]],
         "multiplier": [1.25, None],
     }
     table = markdown([row])
-    assert "| 0.80, 0.90 | 0.75, 1.00 | 50% (40% – 60%), 70% (60% – 80%) | 1.25, – |" in table
+    assert (
+        "| 0.70, 1.10 | 0.80, 0.90 | 0.75, 1.00 | 50% (40% – 60%), 70% (60% – 80%) | 1.25, – |"
+        in table
+    )
