@@ -1,6 +1,6 @@
 """A policy that is trained by a reward model alone: the model's reward and the true one over KL.
 
-    .venv/bin/python -m benchmarks.overoptimisation --seeds 0 1 2 --out runs/overoptimisation
+    .venv/bin/python benchmarks/overoptimisation.py --seeds 0 1 2 --out runs/overoptimisation
 
 The demo's questions and model, and the cold start of `turn_rewards.py`. A first run of RL on the
 verifier's outcome gives the reward model its episodes; then RL begins again from the cold start,
@@ -19,11 +19,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.turn_rewards import COMMON, GUESSING, LEARNING, RECIPE
+from arms import CPU, panels
+from turn_rewards import GUESSING, LEARNING, RECIPE
+
 from turnwise.commands.comparison import finished_run
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 
+COLD_START = (*GUESSING, "evaluation.tasks=300")
 DATA = ("algorithm.name=grpo", "train.steps=20", "evaluation.tasks=0")
 """The run whose episodes teach the reward model."""
 BY_MODEL = (
@@ -71,15 +74,18 @@ def main() -> None:
 
 def run(arm: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
     """The folder of an arm's run, trained if it is not there."""
-    common = [*COMMON, *overrides, f"seed={seed}"]
-    cold = finished_run(out / f"cold-{seed}", RECIPE, [*common, *GUESSING])
-    weights = latest(cold / "checkpoints" / "cold_start")
-    assert weights is not None
-    begun = [*LEARNING, *common, f"model.name={weights}"]
-    data = finished_run(out / f"data-{seed}", RECIPE, [*begun, *DATA])
+    common = [*CPU, *overrides, f"seed={seed}"]
+    cold = finished_run(out / f"cold-{seed}", RECIPE, [*common, *COLD_START])
+    weights = f"model.name={latest(cold / 'checkpoints' / 'cold_start')}"
+    data = finished_run(out / f"data-{seed}", RECIPE, [*LEARNING, *common, *DATA, weights])
     folder = out / f"{arm.replace(' ', '-')}-{seed}"
-    settings = [*begun, *BY_MODEL, *ARMS[arm], f'reward_model.data=["{data}"]', *overrides]
-    return finished_run(folder, RECIPE, settings)
+    return finished_run(folder, RECIPE, [*settings(arm, data), *overrides, f"seed={seed}", weights])
+
+
+def settings(arm: str, data: Path) -> list[str]:
+    """The overrides of an arm but for its seed and its weights; `data` is the run that teaches the
+    reward model."""
+    return [*CPU, *LEARNING, *BY_MODEL, *ARMS[arm], f'reward_model.data=["{data}"]']
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -133,10 +139,8 @@ def markdown(found: dict[str, list[dict[str, Any]]]) -> str:
 
 def plot(found: dict[str, list[dict[str, Any]]], file: Path) -> None:
     """Both rewards over the root of KL, a panel for each arm, a line for each seed."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(found), figsize=(5 * len(found), 3.6), sharey=True)
-    for axis, (arm, runs) in zip([axes] if len(found) == 1 else axes, found.items(), strict=True):
+    figure, axes = panels(len(found))
+    for axis, (arm, runs) in zip(axes, found.items(), strict=True):
         for number, one in enumerate(runs):
             roots = [math.sqrt(max(kl, 0.0)) for kl in one["kl"]]
             label = {} if number else {"label": "reward model"}
@@ -146,13 +150,9 @@ def plot(found: dict[str, list[dict[str, Any]]], file: Path) -> None:
             label = {} if number else {"label": "verifier, best of n"}
             points = [(math.sqrt(kl), success) for kl, success in one["best_of"]]
             axis.plot(*zip(*points, strict=True), "o", color="tab:green", markersize=3, **label)
-        axis.set_title(f"reward model: {arm}")
-        axis.set_xlabel("root of KL from the cold start, nats an episode")
-        axis.set_ylim(0, 1)
-        axis.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("mean over episodes")
-    figure.axes[0].legend(fontsize=8)
-    figure.tight_layout()
+        axis.set(title=f"reward model: {arm}", xlabel="root of KL from the cold start", ylim=(0, 1))
+    axes[0].set_ylabel("mean over episodes")
+    axes[0].legend(fontsize=8)
     figure.savefig(file, dpi=90)
 
 

@@ -21,21 +21,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from arms import CPU, at_the_end, by_seed
+
 from turnwise.commands.comparison import finished_run
 from turnwise.evaluation.comparison import compare, plot
 from turnwise.storage.checkpoint import latest
-from turnwise.storage.run_folder import RunFolder
 
 RECIPE = "demo"
-COMMON = (
-    "threads=1",
-    "engine.compute_dtype=auto",  # bfloat16 is too coarse for so certain a model
-    "learning.compute_dtype=auto",
-    "evaluation.base=false",
-    "evaluation.sft=false",
-    "evaluation.tasks=300",
-    "monitor.echo_trap=off",
-)
+COMMON = (*CPU, "evaluation.tasks=300")
 GUESSING = (
     "train.steps=0",
     "sft.demonstrations.behaviours.faithful=0.15",
@@ -64,8 +57,6 @@ ARMS: dict[str, tuple[str, ...]] = {
         "reward.dominance=false",
     ),
 }
-LAST = 5
-"""Steps at the end over which is averaged."""
 MEASURED = ("reward/turn_parts/gain", "reward/turn_parts/repeats", "rollout/tool_calls")
 
 
@@ -109,8 +100,7 @@ def settings(arm: str, common: Sequence[str] = COMMON) -> list[str]:
 
 def measured(folders: Sequence[Path]) -> dict[str, list[float]]:
     """What an arm's policies do in the end, one number for each seed."""
-    ends = [list(RunFolder.open(folder).lines("metrics.jsonl"))[-LAST:] for folder in folders]
-    return {name: [fmean(line[name] for line in lines) for lines in ends] for name in MEASURED}
+    return {name: [at_the_end(folder, name) for folder in folders] for name in MEASURED}
 
 
 def markdown(rows: Sequence[dict[str, Any]], target: float) -> str:
@@ -120,16 +110,13 @@ def markdown(rows: Sequence[dict[str, Any]], target: float) -> str:
         "repeats | calls |\n|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
-        f"| {row['algorithm']} | {_all(row['success'], '{:.1%}')} | {fmean(row['success']):.1%} | "
-        f"{_all([one and one / 1000 for one in row['tokens']], '{:.0f}')} | "
-        + " | ".join(_all(row[name], "{:.2f}") for name in MEASURED)
+        f"| {row['algorithm']} | {by_seed(row['success'], '{:.1%}')} | "
+        f"{fmean(row['success']):.1%} | "
+        f"{by_seed([one and one / 1000 for one in row['tokens']], '{:.0f}')} | "
+        + " | ".join(by_seed(row[name], "{:.2f}") for name in MEASURED)
         + " |\n"
         for row in rows
     )
-
-
-def _all(numbers: Sequence[float | None], form: str) -> str:
-    return ", ".join("–" if number is None else form.format(number) for number in numbers)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,9 @@ def test_weaknesses_and_a_judge_in_the_reward_are_told() -> None:
     judge = {"form": "pointwise", "model": {"kind": "scripted"}}
     parts = {"helpful": {"use": "judge", "weight": 0.05}}
     found = facts(reward={"parts": parts}, judge=judge)
-    assert "put together by the recipe, with a language model's judgement in it" in found["verifier"]
+    assert (
+        "put together by the recipe, with a language model's judgement in it" in found["verifier"]
+    )
 
 
 def test_machine_and_versions() -> None:
