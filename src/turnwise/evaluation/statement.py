@@ -27,7 +27,7 @@ OF_MODELS = {
     "entropy": "the policy's own entropy",
     "self_certainty": "the policy's own certainty",
 }
-"""What models measure, by the names of parts."""
+"""Parts that models measure, by their names."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
