@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from arms import CPU, panels
+from arms import SEARCH, panels
 from turn_rewards import GUESSING, LEARNING, RECIPE
 
 from turnwise.commands.comparison import finished_run
@@ -40,7 +40,6 @@ BY_MODEL = (
     "reward_model.learning_rate=3e-4",
     "evaluation.tasks=50",
     "evaluation.episodes_per_task=8",
-    "evaluation.temperature=1",
     "evaluation.best_of=reward_model",
 )
 ARMS: dict[str, tuple[str, ...]] = {
@@ -74,7 +73,7 @@ def main() -> None:
 
 def run(arm: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
     """The folder of an arm's run, trained if it is not there."""
-    common = [*CPU, *overrides, f"seed={seed}"]
+    common = [*SEARCH, *overrides, f"seed={seed}"]
     cold = finished_run(out / f"cold-{seed}", RECIPE, [*common, *COLD_START])
     weights = f"model.name={latest(cold / 'checkpoints' / 'cold_start')}"
     data = finished_run(out / f"data-{seed}", RECIPE, [*LEARNING, *common, *DATA, weights])
@@ -85,7 +84,7 @@ def run(arm: str, seed: int, out: Path, overrides: Sequence[str]) -> Path:
 def settings(arm: str, data: Path) -> list[str]:
     """The overrides of an arm but for its seed and its weights; `data` is the run that teaches the
     reward model."""
-    return [*CPU, *LEARNING, *BY_MODEL, *ARMS[arm], f'reward_model.data=["{data}"]']
+    return [*SEARCH, *LEARNING, *BY_MODEL, *ARMS[arm], f'reward_model.data=["{data}"]']
 
 
 def measured(folder: Path) -> dict[str, Any]:
