@@ -13,6 +13,7 @@ import pytest
 from tests.rewards.episodes import answer, call, episode, malformed, reporting, sampled
 from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
+from turnwise.learning.reward_model import RewardModel
 from turnwise.rewards.composition import make_reward
 from turnwise.rewards.parts import REWARD_PARTS, Scope
 from turnwise.types import Group, Trajectory, Turn
@@ -127,9 +128,10 @@ def test_the_recipes_of_the_page_are_rewards(
     (tmp_path / "mine.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     recipes = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)]
-    assert len(recipes) == 3
+    assert len(recipes) == 4
+    learned = {"reward_model": RewardModel.part}
     for recipe in recipes:
-        made = make_reward(RewardConfig.model_validate(recipe["reward"]), {}, turns=8)
+        made = make_reward(RewardConfig.model_validate(recipe["reward"]), {}, 8, learned)
         assert made.terms
     group = Group("g", tuple(any_episode(random.Random(n)) for n in range(3)))
     first = REWARD_PARTS.get("mine.py:first").function
