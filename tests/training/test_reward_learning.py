@@ -152,6 +152,30 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
         assert (found["trained_on"], found["accuracy"]) == (2 if name == "labelled" else 1, None)
 
 
+def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path) -> None:
+    """Instructions that all conversations share do not make them one task."""
+    lines = [
+        json.dumps(
+            {
+                "messages": [
+                    {"role": "system", "content": "Be short."},
+                    {"role": "user", "content": f"Say {number}."},
+                    {"role": "assistant", "content": "a"},
+                ],
+                "success": number % 2 == 0,
+            }
+        )
+        for number in range(20)
+    ]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    folder = RunFolder.new(tmp_path / "run")
+    more = ("train.steps=0", "evaluation.tasks=1", "reward_model.heldout_share=0.5")
+    train(recipe, folder, f'reward_model.data=["{tmp_path}/data.jsonl"]', *MODEL, *more)
+    found = json.loads((folder.path / "reward_model.json").read_text())
+    assert found["heldout"] > 3
+    assert found["trained_on"] > 3
+
+
 def test_data_that_cannot_be_used(recipe: Path, data: str, tmp_path: Path) -> None:
     lines = {
         "text": ("nonsense", "line 1 is not JSON"),
@@ -159,14 +183,22 @@ def test_data_that_cannot_be_used(recipe: Path, data: str, tmp_path: Path) -> No
         "label": ('{"messages": []}', 'no "success"'),
         "messages": ('{"success": true, "messages": [1]}', 'no "messages"'),
         "silent": ('{"success": true, "messages": [{"role": "user"}]}', "no message of the assist"),
+        "role": ('{"success": true, "messages": [{"role": "robot"}]}', "message of role 'robot'"),
     }
     for name, (line, message) in lines.items():
         (tmp_path / f"{name}.jsonl").write_text(line + "\n")
         given = f'reward_model.data=["{tmp_path}/{name}.jsonl"]'
         with pytest.raises(DataError, match=message):
             train(recipe, RunFolder.new(tmp_path / f"run-{name}"), given, *MODEL)
+    (tmp_path / "prompt.jsonl").write_text('{"prompt": null, "chosen": [], "rejected": []}\n')
+    RunFolder.new(tmp_path / "ended").begin(load_recipe(str(recipe), [data, *MODEL]))
     for number, (given, message) in enumerate(
         (
+            (
+                f'reward_model={{data=["{tmp_path}/prompt.jsonl"], form="pairs"}}',
+                'line 1: "prompt" is no list',
+            ),
+            (f'reward_model.data=["{tmp_path}/ended"]', "has no tokenizer"),
             (f'reward_model.data=["{tmp_path}"]', "not a run folder"),
             (f'reward_model.data=["{tmp_path}/no.parquet"]', "there is no file"),
             (f'reward_model.data=["{tmp_path}/no.jsonl"]', "cannot be read"),
