@@ -200,12 +200,33 @@ def test_data_that_cannot_be_used(recipe: Path, data: str, tmp_path: Path) -> No
             ),
             (f'reward_model.data=["{tmp_path}/ended"]', "has no tokenizer"),
             (f'reward_model.data=["{tmp_path}"]', "not a run folder"),
-            (f'reward_model.data=["{tmp_path}/no.parquet"]', "there is no file"),
-            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "cannot be read"),
+            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "there is no /"),
         )
     ):
         with pytest.raises(DataError, match=message):
             train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *MODEL)
+
+
+def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Path) -> None:
+    taught = RunFolder.open(recipe.parent / "data")
+    lines = taught.lines("metrics.jsonl")
+    for own in (data, f'reward_model.data=["{taught.path}/trajectories/step-000001.parquet"]'):
+        with pytest.raises(DataError, match="which the new run replaces"):
+            train(recipe, RunFolder.new(taught.path, overwrite=True), own, *MODEL)
+    assert taught.lines("metrics.jsonl") == lines
+
+
+def test_a_trained_model_needs_no_data_any_more(
+    whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted(whole, tmp_path / "run", "step-000001", "step-000002")
+
+    def gone(*_: Any) -> None:
+        raise DataError("the data is gone")
+
+    monkeypatch.setattr("turnwise.training.reward_learning.read_lessons", gone)
+    resume(folder)
+    assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
 
 
 def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:

@@ -20,6 +20,19 @@ from turnwise.storage.trajectory_rows import groups_of, read_rows
 from turnwise.synthesis.conversations import Message, checked_messages, conversation_tokens
 
 
+def check_sources(data: Sequence[str], run: Path) -> None:
+    """Raise DataError for a source that is not there, or that lies in the folder of the new run,
+    which would delete it."""
+    for source in map(Path, data):
+        if source.resolve().is_relative_to(run.resolve()):
+            raise DataError(
+                f"reward_model.data: {source} lies in {run}, which the new run replaces: choose "
+                "another folder with --run"
+            )
+        if not source.exists():
+            raise DataError(f"reward_model.data: there is no {source}")
+
+
 def read_lessons(
     data: Sequence[str], model: RewardModel, scaffold: Scaffold, tokenizer: PreTrainedTokenizerBase
 ) -> list[Lesson]:
