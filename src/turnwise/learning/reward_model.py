@@ -14,7 +14,7 @@ Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centre
 import copy
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,6 +31,9 @@ from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
+
+HEAD_SPREAD = 1e-3
+"""Standard deviation of the head's weights at the beginning."""
 
 
 class Reading(NamedTuple):
@@ -74,7 +77,10 @@ class RewardModel(nn.Module):
             vocabulary.requires_grad_(False)  # nothing reads it
         self.device = embeddings.device
         self.head = nn.Linear(embeddings.shape[1], 1, device=self.device)
-        nn.init.zeros_(self.head.weight)
+        # Chances begin near 1/2; of weights of 0 the body had no gradient.
+        first = torch.randn(self.head.weight.shape, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            self.head.weight.copy_(HEAD_SPREAD * first)
         nn.init.zeros_(self.head.bias)
         self.learning = learning
         self.trained = False
@@ -104,6 +110,10 @@ class RewardModel(nn.Module):
             for member in group.graded
             if member.verdict is not None and len(member.tokens)
         ]
+
+    def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
+        """The lessons of groups that this model has rewarded, by what the verifier says of them."""
+        return self.lessons(groups)
 
     def lesson(self, task: str, tokens: Tokens, success: bool) -> Lesson:
         """The lesson of one episode."""
@@ -251,12 +261,20 @@ class PairsRewardModel(RewardModel):
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
         """Pair the best of each group with its worst, the second with the second last, and so on,
         while their rewards differ."""
+        return self._paired(groups, _reward)
+
+    def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
+        """See RewardModel; successes are paired with failures, since rewards have this model's own
+        number in them."""
+        return self._paired(groups, _success)
+
+    def _paired(self, groups: Sequence[Group], rank: Callable[[Trajectory], float]) -> list[Lesson]:
         found = []
         for group in groups:
-            members = sorted((m for m in group.graded if len(m.tokens)), key=_reward, reverse=True)
+            members = sorted((m for m in group.graded if len(m.tokens)), key=rank, reverse=True)
             half = len(members) // 2
             for better, worse in zip(members[:half], members[::-1][:half], strict=True):
-                if _reward(better) > _reward(worse):
+                if rank(better) > rank(worse):
                     found.append(self.pair(better.task.id, better.tokens, worse.tokens))
         return found
 
@@ -317,3 +335,8 @@ def _padded(lesson: Lesson) -> int:
 def _reward(member: Trajectory) -> float:
     assert member.reward is not None  # it is graded
     return member.reward
+
+
+def _success(member: Trajectory) -> float:
+    assert member.verdict is not None  # it is graded
+    return float(member.verdict.success)
