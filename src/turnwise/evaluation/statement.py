@@ -114,10 +114,11 @@ def _tasks(recipe: Recipe, environment: Environment, heldout: Sequence[Task]) ->
 
 def _verifier(recipe: Recipe, environment: Environment) -> str:
     known = "; ".join(environment.weaknesses) or "none stated"
-    parts = {} if recipe.reward is None else recipe.reward.parts
-    judge = any((part.use or name) == "judge" for name, part in parts.items())
+    parts = {} if recipe.reward is None else {**recipe.reward.parts, **recipe.reward.costs}
+    used = {part.use or name for name, part in parts.items()}
     reward = "is its own" if recipe.reward is None else "is put together by the recipe"
-    reward += ", a model's judgement in it" if judge else ""
+    reward += ", a model's judgement in it" if "judge" in used else ""
+    reward += ", a learned reward in it" if "reward_model" in used else ""
     spec = environment.spec
     return (
         f"success is what verify() of {spec.name} {spec.version} says of the whole trajectory, and "
