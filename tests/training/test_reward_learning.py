@@ -1,6 +1,7 @@
 """A run with a reward model: its stage, its data, exact resume, evaluation, and what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import read_rows
+from turnwise.training.rescoring import rescore_run
 
 TABLES = """
 [engine]
@@ -105,7 +107,9 @@ def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
     assert summary["best_by"] == "reward_model"
     assert best["1"]["mean"] == summary["pass@k"]["1"]["mean"]
     assert best["2"]["mean"] <= summary["pass@k"]["2"]["mean"]
-    assert "best of k by reward_model" in (whole.path / "report.md").read_text()
+    report = (whole.path / "report.md").read_text()
+    assert "best of k by reward_model" in report
+    assert "reward model (outcome), 3 steps; grpo, 2 steps" in report
 
 
 def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
@@ -114,6 +118,14 @@ def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
     with pytest.raises(SystemExit, match="0"):
         main(["evaluate", str(whole.path)])
     assert "best@2 by reward_model" in capsys.readouterr().out
+
+
+def test_an_evaluation_is_judged_again_without_it(whole: RunFolder, tmp_path: Path) -> None:
+    kept = RunFolder.open(shutil.copytree(whole.path, tmp_path / "run"))
+    with pytest.raises(ConfigError, match=r"\(reward_model\): leave it out with (.*)") as refused:
+        rescore_run(kept, [], "trained", None)
+    advice = str(refused.value).partition("leave it out with ")[2].split()
+    assert rescore_run(kept, advice, "trained", None)["disagreements"] == []
 
 
 @pytest.mark.parametrize("form", ["process", "pairs"])
