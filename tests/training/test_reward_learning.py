@@ -14,6 +14,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import read_rows
+from turnwise.training.components import build_components
 from turnwise.training.rescoring import rescore_run
 
 TABLES = """
@@ -239,6 +240,19 @@ def test_a_trained_model_needs_no_data_any_more(
     monkeypatch.setattr("turnwise.training.reward_learning.read_lessons", gone)
     resume(folder)
     assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
+
+
+def test_a_reward_model_that_is_lost_is_named(
+    whole: RunFolder, recipe: Path, data: str, tmp_path: Path
+) -> None:
+    untaught = shutil.copytree(recipe.parent / "data/checkpoints", tmp_path / "checkpoints")
+    weights, loaded = untaught / "step-000004", whole.recipe()
+    with pytest.raises(DataError, match="there is no reward model in"):
+        build_components(loaded, weights)
+    shutil.copytree(whole.checkpoints / "reward_model", untaught / "reward_model")
+    (untaught / "reward_model/step-000003/learner.pt").write_bytes(b"")
+    with pytest.raises(DataError, match=r"step-000003.*: train anew"):
+        build_components(loaded, weights)
 
 
 def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
