@@ -289,8 +289,12 @@ def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> 
 
 
 def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"evaluation.best_of"):
-        train(recipe, RunFolder.new(tmp_path / "run"), "evaluation.best_of=rewar_model")
+    for parts, message in (
+        ((), "no number of an episode is measured: name a part"),
+        (("reward.parts.length=-0.1",), "did you mean 'length'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(recipe, RunFolder.new(tmp_path / "run"), *parts, "evaluation.best_of=lenght")
 
 
 def test_data_is_found_again_from_anywhere(recipe: Path) -> None:
