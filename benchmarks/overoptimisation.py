@@ -60,7 +60,8 @@ def main() -> None:
     arguments = parser.parse_args()
     found = {
         arm: [
-            measured(run(arm, seed, arguments.out, arguments.overrides)) for seed in arguments.seeds
+            {"seed": seed, **measured(run(arm, seed, arguments.out, arguments.overrides))}
+            for seed in arguments.seeds
         ]
         for arm in arguments.arms
     }
@@ -126,13 +127,13 @@ def markdown(found: dict[str, list[dict[str, Any]]]) -> str:
         "8 |\n|---|---|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
-        f"| {arm} | {seed} | {one['reward_model']['accuracy']:.1%}, ranks "
+        f"| {arm} | {one['seed']} | {one['reward_model']['accuracy']:.1%}, ranks "
         f"{one['reward_model']['ranking']:.2f} | {one['success'][0]:.1%}, "
         f"{max(one['success']):.1%}, {one['success'][-1]:.1%} | {one['by_model'][0]:.2f}, "
         f"{one['by_model'][-1]:.2f} | {one['kl'][-1]:.1f} | {_rate(one['heldout'][0])} | "
         f"{_rate(one['heldout'][1])} | {one['best_of'][-1][1]:.1%} |\n"
         for arm, runs in found.items()
-        for seed, one in enumerate(runs)
+        for one in runs
     )
 
 

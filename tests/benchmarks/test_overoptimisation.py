@@ -33,9 +33,11 @@ def test_the_table_and_the_plot_have_every_seed(tmp_path: Path) -> None:
         "heldout": [[0.25, 0.2, 0.3], [0.125, 0.1, 0.2]],
         "heldout_by_model": [0.2, 0.9],
     }
-    found = {"frozen": [run, run]}
+    found = {"frozen": [{"seed": 3, **run}, {"seed": 7, **run}]}
     lines = markdown(found).splitlines()
     assert len(lines) == 4
+    assert lines[2].startswith("| frozen | 3 | 75.0%, ranks 0.80 |")
+    assert lines[3].startswith("| frozen | 7 |")
     assert "| 30.0%, 30.0%, 10.0% | 0.20, 0.90 | 4.0 | 25.0% (20.0% to 30.0%)" in lines[2]
     plot(found, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 5000

@@ -62,6 +62,11 @@ UNWRITABLE = [
 CONTRADICTIONS = [
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
+    (
+        'reward_model.data=["a"] reward_model.beside_policy=true reward.parts.reward_model=1 '
+        "evaluation.during_rl.every=10 evaluation.during_rl.keep_best=true",
+        "with a later reward model: choose one",
+    ),
     ('reward_model.data=["a"]', "nothing asks the reward model: name it in reward.parts"),
     ("evaluation.best_of=f1", "there is one: raise evaluation.episodes_per_task"),
     ("preferences.by=judge preferences.steps=1", r"describe one in \[judge\]"),

@@ -45,7 +45,7 @@ def test_tasks_that_were_trained_on_are_counted() -> None:
     assert "(the environment has no others)" in facts(Bandit())["tasks"]
 
 
-def test_weaknesses_and_a_judge_in_the_reward_are_told() -> None:
+def test_weaknesses_and_models_in_the_reward_are_told() -> None:
     weak = Capitals()
     weak.weaknesses = ["it pays for lists"]
     assert facts(weak)["verifier"].endswith("known weaknesses: it pays for lists")
@@ -55,6 +55,9 @@ def test_weaknesses_and_a_judge_in_the_reward_are_told() -> None:
     assert (
         "put together by the recipe, with a language model's judgement in it" in found["verifier"]
     )
+    parts = {"reward_model": {"weight": 0.05}}
+    found = facts(reward={"parts": parts}, reward_model={"data": ["runs/a"]})
+    assert "by the recipe, with a learned model's number in it" in found["verifier"]
 
 
 def test_machine_and_versions() -> None:

@@ -119,6 +119,27 @@ def test_members_of_equal_reward_are_no_pair(
     assert [[places[id(one)] for one in pair] for pair in pairs] == [[1, 0], [3, 2]]
 
 
+def test_beside_the_policy_its_own_number_makes_no_pair(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = made(load_model, "pairs")
+    assert model.lessons_of_step(make_groups([[0.1, 0.4]])) == [], "both succeed"
+    (lesson,) = model.lessons_of_step(make_groups([[0.0, 1.0, 0.4]]))
+    assert lesson.task == "g0"
+    outcome = made(load_model)
+    groups = make_groups(REWARDS)
+    assert len(outcome.lessons_of_step(groups)) == len(outcome.lessons(groups))
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_the_first_update_moves_the_body(
+    load_model: LoadModel, make_groups: MakeGroups, form: str
+) -> None:
+    config = RewardModelConfig(form=form, data=("data",))  # type: ignore[arg-type]
+    model = FORMS[form](load_model(), config, LearningConfig())
+    assert model.update(model.lessons(make_groups(REWARDS)))["reward_model/weights_changed"] > 0.5
+
+
 @pytest.mark.parametrize("form", list(FORMS))
 def test_it_learns_to_tell_success_from_failure(
     load_model: LoadModel, make_groups: MakeGroups, form: str

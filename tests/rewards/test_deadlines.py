@@ -60,3 +60,18 @@ def test_work_that_is_too_slow_is_ended_and_gives_no_time_to_others() -> None:
     assert done == pytest.approx(4.0)
     assert isinstance(late, TimeoutError)
     assert isinstance(after, TimeoutError)
+
+
+def test_work_that_fails_has_ended_too() -> None:
+    async def failing(server: asyncio.Lock) -> float:
+        await queued(server, 8.0)
+        raise ValueError("no numbers")
+
+    async def work() -> list[Any]:
+        server, deadlines = asyncio.Lock(), Deadlines(10.0)
+        pieces = failing(server), queued(server, 8.0)
+        return await asyncio.gather(*map(deadlines.within, pieces), return_exceptions=True)
+
+    first, second = run(work)
+    assert isinstance(first, ValueError)
+    assert second == pytest.approx(16.0)

@@ -1,10 +1,13 @@
 """A run with a reward model: its stage, its data, exact resume, evaluation, and what is refused."""
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.small_runs import Listening, interrupted, resume, train, write_recipe
 from turnwise.commands.cli import main
@@ -13,6 +16,8 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
 from turnwise.storage.trajectory_rows import read_rows
+from turnwise.training.components import build_components
+from turnwise.training.rescoring import rescore_run
 
 TABLES = """
 [engine]
@@ -38,6 +43,15 @@ MODEL = (
     "reward.failure=-1",
     "evaluation.best_of=reward_model",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Commands set the threads of this process, and sums are compared bit by bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +119,9 @@ def test_the_best_of_k_is_reported(whole: RunFolder) -> None:
     assert summary["best_by"] == "reward_model"
     assert best["1"]["mean"] == summary["pass@k"]["1"]["mean"]
     assert best["2"]["mean"] <= summary["pass@k"]["2"]["mean"]
-    assert "best of k by reward_model" in (whole.path / "report.md").read_text()
+    report = (whole.path / "report.md").read_text()
+    assert "best of k by reward_model" in report
+    assert "reward model (outcome), 3 steps; grpo, 2 steps" in report
 
 
 def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
@@ -114,6 +130,14 @@ def test_an_evaluation_of_the_run_has_the_model_as_it_ended(
     with pytest.raises(SystemExit, match="0"):
         main(["evaluate", str(whole.path)])
     assert "best@2 by reward_model" in capsys.readouterr().out
+
+
+def test_an_evaluation_is_judged_again_without_it(whole: RunFolder, tmp_path: Path) -> None:
+    kept = RunFolder.open(shutil.copytree(whole.path, tmp_path / "run"))
+    with pytest.raises(ConfigError, match=r"\(reward_model\): leave it out with (.*)") as refused:
+        rescore_run(kept, [], "trained", None)
+    advice = str(refused.value).partition("leave it out with ")[2].split()
+    assert rescore_run(kept, advice, "trained", None)["disagreements"] == []
 
 
 @pytest.mark.parametrize("form", ["process", "pairs"])
@@ -152,28 +176,100 @@ def test_files_of_conversations(recipe: Path, tmp_path: Path) -> None:
         assert (found["trained_on"], found["accuracy"]) == (2 if name == "labelled" else 1, None)
 
 
-def test_data_that_cannot_be_used(recipe: Path, data: str, tmp_path: Path) -> None:
+def test_tasks_of_conversations_are_what_was_asked(recipe: Path, tmp_path: Path) -> None:
+    """Instructions that all conversations share do not make them one task."""
+    lines = [
+        json.dumps(
+            {
+                "messages": [
+                    {"role": "system", "content": "Be short."},
+                    {"role": "user", "content": f"Say {number}."},
+                    {"role": "assistant", "content": "a"},
+                ],
+                "success": number % 2 == 0,
+            }
+        )
+        for number in range(20)
+    ]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    folder = RunFolder.new(tmp_path / "run")
+    more = ("train.steps=0", "evaluation.tasks=1", "reward_model.heldout_share=0.5")
+    train(recipe, folder, f'reward_model.data=["{tmp_path}/data.jsonl"]', *MODEL, *more)
+    found = json.loads((folder.path / "reward_model.json").read_text())
+    assert found["heldout"] > 3
+    assert found["trained_on"] > 3
+
+
+def test_data_that_cannot_be_used(
+    recipe: Path, data: str, whole: RunFolder, tmp_path: Path
+) -> None:
     lines = {
         "text": ("nonsense", "line 1 is not JSON"),
         "list": ("[1]", "not a JSON object"),
         "label": ('{"messages": []}', 'no "success"'),
         "messages": ('{"success": true, "messages": [1]}', 'no "messages"'),
         "silent": ('{"success": true, "messages": [{"role": "user"}]}', "no message of the assist"),
+        "role": ('{"success": true, "messages": [{"role": "robot"}]}', "message of role 'robot'"),
     }
     for name, (line, message) in lines.items():
         (tmp_path / f"{name}.jsonl").write_text(line + "\n")
         given = f'reward_model.data=["{tmp_path}/{name}.jsonl"]'
         with pytest.raises(DataError, match=message):
             train(recipe, RunFolder.new(tmp_path / f"run-{name}"), given, *MODEL)
+    (tmp_path / "prompt.jsonl").write_text('{"prompt": null, "chosen": [], "rejected": []}\n')
+    RunFolder.new(tmp_path / "ended").begin(load_recipe(str(recipe), [data, *MODEL]))
     for number, (given, message) in enumerate(
         (
+            (
+                f'reward_model={{data=["{tmp_path}/prompt.jsonl"], form="pairs"}}',
+                'line 1: "prompt" is no list',
+            ),
+            (f'reward_model.data=["{tmp_path}/ended"]', "has no tokenizer"),
             (f'reward_model.data=["{tmp_path}"]', "not a run folder"),
-            (f'reward_model.data=["{tmp_path}/no.parquet"]', "there is no file"),
-            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "cannot be read"),
+            (f'reward_model.data=["{tmp_path}/no.jsonl"]', "there is no /"),
+            (
+                f'reward_model.data=["{whole.path}/trajectories/evaluation-trained.parquet"]',
+                "held-out tasks",
+            ),
         )
     ):
         with pytest.raises(DataError, match=message):
             train(recipe, RunFolder.new(tmp_path / f"run-{number}"), given, *MODEL)
+
+
+def test_a_run_never_replaces_its_own_data(recipe: Path, data: str, tmp_path: Path) -> None:
+    taught = RunFolder.open(recipe.parent / "data")
+    lines = taught.lines("metrics.jsonl")
+    for own in (data, f'reward_model.data=["{taught.path}/trajectories/step-000001.parquet"]'):
+        with pytest.raises(DataError, match="which the new run replaces"):
+            train(recipe, RunFolder.new(taught.path, overwrite=True), own, *MODEL)
+    assert taught.lines("metrics.jsonl") == lines
+
+
+def test_a_trained_model_needs_no_data_any_more(
+    whole: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted(whole, tmp_path / "run", "step-000001", "step-000002")
+
+    def gone(*_: Any) -> None:
+        raise DataError("the data is gone")
+
+    monkeypatch.setattr("turnwise.training.reward_learning.read_lessons", gone)
+    resume(folder)
+    assert folder.lines("metrics.jsonl") == whole.lines("metrics.jsonl")
+
+
+def test_a_reward_model_that_is_lost_is_named(
+    whole: RunFolder, recipe: Path, data: str, tmp_path: Path
+) -> None:
+    untaught = shutil.copytree(recipe.parent / "data/checkpoints", tmp_path / "checkpoints")
+    weights, loaded = untaught / "step-000004", whole.recipe()
+    with pytest.raises(DataError, match="there is no reward model in"):
+        build_components(loaded, weights)
+    shutil.copytree(whole.checkpoints / "reward_model", untaught / "reward_model")
+    (untaught / "reward_model/step-000003/learner.pt").write_bytes(b"")
+    with pytest.raises(DataError, match=r"step-000003.*: train anew"):
+        build_components(loaded, weights)
 
 
 def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
@@ -191,6 +287,16 @@ def test_what_cannot_work_is_refused(recipe: Path, data: str) -> None:
             "beside_polic",
         ),
         ((data, *MODEL, "evaluation.episodes_per_task=1"), "raise evaluation.episodes_per_task"),
+        (
+            (
+                data,
+                *MODEL,
+                "reward_model.beside_policy=true",
+                "evaluation.during_rl.every=1",
+                "evaluation.during_rl.keep_best=true",
+            ),
+            "a later reward model: choose one",
+        ),
         (("reward_model.data=[]", *MODEL), "give at least 1"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -209,9 +315,25 @@ def test_the_policys_own_certainty_is_a_reward(recipe: Path, tmp_path: Path) -> 
         load_recipe(str(recipe), [*more, "train.max_staleness=1", "engine.deterministic=false"])
 
 
+def test_what_an_evaluation_cannot_have_is_refused(
+    whole: RunFolder, recipe: Path, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, message in (
+        ([str(recipe), data, *MODEL], "a recipe alone has none"),
+        ([str(whole.path), "reward_model.form=pairs"], "leave reward_model.form as the run has it"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["evaluate", *arguments])
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_an_unknown_best_is_refused(recipe: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"evaluation.best_of"):
-        train(recipe, RunFolder.new(tmp_path / "run"), "evaluation.best_of=rewar_model")
+    for parts, message in (
+        ((), "no number of an episode is measured: name a part"),
+        (("reward.parts.length=-0.1",), "did you mean 'length'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(recipe, RunFolder.new(tmp_path / "run"), *parts, "evaluation.best_of=lenght")
 
 
 def test_data_is_found_again_from_anywhere(recipe: Path) -> None:

@@ -151,6 +151,15 @@ def _of_reward_model(recipe: "Recipe") -> Iterator[str]:
             "[reward_model] out"
         )
 
+    learning = recipe.reward_model is not None and recipe.reward_model.beside_policy
+    during = recipe.evaluation.during_rl
+    if learning and during is not None and during.keep_best:
+        yield (
+            "evaluation.during_rl.keep_best goes back to the best policy, and "
+            "reward_model.beside_policy would leave it with a later reward model: choose one of "
+            "them"
+        )
+
 
 def _used(recipe: "Recipe") -> set[str]:
     """The parts that the reward is made of."""

@@ -14,7 +14,7 @@ Bradley-Terry model as in InstructGPT (arXiv 2203.02155, equation 1); the centre
 import copy
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from turnwise.config import LearningConfig, RewardModelConfig
+from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model, hidden_states
 from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
@@ -31,6 +32,9 @@ from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.tokens import Source, Tokens
 from turnwise.types import Group, Trajectory
+
+HEAD_SPREAD = 1e-3
+"""Standard deviation of the head's weights at the beginning."""
 
 
 class Reading(NamedTuple):
@@ -74,7 +78,10 @@ class RewardModel(nn.Module):
             vocabulary.requires_grad_(False)  # nothing reads it
         self.device = embeddings.device
         self.head = nn.Linear(embeddings.shape[1], 1, device=self.device)
-        nn.init.zeros_(self.head.weight)
+        # Chances begin near 1/2; of weights of 0 the body had no gradient.
+        first = torch.randn(self.head.weight.shape, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            self.head.weight.copy_(HEAD_SPREAD * first)
         nn.init.zeros_(self.head.bias)
         self.learning = learning
         self.trained = False
@@ -104,6 +111,10 @@ class RewardModel(nn.Module):
             for member in group.graded
             if member.verdict is not None and len(member.tokens)
         ]
+
+    def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
+        """The lessons of groups that this model has rewarded, by what the verifier says of them."""
+        return self.lessons(groups)
 
     def lesson(self, task: str, tokens: Tokens, success: bool) -> Lesson:
         """The lesson of one episode."""
@@ -146,6 +157,7 @@ class RewardModel(nn.Module):
     def state(self) -> dict[str, Any]:
         """Weights, optimizer state, and how far the training is."""
         return {
+            "form": type(self).__name__,
             "weights": self.state_dict(),
             "optimizer": self.optimizer.state(),
             "trained": self.trained,
@@ -153,7 +165,13 @@ class RewardModel(nn.Module):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
+        """Continue exactly where `state` was taken. Raises ConfigError for a state of another
+        form."""
+        if state["form"] != type(self).__name__:
+            raise ConfigError(
+                f"the run's reward model is a {state['form']} and reward_model.form asks for a "
+                f"{type(self).__name__}: leave reward_model.form as the run has it"
+            )
         self.load_state_dict(state["weights"])
         self.optimizer.load_state(state["optimizer"])
         self.trained, self.centre = bool(state["trained"]), float(state["centre"])
@@ -251,12 +269,20 @@ class PairsRewardModel(RewardModel):
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:
         """Pair the best of each group with its worst, the second with the second last, and so on,
         while their rewards differ."""
+        return self._paired(groups, _reward)
+
+    def lessons_of_step(self, groups: Sequence[Group]) -> list[Lesson]:
+        """See RewardModel; successes are paired with failures, since rewards have this model's own
+        number in them."""
+        return self._paired(groups, _success)
+
+    def _paired(self, groups: Sequence[Group], rank: Callable[[Trajectory], float]) -> list[Lesson]:
         found = []
         for group in groups:
-            members = sorted((m for m in group.graded if len(m.tokens)), key=_reward, reverse=True)
+            members = sorted((m for m in group.graded if len(m.tokens)), key=rank, reverse=True)
             half = len(members) // 2
             for better, worse in zip(members[:half], members[::-1][:half], strict=True):
-                if _reward(better) > _reward(worse):
+                if rank(better) > rank(worse):
                     found.append(self.pair(better.task.id, better.tokens, worse.tokens))
         return found
 
@@ -265,9 +291,10 @@ class PairsRewardModel(RewardModel):
         return Lesson(task, (self._reading(better, 0), self._reading(worse, 0)))
 
     def finish(self, lessons: Sequence[Lesson]) -> None:
-        """See RewardModel; the centre is measured on these lessons."""
+        """See RewardModel; the centre is measured on these lessons, and stays without any."""
         numbers = [own for _, batch in self._measured(lessons) for own in batch]
-        self.centre = float(torch.cat(numbers).double().mean())
+        if numbers:
+            self.centre = float(torch.cat(numbers).double().mean())
         self.trained = True
 
     def _score(self, numbers: Tensor) -> float:
@@ -317,3 +344,8 @@ def _padded(lesson: Lesson) -> int:
 def _reward(member: Trajectory) -> float:
     assert member.reward is not None  # it is graded
     return member.reward
+
+
+def _success(member: Trajectory) -> float:
+    assert member.verdict is not None  # it is graded
+    return float(member.verdict.success)

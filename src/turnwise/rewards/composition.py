@@ -190,8 +190,8 @@ class Reward:
         groups stay in order.
 
         Where a group's numbers are wrong its members are ungraded, and so where they are not there
-        in so many seconds, counted from the last numbers of any group: those that wait for the same
-        judge are not late.
+        in so many seconds, counted from when any group was last measured, or failed to be: those
+        that wait for the same judge are not late.
         """
         deadlines = Deadlines(seconds)
         async with asyncio.TaskGroup() as judging:

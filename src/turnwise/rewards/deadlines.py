@@ -22,15 +22,20 @@ class Deadlines:
         self._open: set[asyncio.Timeout] = set()
 
     async def within(self, work: Awaitable[Result]) -> Result:
-        """Return the result of the work. Raises TimeoutError when its time is over, and ends it."""
+        """Return the result of the work. Raises TimeoutError when its time is over, and ends it.
+        Work that raises has ended too; work whose time is over gives no time to others."""
         async with asyncio.timeout(self.seconds) as limit:
             self._open.add(limit)
             try:
-                found = await work
+                return await work
             finally:
                 self._open.discard(limit)
+                if not limit.expired():
+                    self._prolong()
+
+    def _prolong(self) -> None:
+        """Give all others as long again, from now on."""
         when = asyncio.get_running_loop().time() + self.seconds
         for other in self._open:
             if not other.expired():
                 other.reschedule(when)
-        return found

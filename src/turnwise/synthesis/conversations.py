@@ -46,9 +46,14 @@ def _messages(line: str, place: str) -> list[Message]:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise DataError(f"{place} is not JSON") from None
-    messages = value.get("messages") if isinstance(value, dict) else value
+    return checked_messages(value.get("messages") if isinstance(value, dict) else value, place)
+
+
+def checked_messages(messages: Any, place: str, name: str = "messages") -> list[Message]:
+    """The messages of a conversation, as a file has them under a name. Raises DataError for
+    anything else, with the place."""
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
-        raise DataError(f'{place} has no "messages": give {{"messages": [{{"role": ...}}, ...]}}')
+        raise DataError(f'{place} has no "{name}": give {{"{name}": [{{"role": ...}}, ...]}}')
     roles = [message.get("role") for message in messages]
     for role in roles:
         if role not in ROLES:

@@ -14,7 +14,7 @@ from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.judges.making import Judge, Policy, check_judge, make_judge
 from turnwise.learning.certainty import Certainty
@@ -197,18 +197,26 @@ def _judge(
 def _reward_model(
     recipe: Recipe, model: PreTrainedModel, weights: Path | None
 ) -> RewardModel | None:
-    """The reward model of a recipe, as a run has trained it whose checkpoint is given."""
+    """The reward model of a recipe, as a run has trained it whose checkpoint is given. Raises
+    DataError where that run has none, or a damaged one."""
     if recipe.reward_model is None:
         return None
     made = FORMS[recipe.reward_model.form](model, recipe.reward_model, recipe.learning)
     if weights is None:
         return made
+    run = checkpoint.run_of(weights)
     saved: Checkpoint | None = checkpoint.load(weights)
+    damaged: dict[Path, str] = {}
     if saved is not None and "reward_model" not in saved.learner:
-        root = checkpoint.root_of(checkpoint.run_of(weights), StageName.REWARD_MODEL)
-        saved, _ = checkpoint.newest_of_stage(root)
-    if saved is not None:
-        made.load_state(saved.learner["reward_model"])
+        root = checkpoint.root_of(run, StageName.REWARD_MODEL)
+        saved, damaged = checkpoint.newest_of_stage(root)
+    if saved is None:
+        why = "; ".join(damaged.values()) or f"there is no reward model in {run}"
+        raise DataError(
+            f"{why}: train anew, or leave it out with reward=false reward_model=false "
+            "evaluation.best_of="
+        )
+    made.load_state(saved.learner["reward_model"])
     return made
 
 

@@ -100,7 +100,9 @@ class Learners:
         if self.critic is not None:
             metrics |= self.critic.update(groups, signals, credits)
         if self.reward_model is not None:
-            metrics |= self.reward_model.update(self.reward_model.lessons(groups))
+            lessons = self.reward_model.lessons_of_step(groups)
+            metrics |= self.reward_model.update(lessons)
+            self.reward_model.finish(lessons)
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(signals, credits, report)
 

@@ -20,6 +20,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components, build_components
 from turnwise.training.context import Demonstrations, RunContext
+from turnwise.training.reward_data import check_sources
 from turnwise.types import Task
 
 
@@ -32,6 +33,8 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
     folder.check_run()
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
+    if folder.fresh and recipe.reward_model is not None:
+        check_sources(recipe.reward_model.data, folder.path)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)
     weights = saved.folder if saved is not None else None
     components = build_components(recipe, weights, folder.path)

@@ -81,10 +81,11 @@ def _reward(recipe: Recipe, environment: Environment) -> Reward | None:
     reward = reward_of(recipe, environment, models)
     there = _of_models(reward, set(models) - environment.spec.parts.keys())
     if there:
+        best = " evaluation.best_of=" if recipe.evaluation.best_of in there else ""
         raise ConfigError(
             f"rescore asks no model, and one has a part in the recipe's reward "
             f"({', '.join(there)}): leave it out with reward=false judge=false "
-            "preferences.by=reward reward_model=false"
+            f"preferences.by=reward reward_model=false{best}"
         )
     return reward
 

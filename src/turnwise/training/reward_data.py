@@ -5,6 +5,7 @@ Not here: what a model makes of them (`learning/reward_model.py`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,20 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import groups_of, read_rows
-from turnwise.synthesis.conversations import conversation_tokens
+from turnwise.synthesis.conversations import Message, checked_messages, conversation_tokens
+
+
+def check_sources(data: Sequence[str], run: Path) -> None:
+    """Raise DataError for a source that is not there, or that lies in the folder of the new run,
+    which would delete it."""
+    for source in map(Path, data):
+        if source.resolve().is_relative_to(run.resolve()):
+            raise DataError(
+                f"reward_model.data: {source} lies in {run}, which the new run replaces: choose "
+                "another folder with --run"
+            )
+        if not source.exists():
+            raise DataError(f"reward_model.data: there is no {source}")
 
 
 def read_lessons(
@@ -64,6 +78,8 @@ def _of_run(
 ) -> Iterator[Lesson]:
     """The lessons of all RL steps of a run: the tasks of its evaluations stay held out."""
     run = RunFolder.open(folder)
+    if not any(run.tokenizer.glob("*")):
+        raise DataError(f"reward_model.data: {folder} has no tokenizer: no run has begun there")
     if AutoTokenizer.from_pretrained(str(run.tokenizer)).get_vocab() != tokenizer.get_vocab():
         raise DataError(
             f"reward_model.data: {folder} was written with another tokenizer, and its tokens are "
@@ -78,6 +94,11 @@ def _of_run(
 def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
     if not file.is_file():
         raise DataError(f"reward_model.data: there is no file {file}")
+    if file.stem.startswith("evaluation-"):
+        raise DataError(
+            f"reward_model.data: {file} has held-out tasks, which a reward is not to learn from: "
+            "give the run's folder, whose RL steps are read"
+        )
     rows = read_rows(file)
     if any(row["images"] for row in rows):
         raise DataError(f"reward_model.data: {file} has images, and reward models read words alone")
@@ -104,28 +125,28 @@ def _of_line(line: str, model: RewardModel, scaffold: Scaffold, place: str) -> L
     if not isinstance(value, dict):
         raise DataError(f"{place} is not a JSON object")
     if isinstance(model, PairsRewardModel):
-        prompt = value.get("prompt", [])
-        better, worse = (
-            conversation_tokens(_messages(value, name, prompt, place), scaffold, place)
-            for name in ("chosen", "rejected")
+        better, worse = (_messages(value, name, place) for name in ("chosen", "rejected"))
+        return model.pair(
+            _task(better),
+            conversation_tokens(better, scaffold, place),
+            conversation_tokens(worse, scaffold, place),
         )
-        return model.pair(json.dumps(prompt), better, worse)
     success = value.get("success")
     if not isinstance(success, bool):
         raise DataError(f'{place} has no "success": give true or false beside "messages"')
-    messages = _messages(value, "messages", [], place)
-    return model.lesson(
-        json.dumps(messages[0]), conversation_tokens(messages, scaffold, place), success
-    )
+    messages = checked_messages(value.get("messages"), place)
+    return model.lesson(_task(messages), conversation_tokens(messages, scaffold, place), success)
 
 
-def _messages(
-    value: Mapping[str, Any], name: str, prompt: Any, place: str
-) -> list[Mapping[str, Any]]:
-    messages = [*prompt, *value[name]] if isinstance(value.get(name), list) else []
-    known = [one for one in messages if isinstance(one, dict) and "role" in one]
-    if not messages or len(known) < len(messages):
-        raise DataError(f'{place} has no "{name}": give a list of {{"role": ..., "content": ...}}')
-    if not any(one["role"] == "assistant" for one in messages):
-        raise DataError(f'{place}: "{name}" has no message of the assistant')
-    return messages
+def _messages(value: Mapping[str, Any], name: str, place: str) -> list[Message]:
+    """One of a pair, behind the prompt of both."""
+    prompt, own = value.get("prompt", []), value.get(name)
+    if not isinstance(prompt, list):
+        raise DataError(f'{place}: "prompt" is no list: give [{{"role": ..., "content": ...}}]')
+    return checked_messages([*prompt, *own] if isinstance(own, list) else own, place, name)
+
+
+def _task(messages: Sequence[Message]) -> str:
+    """A name for what was asked: all that stands before the first turn of the assistant."""
+    asked = takewhile(lambda message: message["role"] != "assistant", messages)
+    return json.dumps(list(asked), sort_keys=True)

@@ -70,6 +70,8 @@ class RewardLearning:
         config, model = recipe.reward_model, context.components.reward_model
         assert config is not None  # the recipe asks for this stage
         assert model is not None
+        if model.trained:
+            return step
         lessons, heldout = parted(
             read_lessons(
                 config.data, model, context.components.scaffold, context.components.tokenizer
@@ -80,8 +82,6 @@ class RewardLearning:
         learner = RewardModelLearner(model, lessons, config, recipe.seed)
         if saved is not None:
             learner.load_state(saved.learner)
-        if model.trained:
-            return step
         context.display.phase("reward model", config.steps)
         every = recipe.train.checkpoint_every
         stage = StageName.REWARD_MODEL

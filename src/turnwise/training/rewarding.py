@@ -52,7 +52,13 @@ def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | No
     """Raise ConfigError where the best of k is to be chosen by a number that evaluations lack."""
     name = recipe.evaluation.best_of
     terms = reward.terms if reward is not None else ()
-    measured = [term.name for term in terms if term.part.scope != Scope.GROUP]
-    if name and name not in (*measured, *environment.spec.parts):
-        problem = unknown_name("evaluation.best_of", name, [*measured, *environment.spec.parts])
+    measured = {term.name for term in terms if term.part.scope != Scope.GROUP}
+    known = measured | environment.spec.parts.keys()
+    if name and not known:
+        raise ConfigError(
+            f"evaluation.best_of is {name!r}, and no number of an episode is measured: name a part "
+            "in [reward.parts], or leave best_of out"
+        )
+    if name and name not in known:
+        problem = unknown_name("evaluation.best_of", name, known)
         raise ConfigError(f"{problem}; parts of groups are not measured in evaluations")

@@ -107,7 +107,9 @@ def _stages(recipe: Recipe) -> str:
     """Say what a recipe trains with, in order."""
     train = recipe.train
     step = f"{train.tasks_per_step} tasks, {train.group_size} episodes of each"
+    model = recipe.reward_model
     stages = [
+        "" if model is None else f"reward model ({model.form}), {model.steps} steps",
         f"cold start, {recipe.sft.steps} steps" if recipe.sft.steps else "",
         f"{recipe.algorithm.name}, {train.steps} steps ({step})" if train.steps else "",
         f"preferences, {recipe.preferences.steps} steps" if recipe.preferences.steps else "",

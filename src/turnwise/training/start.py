@@ -74,6 +74,11 @@ def evaluate_recipe(
 ) -> dict[str, Any]:
     """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
     checkpoint, where `policy` is its folder. All of it is kept in `out`."""
+    if policy is None and recipe.reward_model is not None:
+        raise ConfigError(
+            "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
+            "folder, or leave it out with reward=false reward_model=false evaluation.best_of="
+        )
     configure(recipe)
     from turnwise.training.components import build_components
 
