@@ -128,7 +128,7 @@ def test_the_recipes_of_the_page_are_rewards(
     (tmp_path / "mine.py").write_text(own)
     monkeypatch.chdir(tmp_path)
     recipes = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.S)]
-    assert len(recipes) == 4
+    assert len(recipes) == 5
     learned = {"reward_model": RewardModel.part}
     for recipe in recipes:
         made = make_reward(RewardConfig.model_validate(recipe["reward"]), {}, 8, learned)
