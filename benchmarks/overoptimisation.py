@@ -114,8 +114,8 @@ def smoothed(numbers: Sequence[float]) -> list[float]:
 
 
 def _episode_kl(line: dict[str, Any]) -> float:
-    """Divergence of an episode from the cold start, in nats."""
-    tokens = line["policy/trained_tokens"] / line["rollout/episodes"]
+    """Divergence of an episode from the cold start, in nats, from that of trained tokens."""
+    tokens = line["rollout/tokens_sampled"] / line["rollout/episodes"]
     return float(line["policy/kl_reference"] * tokens)
 
 
