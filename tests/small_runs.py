@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.fakes import save_small_model
 from turnwise.config import load_recipe
@@ -73,6 +75,12 @@ def interrupted(whole: RunFolder, run: Path, *lost: str) -> RunFolder:
     (run / "report.json").unlink()
     (run / "evaluations" / "trained.json").unlink()
     return RunFolder.open(run)
+
+
+def figures(summary: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An evaluation without the time that it took, which no two have in common."""
+    assert summary is not None
+    return {name: value for name, value in summary.items() if name != "seconds"}
 
 
 def start(*arguments: str | Path) -> "subprocess.Popen[str]":

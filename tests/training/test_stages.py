@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests import small_runs
 from tests.fakes import save_small_model
-from tests.small_runs import interrupted, write_recipe
+from tests.small_runs import figures, interrupted, write_recipe
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
@@ -68,7 +68,7 @@ def assert_same(whole: RunFolder, other: RunFolder, last: str) -> None:
         files = [folder.path / name for folder in (whole, other)]
         assert files[0].exists() is files[1].exists()
         assert not files[0].exists() or files[0].read_bytes() == files[1].read_bytes()
-    trained = [folder.evaluation("trained") for folder in (whole, other)]
+    trained = [figures(folder.evaluation("trained")) for folder in (whole, other)]
     assert trained[0] == trained[1]
 
 
@@ -114,7 +114,7 @@ def test_untrained_weights_and_imitation_alone_are_evaluated(recipe: Path, tmp_p
     plain = train(recipe, tmp_path / "plain", "sft.steps=2", "train.steps=1")
     names = list(json.loads((run.path / "report.json").read_text()))
     assert names[2:6] == ["base", "cold_start", "sft", "trained"]
-    assert run.evaluation("trained") == plain.evaluation("trained")
+    assert figures(run.evaluation("trained")) == figures(plain.evaluation("trained"))
     base, cold = (
         read_rows(run.path / "trajectories" / f"evaluation-{name}.parquet")
         for name in ("base", "cold_start")
@@ -154,9 +154,9 @@ def test_a_run_that_was_killed_while_imitating_goes_on_exactly(
     whole = train(recipe, tmp_path / "whole", *COMPARED)
     other = resume(killed_while_imitating(recipe, tmp_path / "killed"))
     assert other.lines("imitation.jsonl") == whole.lines("imitation.jsonl")
-    assert other.evaluation("sft") == whole.evaluation("sft")
+    assert figures(other.evaluation("sft")) == figures(whole.evaluation("sft"))
     reports = [json.loads((run.path / "report.json").read_text()) for run in (whole, other)]
-    assert reports[0]["base"] == reports[1]["base"]
+    assert figures(reports[0]["base"]) == figures(reports[1]["base"])
 
 
 @pytest.mark.long
