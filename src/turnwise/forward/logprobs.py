@@ -104,9 +104,7 @@ def score_norms(
     makes negative. Source: the logit-gradient proxy of OTB (arXiv 2602.07078).
     """
     hidden = hidden_states(model, inputs, selected, autocast, images)
-    layer = OutputLayer.of(model, temperature)
-    (norms,) = in_chunks(partial(_norms, layer), layer.rows(logits_per_chunk), hidden, targets)
-    return norms
+    return _measured(_norms, model, temperature, logits_per_chunk, hidden, targets)
 
 
 def certainties(
@@ -127,9 +125,7 @@ def certainties(
     2025 (arXiv 2502.18581).
     """
     hidden = hidden_states(model, inputs, selected, autocast, images)
-    layer = OutputLayer.of(model, temperature)
-    (found,) = in_chunks(partial(_certainties, layer), layer.rows(logits_per_chunk), hidden)
-    return found
+    return _measured(_certainties, model, temperature, logits_per_chunk, hidden)
 
 
 def entropies(
@@ -243,6 +239,19 @@ def _score(
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
+
+
+def _measured(
+    function: Callable[..., tuple[Tensor]],
+    model: nn.Module,
+    temperature: float,
+    logits_per_chunk: int,
+    *tensors: Tensor,
+) -> Tensor:
+    """One number for each row of the tensors, by the model's output layer."""
+    layer = OutputLayer.of(model, temperature)
+    (found,) = in_chunks(partial(function, layer), layer.rows(logits_per_chunk), *tensors)
+    return found
 
 
 def _norms(layer: OutputLayer, hidden: Tensor, targets: Tensor) -> tuple[Tensor]:

@@ -196,7 +196,7 @@ def newest(root: Path) -> tuple[Checkpoint | None, dict[Path, str]]:
     return None, {}
 
 
-def run_of(folder: Path) -> Path:
+def checkpoints_beside(folder: Path) -> Path:
     """The folder of all checkpoints of the run that a checkpoint belongs to."""
     return folder.parent.parent if folder.parent.name in list(StageName) else folder.parent
 

@@ -204,7 +204,7 @@ def _reward_model(
     made = FORMS[recipe.reward_model.form](model, recipe.reward_model, recipe.learning)
     if weights is None:
         return made
-    run = checkpoint.run_of(weights)
+    run = checkpoint.checkpoints_beside(weights)
     saved: Checkpoint | None = checkpoint.load(weights)
     damaged: dict[Path, str] = {}
     if saved is not None and "reward_model" not in saved.learner:

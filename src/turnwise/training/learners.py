@@ -102,7 +102,7 @@ class Learners:
         if self.reward_model is not None:
             lessons = self.reward_model.lessons_of_step(groups)
             metrics |= self.reward_model.update(lessons)
-            self.reward_model.finish(lessons)
+            self.reward_model.finish(lessons)  # the centre of pairs moves with the model
         report = replace(update, metrics={**update.metrics, **metrics})
         return Learned(signals, credits, report)
 
