@@ -48,6 +48,14 @@ CASES = {  # by name, and a word for its options where it is there twice
     "frozen_lake": Case({"maps": 60}, package="gymnasium"),
     "function_calling": Case(few={"count": 100}, hidden=("calls", "answers")),
     "gymnasium": Case({"id": "FrozenLake-v1", "success": 1}, package="gymnasium"),
+    "joint": Case(
+        {
+            "environments": {
+                "short": {"name": "mathematics", "options": {"tasks": {"max_steps": 1}}},
+                "long": {"name": "mathematics", "options": {"tasks": {"max_steps": 4}}},
+            }
+        }
+    ),
     "long_walk": Case({"length": 20, "herald_every": 6, "count": 40}),
     "mathematics": Case(few={"tasks": {"count": 100}}, hidden=("answer", "solution")),
     "multi_tool": Case(few={"count": 20}, counted=True, hidden=("answer",)),

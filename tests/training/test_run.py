@@ -198,6 +198,27 @@ def test_a_run_with_a_curriculum_goes_on_exactly(recipe: Path, tmp_path: Path) -
 
 
 @pytest.mark.long
+def test_a_run_whose_horizon_and_temperature_change_goes_on_exactly(
+    recipe: Path, tmp_path: Path
+) -> None:
+    options = (
+        f"environment.name={FAKES}:Levels",
+        "rollout.max_turns=3",
+        "rollout.max_turn_tokens=12",
+        "rollout.horizon={turns=1, target=0.2, window=1}",
+        "rollout.temperature_schedule={temperature=0.7, to_step=4}",
+        "sft.steps=0",
+    )
+    whole = run_here(recipe, tmp_path / "whole", *options)
+    lines = RunFolder(whole).lines("metrics.jsonl")
+    assert lines[0]["rollout/horizon"] == 1 < lines[-1]["rollout/horizon"]
+    assert lines[0]["rollout/temperature"] == 1.0 > lines[-1]["rollout/temperature"] >= 0.7
+    gap = max(line["policy/logprob_gap"] for line in lines)
+    assert gap < 1e-4  # tokens are scored at the temperature that they were sampled at
+    assert_same(whole, gone_on(whole, tmp_path / "killed"))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("overrides", "metric"),
     [

@@ -1,6 +1,6 @@
 """Settings of model, environment, scaffold and episodes."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
@@ -55,6 +55,39 @@ class ScaffoldConfig(Section):
     """Arguments of the scaffold's constructor."""
 
 
+class TemperatureScheduleConfig(Section):
+    """A temperature that changes over the steps of RL, in a straight line between two of them."""
+
+    temperature: float = Field(gt=0)
+    """The temperature from `to_step` on."""
+    from_step: int = Field(0, ge=0)
+    """The step until which `rollout.temperature` holds."""
+    to_step: int = Field(ge=1)
+    """The step from which the new temperature holds."""
+
+    @model_validator(mode="after")
+    def _goes_forward(self) -> Self:
+        if self.to_step <= self.from_step:
+            raise ValueError(
+                f"rollout.temperature_schedule ends at to_step = {self.to_step}, which is not "
+                f"after from_step = {self.from_step}"
+            )
+        return self
+
+
+class HorizonConfig(Section):
+    """A number of turns that grows with success, from few to `rollout.max_turns`."""
+
+    turns: int = Field(ge=1)
+    """Turns of an episode at first."""
+    grow_by: int = Field(1, ge=1)
+    """Turns that are added at a time."""
+    target: float = Field(0.6, gt=0, le=1)
+    """Success in training, over the last `window` steps at one horizon, from which it grows."""
+    window: int = Field(3, ge=1)
+    """Steps that success is averaged over."""
+
+
 class RolloutConfig(Section):
     """Budgets of one episode. An episode that reaches one is truncated, graded and flagged."""
 
@@ -85,10 +118,24 @@ class RolloutConfig(Section):
     max_ungraded_share: float = Field(0.05, ge=0, le=1)
     """The run stops when more of a step's episodes end without a grade."""
 
+    temperature_schedule: TemperatureScheduleConfig | None = None
+    """The temperature stays as it is where this is left out."""
+    horizon: HorizonConfig | None = None
+    """RL plays episodes of `max_turns` from the first step on where this is left out."""
+
     @property
     def truncates(self) -> bool:
         """Whether some tokens are left out of the distribution that is sampled."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @model_validator(mode="after")
+    def _horizon_is_shorter(self) -> Self:
+        if self.horizon is not None and self.horizon.turns >= self.max_turns:
+            raise ValueError(
+                f"rollout.horizon.turns = {self.horizon.turns} is not below rollout.max_turns = "
+                f"{self.max_turns}, to which it grows"
+            )
+        return self
 
     @model_validator(mode="after")
     def _new_contexts_have_room(self) -> "RolloutConfig":

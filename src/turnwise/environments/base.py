@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self, TypeVar, cast
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 from turnwise.environments.random_actions import random_script
 from turnwise.environments.tasksets import Split as Split
@@ -58,6 +58,16 @@ class EnvironmentSpec:
     below 0 (`signed`); `unknown` where it is not stated."""
     parts: Mapping[str, RewardPart] = field(default_factory=dict)
     """The numbers that its verdicts report of an episode and of its turns, by name."""
+
+
+class Budget(NamedTuple):
+    """Bounds of one task's episode where they are below the recipe's `rollout`; None for these.
+    Example: Budget(max_turns=3)."""
+
+    max_turns: int | None = None
+    max_turn_tokens: int | None = None
+    max_tokens: int | None = None
+    max_tool_calls: int | None = None
 
 
 class Environment:
@@ -130,6 +140,11 @@ class Environment:
         if not self.task_set.tasks:
             raise NotSupportedError(f"{type(self).__name__} has no tasks({split!r})")
         return self.task_set.tasks[split]
+
+    def budget(self, task: Task) -> Budget:
+        """The bounds of a task's episode where it has some of its own. Default: the recipe's."""
+        del task
+        return Budget()
 
     def fresh(self) -> Self:
         """A new instance for one episode; shares what the prototype loaded."""

@@ -71,6 +71,11 @@ for _name, _target, _line in (
         "dataset and scorer of one of Inspect's tasks, with tools; needs the extra inspect",
     ),
     (
+        "joint",
+        "joint:Joint",
+        "several environments in one run, with a share and budgets for each",
+    ),
+    (
         "long_walk",
         "games.long_walk:LongWalk",
         "find the way through 300 rooms, a tool call each, by a rule that is given once",

@@ -51,8 +51,27 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         [member for group in groups for member in group.baseline_rollouts]
     )
     metrics |= _oversampled([member for group in groups for member in group.oversampled])
-    metrics |= repetition_metrics(groups) | _parts(graded)
+    metrics |= repetition_metrics(groups) | _parts(graded) | _by_environment(members)
     return metrics | {f"outcome/{name}": float(count) for name, count in sorted(outcomes.items())}
+
+
+def _by_environment(members: Sequence[Trajectory]) -> dict[str, float]:
+    """Share of the episodes, success and reward of each environment in joint RL, where tasks are
+    labelled with theirs."""
+    found: dict[str, list[Trajectory]] = defaultdict(list)
+    for member in members:
+        if "environment" in member.task.info:
+            found[str(member.task.info["environment"])].append(member)
+    metrics: dict[str, float] = {}
+    for name, own in sorted(found.items()):
+        metrics[f"environment/{name}/share"] = len(own) / len(members)
+        verdicts = [
+            one.verdict for one in own if one.reward is not None and one.verdict is not None
+        ]
+        if verdicts:
+            metrics[f"environment/{name}/success"] = fmean(one.success for one in verdicts)
+            metrics[f"environment/{name}/reward"] = fmean(one.reward for one in verdicts)
+    return metrics
 
 
 def _spread(group: Group) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
-from turnwise.environments.base import Environment
+from turnwise.environments.base import Budget, Environment
 from turnwise.errors import RunStoppedError
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.episode import Episode
@@ -114,7 +114,7 @@ class RolloutRunner:
             self.environment,
             self.scaffold,
             self.engine,
-            self.limits,
+            within(self.limits, self.environment.budget(planned.task)),
             f"{index:08d}-{self.priority}",
             self.semaphore,
             self.priority,
@@ -146,6 +146,13 @@ class RolloutRunner:
             f"{len(ungraded)} of {len(trajectories)} episodes could not be graded ({counts}); "
             f"first: {problem}. rollout.max_ungraded_share allows {self.limits.max_ungraded_share}"
         )
+
+
+def within(limits: RolloutConfig, budget: Budget) -> RolloutConfig:
+    """The limits, lowered to what a task's budget allows."""
+    given = {name: most for name, most in budget._asdict().items() if most is not None}
+    lowered = {name: min(most, getattr(limits, name)) for name, most in given.items()}
+    return limits.model_copy(update=lowered)
 
 
 def members_of(groups: Sequence[Group]) -> list[Trajectory]:

@@ -27,11 +27,12 @@ from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
 from turnwise.learning.signals.self_teacher import SelfTeacher
-from turnwise.learning.signals.teacher import load_teacher
+from turnwise.learning.signals.teacher import Teacher, load_teacher
 from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
 from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
+from turnwise.rollout.schedule import temperature_at
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.tokens import Tokens
@@ -82,6 +83,7 @@ class Learners:
         """Measure, estimate, update, in step `step`, counted from 0; in the first ones a critic may
         be updated alone."""
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
+        self._set_temperature(temperature_at(recipe.rollout, step))
         models = self.critic, self._teacher
         scaffold, oracle = components.scaffold, components.environment.oracle
         asked = signals_of(recipe, self.algorithm, policy, scaffold, oracle, models)
@@ -126,6 +128,12 @@ class Learners:
             self.critic.load_state(state["critic"])
         if self.reward_model is not None:
             self.reward_model.load_state(state["reward_model"])
+
+    def _set_temperature(self, temperature: float) -> None:
+        """Score tokens at the temperature that they were sampled at."""
+        for one in (self.policy, self.critic, self._teacher):
+            if isinstance(one, PolicyLearner | ImplicitReward | SelfTeacher | Teacher):
+                one.temperature = temperature
 
     def _information(self, groups: list[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""

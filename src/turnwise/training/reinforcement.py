@@ -25,6 +25,7 @@ from turnwise.rollout.collect import Rollout, oversampled_groups
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
+from turnwise.rollout.schedule import RolloutSchedule
 from turnwise.rollout.staleness import check_staleness
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
@@ -75,6 +76,7 @@ class ReinforcementLoop:
         self.learners = Learners(context)
         self.curriculum = _curriculum(context)
         self.multipliers = CostMultipliers(context.components.reward)
+        self.schedule = RolloutSchedule(context.recipe.rollout)
         self.recorder = Recorder(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history)
         self.validation = Validation(context, self.step)
@@ -85,6 +87,7 @@ class ReinforcementLoop:
             self.learners.load_state(saved.learner)
             self.watch.quiet_until = saved.learner["quiet_until"]
             self.multipliers.load_state(saved.learner["multipliers"])
+            self.schedule.load_state(saved.learner["schedule"])
             if self.curriculum is not None:
                 self.curriculum.load_state(saved.learner["curriculum"])
 
@@ -118,8 +121,10 @@ class ReinforcementLoop:
         self.step, self._unsaved = self.step + 1, True
         times = StepTimes(played.seconds, sampled - begun, time.monotonic() - sampled)
         metrics = self.curriculum.metrics() if self.curriculum is not None else {}
-        metrics = metrics | self.multipliers.metrics()  # before these costs move them
+        metrics |= self.schedule.metrics(self.step - 1)
+        metrics |= self.multipliers.metrics()  # before these costs move them
         self.multipliers.measure(played.groups)
+        self.schedule.measure(played.groups)
         await self._beside_sampling(
             partial(self.recorder.record, self.step, played.groups, learned, times, metrics)
         )
@@ -136,7 +141,7 @@ class ReinforcementLoop:
         train, seed = context.recipe.train, context.recipe.seed
         reward = context.components.reward
         weights = reward.weights(step, self.multipliers.values) if reward is not None else {}
-        runner = context.components.runner(context.recipe.rollout)
+        runner = context.components.runner(self.schedule.limits(step))
         runner = replace(runner, priority=step, weights=weights)
         rollout: Rollout = algorithm.function("rollout")
         if train.oversample:
@@ -175,6 +180,7 @@ class ReinforcementLoop:
     def _save(self) -> None:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}
         state["multipliers"] = self.multipliers.values
+        state["schedule"] = self.schedule.state()
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state()
         best = self.watch.best_step(self.recorder.history) or self.validation.best_step

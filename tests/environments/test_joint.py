@@ -1,0 +1,146 @@
+"""Several environments as one: shares, budgets, each episode in its own, clashes refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments.playing import answered, calling, judged, played
+from turnwise.environments.base import Budget, Environment
+from turnwise.environments.failing import FailureRates, failing
+from turnwise.environments.joint import Joint
+from turnwise.environments.registry import make_environment
+from turnwise.errors import ConfigError
+from turnwise.types import Task
+
+FAKES = Path(__file__).parents[1] / "fakes.py"
+BANDIT: dict[str, Any] = {"share": 1}
+SUMS: dict[str, Any] = {
+    "name": "mathematics",
+    "options": {"tasks": {"count": 30, "max_steps": 1}},
+    "max_turns": 3,
+    "max_tokens": 200,
+}
+PROOFS: dict[str, Any] = {"options": {"tasks": {"count": 20}}, "share": 0.5}
+
+
+def made(**environments: dict[str, Any]) -> Joint:
+    found = make_environment("joint", {"environments": environments})
+    assert isinstance(found, Joint)
+    return found
+
+
+@pytest.fixture(scope="module")
+def both() -> Joint:
+    return made(sums=SUMS, proofs=PROOFS)
+
+
+def first(environment: Environment, name: str) -> Task:
+    return next(one for one in environment.tasks("heldout") if one.info["environment"] == name)
+
+
+def test_tasks_come_by_share(both: Joint) -> None:
+    """30 sums at a share of 1 leave room for 15 proofs at a half."""
+    for split in ("train", "heldout"):
+        names = [task.info["environment"] for task in both.tasks(split)]
+        assert (names.count("sums"), names.count("proofs")) == (30, 15)
+        assert names[:30] != ["sums"] * 30
+        assert {task.id.partition("/")[0] for task in both.tasks(split)} == {"sums", "proofs"}
+    assert both.warnings == ("proofs: 15 of 20 training tasks are used, so that shares hold",)
+
+
+@pytest.mark.parametrize("name", ["sums", "proofs"])
+def test_an_episode_is_one_of_its_own_environment(both: Joint, name: str) -> None:
+    task = first(both, name)
+    assert judged(both, task, *both.oracle(task)).success
+    assert not judged(both, task, answered("nothing")).success
+
+
+def test_budgets_are_those_of_the_tasks_environment(both: Joint) -> None:
+    assert both.budget(first(both, "sums")) == Budget(max_turns=3, max_tokens=200)
+    assert both.budget(first(both, "proofs")) == Budget()
+
+
+def told(environment: Environment, task: Task, tool: str, **arguments: Any) -> str:
+    """What a call in the task's episode gives."""
+    (step,) = played(environment, task, calling(tool, **arguments)).trajectory.turns
+    assert step.step is not None
+    assert step.step.observation is not None
+    return step.step.observation.content
+
+
+def test_the_tools_of_another_environment_are_mistakes(both: Joint) -> None:
+    assert [tool.name for tool in both.tools()] == ["calculator", "check"]
+    assert told(both, first(both, "sums"), "calculator", expression="2 * 3") == "6"
+    refused = told(both, first(both, "proofs"), "calculator", expression="2 * 3")
+    assert refused == "Error: there is no tool 'calculator'; tools: check"
+
+
+def test_tools_and_rules_of_the_recipe_hold_in_all_of_them(tmp_path: Path) -> None:
+    tables = {"sums": {**SUMS, "tools": []}, "proofs": PROOFS}
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from turnwise import tool\n\n@tool\ndef double(number: int) -> str:\n"
+        '    """Twice a number."""\n    return str(2 * number)\n'
+    )
+    environment = make_environment(
+        "joint", {"environments": tables}, {"calculator": 0}, tools=[f"{file}:double"]
+    )
+    for name in ("sums", "proofs"):
+        assert told(environment, first(environment, name), "double", number=4) == "8"
+    limited = told(environment, first(environment, "sums"), "calculator", expression="1")
+    assert limited == "Error: calculator may be used 0 times only"
+
+
+def test_tools_fail_in_all_of_them(both: Joint) -> None:
+    broken = failing(both, FailureRates(error=1.0))
+    assert told(broken, first(both, "sums"), "calculator", expression="1").startswith("Error: the")
+
+
+def test_ablations_are_those_of_each(both: Joint) -> None:
+    (name,) = both.ablations()
+    assert name == "sums_no_calculator"
+    variant = both.ablations()[name]
+    refused = told(variant, first(both, "sums"), "calculator", expression="2 * 3")
+    assert refused.startswith("Error: ")
+    assert told(both, first(both, "sums"), "calculator", expression="2 * 3") == "6"
+
+
+def test_the_spec_is_that_of_all(both: Joint) -> None:
+    spec = both.spec
+    assert spec.name == "joint"
+    assert spec.version == "sums: mathematics 1, proofs: proofs 1"
+    assert spec.reference_scores["oracle"] == 1.0
+    assert "correct" not in spec.parts  # proofs report no such number
+    more = made(sums=SUMS, proofs={**PROOFS, "share": 0.25}).spec
+    assert more.data_hash != spec.data_hash
+
+
+@pytest.mark.parametrize(
+    ("environments", "said"),
+    [
+        ({"sums": SUMS}, "give two or more in environment.options.environments"),
+        ({"sums": SUMS, "a/b": BANDIT}, "a/b: give a name without a slash"),
+        ({"sums": SUMS, "bandit": 3}, "bandit is 3: give a table"),
+        ({"sums": SUMS, "bandit": {"share": 0}}, "bandit.share is 0: give one above 0"),
+        ({"sums": SUMS, "bandit": {"shares": 1}}, "'shares'.*share"),
+        ({"sums": SUMS, "bandits": {}}, "environments.bandits: .*bandit"),
+        ({"sums": {"options": {}, "name": "mathematics", "max_turns": -1}, "bandit": {}}, "max_tu"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(environments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_environment("joint", {"environments": environments})
+
+
+def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from turnwise import Environment, Task, tool\n\n"
+        "class Mine(Environment):\n"
+        "    def tasks(self, split):\n        return [Task('a', 'b')]\n\n"
+        "    @tool\n    def calculator(self, number: int) -> str:\n"
+        '        """Another one."""\n        return ""\n'
+    )
+    with pytest.raises(ConfigError, match="sums and mine have a tool 'calculator' each"):
+        made(sums=SUMS, mine={"name": f"{file}:Mine"})

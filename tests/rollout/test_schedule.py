@@ -1,0 +1,95 @@
+"""The temperature's line, and a horizon that grows with success and is all in its state."""
+
+import json
+
+import pytest
+
+from turnwise.config import RolloutConfig, check_recipe
+from turnwise.environments.base import Budget
+from turnwise.errors import ConfigError
+from turnwise.rollout.runner import within
+from turnwise.rollout.schedule import RolloutSchedule, temperature_at
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+
+FALLING = RolloutConfig.model_validate(
+    {"temperature": 1.0, "temperature_schedule": {"temperature": 0.4, "from_step": 2, "to_step": 8}}
+)
+GROWING = RolloutConfig.model_validate(
+    {"max_turns": 6, "horizon": {"turns": 2, "grow_by": 3, "target": 0.5, "window": 2}}
+)
+
+
+def step_of(*successes: bool | None) -> list[Group]:
+    """The group of a step; None is ungraded."""
+    members = tuple(
+        Trajectory(
+            Task("a", "b"),
+            "train/0/a",
+            episode,
+            seed=0,
+            outcome=Outcome.GRADER_ERROR if success is None else Outcome.FAILURE,
+            verdict=None if success is None else Verdict(0.0, success),
+        )
+        for episode, success in enumerate(successes)
+    )
+    return [Group("train/0/a", members)]
+
+
+def test_the_temperature_goes_in_a_straight_line() -> None:
+    found = [temperature_at(FALLING, step) for step in (0, 2, 5, 8, 100)]
+    assert found == pytest.approx([1.0, 1.0, 0.7, 0.4, 0.4])
+    assert temperature_at(RolloutConfig(temperature=0.8), 5) == 0.8
+    schedule = RolloutSchedule(FALLING)
+    assert schedule.limits(5).temperature == pytest.approx(0.7)
+    assert schedule.limits(5).max_turns == FALLING.max_turns
+    assert schedule.metrics(5) == pytest.approx({"rollout/temperature": 0.7})
+
+
+def test_the_horizon_grows_with_success() -> None:
+    schedule = RolloutSchedule(GROWING)
+    turns = []
+    for success in (False, True, True, True, True, True, True):
+        turns.append(schedule.limits(0).max_turns)
+        schedule.measure(step_of(success, success, None))
+    # A mean of (0, 1) reaches 0.5; at the new horizon two steps are counted anew; 6 is the most.
+    assert turns == [2, 2, 5, 5, 6, 6, 6]
+
+
+def test_a_step_without_a_grade_counts_nothing() -> None:
+    schedule = RolloutSchedule(GROWING)
+    for _ in range(3):
+        schedule.measure(step_of(None, None))
+    schedule.measure(step_of(True))
+    assert schedule.limits(0).max_turns == 2
+
+
+def test_its_state_is_all_that_it_remembers() -> None:
+    schedule = RolloutSchedule(GROWING)
+    schedule.measure(step_of(True))
+    other = RolloutSchedule(GROWING)
+    other.load_state(json.loads(json.dumps(schedule.state())))
+    for one in (schedule, other):
+        one.measure(step_of(True))
+        assert one.limits(0).max_turns == 5
+
+
+def test_a_budget_only_lowers() -> None:
+    limits = RolloutConfig(max_turns=4, max_tokens=500, max_tool_calls=3)
+    found = within(limits, Budget(max_turns=9, max_tokens=100, max_tool_calls=0))
+    assert (found.max_turns, found.max_tokens, found.max_tool_calls) == (4, 100, 0)
+    assert within(limits, Budget()) == limits
+
+
+@pytest.mark.parametrize(
+    ("rollout", "said"),
+    [
+        ({"horizon": {"turns": 6}, "max_turns": 6}, "is not below rollout.max_turns = 6"),
+        ({"temperature_schedule": {"temperature": 0.5, "from_step": 3, "to_step": 3}}, "not after"),
+        ({"temperature_schedule": {"temperature": 0.0, "to_step": 3}}, "temperature"),
+        ({"horizon": {"turns": 1, "target": 0}}, "target"),
+    ],
+)
+def test_schedules_that_lead_nowhere_are_refused(rollout: dict[str, object], said: str) -> None:
+    recipe = {"name": "x", "environment": {"name": "bandit"}, "rollout": rollout}
+    with pytest.raises(ConfigError, match=said):
+        check_recipe(recipe, "test")
