@@ -42,10 +42,12 @@ def judge(
     from turnwise.commands.terminal import choose_rows
     from turnwise.config import load_judge
     from turnwise.storage.run_folder import RunFolder
+    from turnwise.storage.trajectory_rows import rows_of_tasks
     from turnwise.training.start import configure
 
     config, folder = load_judge(settings, overrides or []), RunFolder.open(run)
-    rows, name = choose_rows(run, step, None, count)
+    chosen, name = choose_rows(run, step, None, count)
+    rows = rows_of_tasks(chosen)
     configure(folder.recipe())
     from turnwise.training.judging import judge_rows, judged_rows
 

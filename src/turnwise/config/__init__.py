@@ -21,6 +21,7 @@ from turnwise.config.judge import (
     PairwiseJudgeConfig,
     PointwiseJudgeConfig,
     PolicyJudgeModel,
+    RefinementConfig,
     RubricJudgeConfig,
     ScriptedJudgeModel,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "PriceConfig",
     "Recipe",
     "RecordedDemonstrations",
+    "RefinementConfig",
     "RewardConfig",
     "RewardModelConfig",
     "RewardPartConfig",

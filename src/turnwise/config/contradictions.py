@@ -131,6 +131,11 @@ def _of_judge(recipe: "Recipe") -> Iterator[str]:
             "nothing asks the judge: name it in reward.parts, as in reward.parts.judge = 0.5, or "
             "set preferences.by=judge, or leave [judge] out"
         )
+    if recipe.judge.refinement is not None and not recipe.train.steps:
+        yield (
+            "judge.refinement trains the judge in steps of RL, and train.steps is 0: leave "
+            "refinement out"
+        )
     if rewards and recipe.judge.seconds > recipe.rollout.max_seconds:
         yield (
             f"judge.seconds is {recipe.judge.seconds:g}, but all that is asked about an episode or "

@@ -54,6 +54,15 @@ AnyJudgeModel = Annotated[
 ]
 
 
+class RefinementConfig(Section):
+    """The judge's training in RL, on requests whose answer the verifier knows."""
+
+    requests: int = Field(8, ge=1)
+    """Requests of a step, at most: fewer where too few of its episodes differ in success."""
+    replies: int = Field(4, ge=2)
+    """Replies to a request, a group that the algorithm compares."""
+
+
 class JudgeConfig(Section):
     """The settings that every judge has."""
 
@@ -73,6 +82,9 @@ class JudgeConfig(Section):
     """Tokens of all calls in one process, after which no call begins; 0 for any number."""
     cache: str = ""
     """The folder in which answers are kept; empty for the run's own."""
+    refinement: RefinementConfig | None = None
+    """Training of the judge, for a policy that scores or compares; without it, it is not
+    trained."""
 
     @model_validator(mode="after")
     def _keeps_answers_of_the_policy_with_it(self) -> Self:
@@ -80,6 +92,15 @@ class JudgeConfig(Section):
             raise ValueError(
                 "a judge's cache is for several runs, and the policy is another one in each: leave "
                 "cache out, or name another model"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trains_the_policy_alone(self) -> Self:
+        if self.refinement is not None and not isinstance(self.model, PolicyJudgeModel):
+            raise ValueError(
+                f"judge.refinement trains the policy as its own judge, and judge.model.kind is "
+                f"{self.model.kind!r}: leave refinement out, or set judge.model=policy"
             )
         return self
 
@@ -122,6 +143,16 @@ class RubricJudgeConfig(RubricSettings):
     """The weight of the criteria that hold, as a share of all."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Weights of criteria by their names; 1 for the others."""
+
+    @model_validator(mode="after")
+    def _cannot_be_refined(self) -> Self:
+        if self.refinement is not None:
+            raise ValueError(
+                "judge.refinement needs requests whose answer the verifier knows, and it knows "
+                "none of a rubric's criteria: set judge.form to pairwise or pointwise, or leave "
+                "refinement out"
+            )
+        return self
 
 
 class PairwiseJudgeConfig(RubricSettings):

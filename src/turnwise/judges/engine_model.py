@@ -13,10 +13,11 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.chat.endpoint import Reply
-from turnwise.engines.base import Engine, Sampling, StopReason
+from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.judges.base import Message
 from turnwise.seeds import derive
+from turnwise.tokens import Segment, Source
 
 _SESSIONS = count()
 """Numbers of the calls of this process; nothing but the sessions' names depends on them."""
@@ -44,18 +45,20 @@ class EngineModel:
         self._engine, self._tokenizer, self._weights = engine, tokenizer, weights
         # Whether special tokens are split is a setting of the tokenizer, not of a call.
         self._content_tokenizer = deepcopy(tokenizer)
-        self._temperature, self._max_tokens = temperature, max_tokens
+        self._temperature = temperature
+        self.max_tokens = max_tokens
+        """Longest reply in tokens."""
 
     @property
     def identity(self) -> str:
         """The weights' name and how they are sampled from."""
-        return f"engine {self._weights()} {self._temperature} {self._max_tokens}"
+        return f"engine {self._weights()} {self._temperature} {self.max_tokens}"
 
     async def complete(self, messages: Sequence[Message]) -> Reply:
         """A sampled answer. Raises InfrastructureError where the context has no room for it."""
         prompt = self.prompt(messages)
         sampling = Sampling(
-            max_tokens=self._max_tokens,
+            max_tokens=self.max_tokens,
             temperature=self._temperature,
             seed=derive("judge", *(message["content"] for message in messages)),
         )
@@ -71,24 +74,35 @@ class EngineModel:
                 f"the record of {len(prompt)} tokens and an answer are more than the model's "
                 "context: lower judge.max_characters"
             )
+        return Reply(self.reply(completion), len(prompt) + len(completion.tokens))
+
+    def text(self, completion: Completion) -> str:
+        """All that was sampled, thinking included, without the token that ends a turn."""
         ended = completion.stop_reason == StopReason.END_OF_TEXT
         text: str = self._tokenizer.decode(
             list(completion.tokens[:-1] if ended else completion.tokens),
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
-        words = text.rpartition("</think>")[2].strip()
-        return Reply(words, len(prompt) + len(completion.tokens))
+        return text
+
+    def reply(self, completion: Completion) -> str:
+        """The reply to be read: what comes after thinking."""
+        return self.text(completion).rpartition("</think>")[2].strip()
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """The messages as token ids, with the beginning of the model's turn."""
+        return [token for segment in self.segments(messages) for token in segment.tokens]
+
+    def segments(self, messages: Sequence[Message]) -> list[Segment]:
+        """The same with the source of each token: USER what a message says, TEMPLATE the rest."""
         try:
             return self._rendered(messages)
         except TemplateError:  # families without a system message
             content = "\n\n".join(message["content"] for message in messages)
             return self._rendered([{"role": "user", "content": content}])
 
-    def _rendered(self, messages: Sequence[Message]) -> list[int]:
+    def _rendered(self, messages: Sequence[Message]) -> list[Segment]:
         markers = [f"\x00message {place}\x00" for place in range(len(messages))]
         marked = [
             {"role": message["role"], "content": marker}
@@ -97,12 +111,15 @@ class EngineModel:
         rest = str(
             self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=True)
         )
-        tokens: list[int] = []
+        segments: list[Segment] = []
         for message, marker in zip(messages, markers, strict=True):
             before, _, rest = rest.partition(marker)
-            tokens += self._tokenizer(before, add_special_tokens=False)["input_ids"]
             content = self._content_tokenizer(
                 message["content"], add_special_tokens=False, split_special_tokens=True
             )
-            tokens += content["input_ids"]
-        return tokens + list(self._tokenizer(rest, add_special_tokens=False)["input_ids"])
+            segments += [self._template(before), Segment(content["input_ids"], Source.USER)]
+        return [*segments, self._template(rest)]
+
+    def _template(self, text: str) -> Segment:
+        tokens = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return Segment(tokens, Source.TEMPLATE)

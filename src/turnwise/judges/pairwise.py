@@ -113,7 +113,10 @@ class PairwiseJudge:
         return await self._compare(self._record(first), self._record(second))
 
     async def _compare(self, first: Record, second: Record) -> Judgement[Better]:
-        forward, backward = await asyncio.gather(self._ask(first, second), self._ask(second, first))
+        forward, backward = await asyncio.gather(
+            self.asker.ask(self._request(first, second)),
+            self.asker.ask(self._request(second, first)),
+        )
         if forward.value is None or backward.value is None:
             return Judgement(None, problem=forward.problem or backward.problem)
         self.places.add(forward.value, backward.value)
@@ -146,12 +149,16 @@ class PairwiseJudge:
     def _record(self, trajectory: Trajectory) -> Record:
         return record_of(trajectory, self.max_characters // 2)
 
-    async def _ask(self, first: Record, second: Record) -> Judgement[Better]:
+    def request(self, first: Trajectory, second: Trajectory) -> Request[Better]:
+        """The request for the better one, in this order."""
+        return self._request(self._record(first), self._record(second))
+
+    def _request(self, first: Record, second: Record) -> Request[Better]:
         data = {"first": first, "second": second}
         sentences = [criterion.sentence for criterion in self.criteria]
         under = ["Compare them by these sentences, which hold of a good record:"]
         lines = [self.question, *((*under, *sentences) if sentences else ())]
-        return await self.asker.ask(Request(data, "\n".join(lines), Preference()))
+        return Request(data, "\n".join(lines), Preference())
 
 
 def schedule(members: int, opponents: int | None = None) -> list[tuple[int, int]]:

@@ -53,10 +53,13 @@ class PointwiseJudge(EpisodeJudge):
 
     async def judge(self, trajectory: Trajectory) -> Judgement[float]:
         """The score of an episode, from `low` to `high`."""
+        return await self.asker.ask(self.request(trajectory))
+
+    def request(self, trajectory: Trajectory) -> Request[float]:
+        """The request for a score."""
         scale = f"Score it from {self.low:g}, the worst, to {self.high:g}, the best."
         record = record_of(trajectory, self.max_characters)
-        request = Request(record, f"{self.question} {scale}", Score(self.low, self.high))
-        return await self.asker.ask(request)
+        return Request(record, f"{self.question} {scale}", Score(self.low, self.high))
 
     def metrics(self) -> dict[str, float]:
         """Counts of what judging took so far."""

@@ -6,7 +6,7 @@ advantages become tensors (`batch`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 
 import numpy as np
@@ -40,6 +40,15 @@ class Credits:
     kl_reference: float | None = None
     """The mean over sampled tokens of log(sampling policy / reference), where the KL term is in the
     reward."""
+
+    def beside(self, others: "Credits") -> "Credits":
+        """These, and those of other trajectories."""
+        return replace(
+            self,
+            advantages={**self.advantages, **others.advantages},
+            trained=self.trained | others.trained,
+            value_targets={**self.value_targets, **others.value_targets},
+        )
 
 
 def estimate(groups: Sequence[Group], signals: Signals, algorithm: Algorithm) -> Credits:

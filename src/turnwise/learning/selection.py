@@ -45,6 +45,18 @@ def shares(members: Sequence[Member], count: int) -> list[list[Member]]:
     return [[members[place] for place in part] for part in places]
 
 
+def evenly_mixed(members: Sequence[Member], others: Sequence[Member]) -> list[Member]:
+    """Both in their order, the one spread evenly among the other, so that each of several updates
+    has its share of both.
+
+    >>> evenly_mixed([1, 2, 3, 4], [-1, -2])
+    [1, -1, 2, 3, -2, 4]
+    """
+    places = [(index + 0.5) / len(row) for row in (members, others) for index in range(len(row))]
+    together = [*members, *others]
+    return [together[place] for place in sorted(range(len(together)), key=places.__getitem__)]
+
+
 def kept_members(group: Group, algorithm: Algorithm) -> list[Trajectory]:
     """The graded members that the algorithm's trajectory filter keeps in the loss; the others stay
     in the baseline, and a critic learns from them all the same."""

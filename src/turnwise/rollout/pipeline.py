@@ -15,7 +15,7 @@ that is under way when weights change goes on with the new ones. Not here: how a
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from turnwise.types import Group
@@ -29,6 +29,8 @@ class Played:
 
     groups: list[Group]
     seconds: float
+    refinement: list[Group] = field(default_factory=list)
+    """Replies of the judge that are trained on beside them."""
 
 
 class Pipeline:

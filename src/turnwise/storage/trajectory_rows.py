@@ -4,7 +4,7 @@ Not here: where the files lie (`run_folder.py`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from turnwise.errors import DataError
+from turnwise.judges.refinement import LABEL
 from turnwise.learning.signals.base import NOTHING, SignalArrays
 from turnwise.tokens import Image, Source, Tokens
 from turnwise.types import (
@@ -176,6 +177,11 @@ def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
         Group(name, tuple(trajectory_of(row, Task(row["task"], row["prompt"])) for row in members))
         for name, members in groupby(rows, key=lambda row: str(row["group"]))
     ]
+
+
+def rows_of_tasks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows of episodes, without the replies of a judge that was trained beside them."""
+    return [row for row in rows if not row["group"].startswith(f"{LABEL}/")]
 
 
 def image_name(image: Image) -> str:

@@ -28,6 +28,7 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_contexts(recipe, algorithm)
     _check_losses(recipe, algorithm)
     _check_kl(recipe, algorithm)
+    _check_refinement(recipe, algorithm)
 
 
 def check_algorithm_for_environment(
@@ -251,6 +252,33 @@ def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
                 f"algorithm {name} has weights of its own for the parts of the reward "
                 f"(algorithm.reward_weights), so reward.{ignored[0]} would do nothing: leave out "
                 "costs, weights, schedules and gates"
+            )
+
+
+_OF_ANY_GROUP = frozenset({Requirement.CRITIC, Requirement.STATES, Requirement.SCORE_NORMS})
+"""Signals that episodes of one turn have too, of whatever task."""
+
+
+def _check_refinement(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError where a judge's replies, which have one turn and a reward at its end, could
+    not be learned from as the step's episodes are."""
+    if recipe.judge is None or recipe.judge.refinement is None:
+        return
+    lacking = sorted(algorithm.needs - _OF_ANY_GROUP)
+    named = ["the reward's named parts"] if algorithm.estimator == "gdpo" else []
+    deaf = ["no reward at all"] if algorithm.estimator == "none" else []
+    taught = ["a self-teacher's texts"] if algorithm.self_teacher_coefficient else []
+    for needed in (*deaf, *named, *taught, *(need.replace("_", " ") for need in lacking)):
+        raise ConfigError(
+            f"judge.refinement: algorithm {algorithm.name} learns from {needed}, and a judge's "
+            "reply is one turn with a reward: choose an algorithm that goes by rewards, such as "
+            "grpo or rloo, or leave refinement out"
+        )
+    replies = recipe.judge.refinement.replies
+    for least, reason in _trajectories_needed(recipe, algorithm):
+        if replies < least:
+            raise ConfigError(
+                f"judge.refinement.replies is {replies}, and {reason}: give at least {least:g}"
             )
 
 

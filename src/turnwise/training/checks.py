@@ -29,6 +29,7 @@ from turnwise.training.algorithm_checks import (
 )
 from turnwise.training.components import Components
 from turnwise.training.reactions import check_reaction
+from turnwise.training.refining import make_refinement
 from turnwise.types import Observation, Task
 
 
@@ -54,6 +55,7 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     if scripted and _demonstrates(recipe, algorithm):
         _check_oracle(parts.environment, tasks[0])
     check_vocabulary(recipe, parts.tokenizer)
+    make_refinement(parts)  # says what it lacks
     _check_summary(recipe, parts.scaffold)
     if recipe.learning.share_prefixes:
         check_sharing(parts.model, recipe.rollout.max_tokens)

@@ -17,7 +17,7 @@ from turnwise.evaluation.report import report_markdown
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows
+from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
 from turnwise.synthesis.conversations import messages_of
 
 
@@ -117,11 +117,11 @@ def write_preferences(
     return len(lines), left_out
 
 
-def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    """The trajectories of all RL steps, in order."""
+def _rows(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
+    """The episodes of all RL steps, in order."""
     files = [file for file in folder.trajectory_files() if file.stem.startswith("step-")]
     for file in sorted(files):
-        yield from read_rows(file)
+        yield from rows_of_tasks(read_rows(file))
 
 
 def _conversations(

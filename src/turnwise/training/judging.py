@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from turnwise.config import AnyJudgeConfig, PolicyJudgeModel
-from turnwise.errors import DataError
+from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.agreement import agreement, ranking
 from turnwise.judges.making import Judge, Policy, make_judge
 from turnwise.judges.pairwise import Better, PairwiseJudge, schedule
@@ -78,11 +78,20 @@ async def judged_rows(
     return [dict(row) | {"reward": rewards[name]} for row, name in zip(rows, names, strict=True)]
 
 
+def _check_settings(config: AnyJudgeConfig) -> None:
+    """Raise ConfigError for settings that have no effect on saved trajectories."""
+    if config.refinement is not None:
+        raise ConfigError(
+            "judge.refinement trains a judge in a run, and here nothing is trained: leave it out"
+        )
+
+
 @asynccontextmanager
 async def _judge_for(
     folder: RunFolder, config: AnyJudgeConfig, display: Display
 ) -> AsyncIterator[Judge]:
     """The judge of a configuration; where it is the policy, the run's newest one."""
+    _check_settings(config)
     recipe = folder.recipe()
     seed = derive(recipe.seed, "judge")
     if not isinstance(config.model, PolicyJudgeModel):

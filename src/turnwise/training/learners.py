@@ -3,7 +3,7 @@
 Not here: when they learn (`reinforcement.py`), and how (`learning`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.selection import evenly_mixed
 from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.critic import Critic
@@ -79,9 +80,12 @@ class Learners:
         if self._context.algorithm.demonstration_coefficient:
             self._demonstrations = await self._context.demonstrations.tokens()
 
-    def learn(self, groups: list[Group], step: int) -> Learned:
+    def learn(
+        self, groups: Sequence[Group], step: int, refinement: Sequence[Group] = ()
+    ) -> Learned:
         """Measure, estimate, update, in step `step`, counted from 0; in the first ones a critic may
-        be updated alone."""
+        be updated alone. Replies of a judge that is trained (`refinement`) are measured, filtered
+        and compared apart, and learned from in the same updates."""
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
         self._set_temperature(temperature_at(recipe.rollout, step))
         models = self.critic, self._teacher
@@ -89,6 +93,11 @@ class Learners:
         asked = signals_of(recipe, self.algorithm, policy, scaffold, oracle, models)
         signals = measure(asked, groups)
         credits = estimate(groups, signals, self.algorithm)
+        taught = groups
+        if refinement:
+            apart = measure(asked, refinement)
+            credits = credits.beside(estimate(refinement, apart, self.algorithm))
+            signals, taught = signals.beside(apart), evenly_mixed(groups, refinement)
         metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
         critic = recipe.algorithm.critic
@@ -97,10 +106,10 @@ class Learners:
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
             update = policy.update(
-                groups, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
+                taught, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
             )
         if self.critic is not None:
-            metrics |= self.critic.update(groups, signals, credits)
+            metrics |= self.critic.update(taught, signals, credits)
         if self.reward_model is not None:
             lessons = self.reward_model.lessons_of_step(groups)
             metrics |= self.reward_model.update(lessons)
@@ -135,7 +144,7 @@ class Learners:
             if isinstance(one, PolicyLearner | ImplicitReward | SelfTeacher | Teacher):
                 one.temperature = temperature
 
-    def _information(self, groups: list[Group], step: int) -> dict[str, float]:
+    def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How much the reasoning depends on the task, in the steps in which the recipe asks."""
         config = self._context.recipe.monitor.mutual_information
         if config is None or (step + 1) % config.every:

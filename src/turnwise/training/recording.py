@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.learning.selection import selection_metrics
-from turnwise.monitor.metrics import finite, rollout_metrics, step_text
+from turnwise.monitor.metrics import finite, refinement_metrics, rollout_metrics, step_text
 from turnwise.monitor.no_signal import reason
 from turnwise.monitor.trackers import Trackers, tracked_run
+from turnwise.rollout.pipeline import Played
 from turnwise.rollout.staleness import staleness_metrics
 from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, UnreadableJudgements
 from turnwise.training.context import RunContext
@@ -49,7 +50,7 @@ class Recorder:
     def record(
         self,
         step: int,
-        groups: Sequence[Group],
+        played: Played,
         learned: Learned,
         times: StepTimes,
         others: Mapping[str, float],
@@ -57,17 +58,24 @@ class Recorder:
         """Write down a step, counted from 1, with other metrics. Raises RunStoppedError as
         SkippedUpdates does."""
         context, folder = self._context, self._context.folder
+        groups, refinement = played.groups, played.refinement
+        everything = [*groups, *refinement]
         metrics = {
             "step": step,
             **rollout_metrics(groups),
             **selection_metrics(groups, context.algorithm),
             **others,
-            **self._staleness(groups, step),
+            **refinement_metrics(refinement),
+            **self._staleness(everything, step),
             **finite(learned.update.metrics),
         }
         timing = {"step": step, **_timing(metrics, times), **self._judging()}
         folder.write_trajectories(
-            f"step-{step:06d}", groups, learned.signals, learned.credits, learned.update.logprobs
+            f"step-{step:06d}",
+            everything,
+            learned.signals,
+            learned.credits,
+            learned.update.logprobs,
         )
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)
@@ -108,13 +116,18 @@ class Recorder:
 
 def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
     sampled = metrics["rollout/tokens_sampled"] + sum(
-        metrics.get(f"{others}/tokens_sampled", 0.0)
-        for others in ("baseline_rollouts", "oversampled")
+        metrics.get(others, 0.0)
+        for others in (
+            "baseline_rollouts/tokens_sampled",
+            "oversampled/tokens_sampled",
+            "judge/refinement_tokens_sampled",
+        )
     )
+    trained = metrics["rollout/tokens"] + metrics.get("judge/refinement_tokens", 0.0)
     return {
         "seconds/rollout": times.rollout,
         "seconds/waiting": times.waiting,
         "seconds/update": times.update,
         "rollout/sampled_tokens_per_second": sampled / times.rollout,
-        "update/tokens_per_second": metrics["rollout/tokens"] / times.update,
+        "update/tokens_per_second": trained / times.update,
     }

@@ -35,6 +35,7 @@ from turnwise.training.context import RunContext
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
 from turnwise.training.recording import Recorder, StepTimes
+from turnwise.training.refining import make_refinement
 from turnwise.training.validation import Validation
 from turnwise.types import Group, Task
 
@@ -77,6 +78,7 @@ class ReinforcementLoop:
         self.curriculum = _curriculum(context)
         self.multipliers = CostMultipliers(context.components.reward)
         self.schedule = RolloutSchedule(context.recipe.rollout)
+        self.refinement = make_refinement(context.components)
         self.recorder = Recorder(context, self.step)
         self.watch = EchoTrapWatch(context, self.recorder.history)
         self.validation = Validation(context, self.step)
@@ -110,11 +112,13 @@ class ReinforcementLoop:
         """Wait for a step's groups, learn from them, and write down what they were."""
         context, begun = self.context, time.monotonic()
         played = await self.pipeline.step(self.step)
-        check_staleness(played.groups, self.step, context.recipe.train.max_staleness)
+        check_staleness(
+            [*played.groups, *played.refinement], self.step, context.recipe.train.max_staleness
+        )
         sampled = time.monotonic()
         await context.components.engine.sleep()
         learned = await self._beside_sampling(
-            partial(self.learners.learn, played.groups, self.step)
+            partial(self.learners.learn, played.groups, self.step, played.refinement)
         )
         if self.curriculum is not None:
             self.curriculum.measure(played.groups)
@@ -126,7 +130,7 @@ class ReinforcementLoop:
         self.multipliers.measure(played.groups)
         self.schedule.measure(played.groups)
         await self._beside_sampling(
-            partial(self.recorder.record, self.step, played.groups, learned, times, metrics)
+            partial(self.recorder.record, self.step, played, learned, times, metrics)
         )
         self.watch.check(self.step, self.learners)
         check_logprob_gap(context.recipe, learned.update.metrics, self.step)
@@ -136,7 +140,8 @@ class ReinforcementLoop:
         self.recorder.log(self.step, await self.validation.check(self.step))
 
     async def sample(self, step: int) -> Played:
-        """Play the groups of a step, and as many again while the filter leaves too few of them."""
+        """Play the groups of a step, and as many again while the filter leaves too few of them;
+        then ask a judge that is trained what is known of their episodes."""
         context, algorithm, begun = self.context, self.context.algorithm, time.monotonic()
         train, seed = context.recipe.train, context.recipe.seed
         reward = context.components.reward
@@ -154,7 +159,10 @@ class ReinforcementLoop:
             groups += await runner.judge(played)
             if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
                 break
-        return Played(groups, time.monotonic() - begun)
+        refinement: list[Group] = []
+        if self.refinement is not None:
+            refinement = await self.refinement.play(runner, groups, seed, step)
+        return Played(groups, time.monotonic() - begun, refinement)
 
     def _tasks(self, step: int, seed: int) -> list[Task]:
         if self.curriculum is not None:

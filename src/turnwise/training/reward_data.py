@@ -16,7 +16,7 @@ from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import groups_of, read_rows
+from turnwise.storage.trajectory_rows import groups_of, read_rows, rows_of_tasks
 from turnwise.synthesis.conversations import Message, checked_messages, conversation_tokens
 
 
@@ -99,7 +99,7 @@ def _of_rows(file: Path, model: RewardModel, vocabulary: int) -> list[Lesson]:
             f"reward_model.data: {file} has held-out tasks, which a reward is not to learn from: "
             "give the run's folder, whose RL steps are read"
         )
-    rows = read_rows(file)
+    rows = rows_of_tasks(read_rows(file))
     if any(row["images"] for row in rows):
         raise DataError(f"reward_model.data: {file} has images, and reward models read words alone")
     if any(max(row["ids"], default=0) >= vocabulary for row in rows):

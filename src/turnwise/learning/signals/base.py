@@ -6,7 +6,7 @@ folder, and what is made of it (`turnwise.learning.credits`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +57,10 @@ class Signals:
     def of(self, member: Trajectory) -> SignalArrays:
         """The measurements of a trajectory."""
         return self.by_trajectory.get(member.id, NOTHING)
+
+    def beside(self, others: "Signals") -> "Signals":
+        """These, and the measurements of other trajectories; the numbers for the log are these."""
+        return replace(self, by_trajectory={**self.by_trajectory, **others.by_trajectory})
 
 
 class Signal(Protocol):
