@@ -283,6 +283,16 @@ def test_a_number_that_is_none_among_parts_or_turns_is_the_graders_failure(bad: 
         assert f"{told}{bad} is not a finite number" in trajectory.problem
 
 
+def test_a_success_that_is_a_text_is_the_graders_failure() -> None:
+    class Saying(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            return Verdict(0.0, "no")  # type: ignore[arg-type]
+
+    trajectory = play([LOOKUP, ANSWER], Saying())
+    assert trajectory.outcome == Outcome.GRADER_ERROR
+    assert trajectory.problem == "success is 'no' instead of True or False"
+
+
 def test_a_broken_engine_is_ungraded_and_a_bug_in_it_crashes() -> None:
     class Broken(ScriptedEngine):
         def __init__(self, error: Exception) -> None:

@@ -19,7 +19,14 @@ from typing import Any
 
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import make_environment
-from turnwise.errors import DeadlineError, InfrastructureError, NotSupportedError, UserError
+from turnwise.errors import (
+    DataError,
+    DeadlineError,
+    InfrastructureError,
+    NotSupportedError,
+    UserError,
+)
+from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.seeds import derive
 from turnwise.tokens import Source
 from turnwise.types import Action, Observation, Outcome, Step, Task, Trajectory, Turn
@@ -278,7 +285,12 @@ def _record(play: Play, action: Action, step: Step) -> None:
 
 
 async def _judge(environment: Environment, play: Play) -> None:
-    verdict = await environment.verify(play.trajectory)
+    found = await environment.verify(play.trajectory)
+    try:
+        verdict = checked_verdict(play.trajectory, found)
+    except VerdictError as error:
+        where = f"{environment.spec.name}, task {play.trajectory.task.id}"
+        raise DataError(f"{where}: the verdict is none: {error}") from error
     outcome = Outcome.SUCCESS if verdict.success else Outcome.FAILURE
     play.trajectory = replace(play.trajectory, verdict=verdict, outcome=outcome)
     of_turns = {name: list(numbers) for name, numbers in verdict.turn_parts.items()}

@@ -14,6 +14,7 @@ from turnwise.environments.base import Environment
 from turnwise.errors import located
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.measuring import PartError, called
+from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.seeds import derive
 from turnwise.types import Outcome, Step, Trajectory, Verdict
 
@@ -81,7 +82,8 @@ def by_reward(judge: Judge, reward: Reward, step: int) -> Judge:
     weights = reward.weights(step)
 
     async def rewarded(trajectory: Trajectory) -> Verdict:
-        judged = replace(trajectory, verdict=await judge(trajectory))
+        verdict = checked_verdict(trajectory, await judge(trajectory))
+        judged = replace(trajectory, verdict=verdict)
         try:
             return await reward.judge(judged, weights)
         except PartError as error:
@@ -123,11 +125,11 @@ async def _rescored(trajectory: Trajectory, judge: Judge, seconds: float) -> Tra
         return trajectory
     try:
         async with asyncio.timeout(seconds):
-            verdict = await judge(trajectory)
+            verdict = checked_verdict(trajectory, await judge(trajectory))
     except TimeoutError:
         failed, problem = Outcome.GRADER_TIMEOUT, f"no verdict within {seconds:g} s"
         return replace(trajectory, verdict=None, outcome=failed, problem=problem)
-    except JudgeError as error:
+    except (JudgeError, VerdictError) as error:
         failed = Outcome.GRADER_ERROR
         return replace(trajectory, verdict=None, outcome=failed, problem=str(error))
     if outcome in (Outcome.SUCCESS, Outcome.FAILURE) or not outcome.graded:

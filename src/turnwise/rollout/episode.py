@@ -10,7 +10,6 @@ is used for.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.measuring import PartError
+from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
@@ -309,15 +309,14 @@ class Episode:
         assert self._environment is not None  # graded episodes have been reset
         try:
             async with asyncio.timeout(self.limits.max_seconds):
-                verdict: Verdict = await self._environment.verify(trajectory)
-                judged = replace(trajectory, verdict=verdict)
-                _check_finite(judged, verdict)
+                verdict = checked_verdict(trajectory, await self._environment.verify(trajectory))
                 if self.reward is not None:
-                    verdict = await self.reward.judge(judged, self.weights)
-                    _check_finite(replace(trajectory, verdict=verdict), verdict)
+                    judged = replace(trajectory, verdict=verdict)
+                    rewarded = await self.reward.judge(judged, self.weights)
+                    verdict = checked_verdict(trajectory, rewarded)
         except TimeoutError:
             self.outcome = Outcome.GRADER_TIMEOUT
-        except PartError as error:
+        except (PartError, VerdictError) as error:
             self.outcome, self.problem = Outcome.GRADER_ERROR, str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
             self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
@@ -361,22 +360,6 @@ class Episode:
                 await self._environment.close()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's environment may raise anything
             self.problem += f" close: {located(error)}"
-
-
-def _check_finite(judged: Trajectory, verdict: Verdict) -> None:
-    """Raise ValueError for a number of the verdict, or a turn's, that is none, and for more or
-    fewer numbers of turns than there are turns."""
-    numbers = {"reward": verdict.reward} | {f"part {k}": v for k, v in verdict.parts.items()}
-    of_turns = {f"part {name}": values for name, values in verdict.turn_parts.items()}
-    if judged.turn_rewards is not None:
-        of_turns["reward"] = judged.turn_rewards.tolist()
-    for name, values in of_turns.items():
-        if len(values) != len(judged.turns):
-            raise ValueError(f"{name}: {len(values)} numbers for {len(judged.turns)} turns")
-        numbers |= {f"{name} of turn {turn}": value for turn, value in enumerate(values)}
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            raise ValueError(f"{name} {number} is not a finite number")
 
 
 def _length(segments: Sequence[Segment]) -> int:
