@@ -13,6 +13,7 @@ from turnwise.config import (
     RubricJudgeConfig,
     ScriptedJudgeModel,
 )
+from turnwise.environments.guarded import RULED
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.judges.making import part_of
 from turnwise.learning.certainty import PARTS
@@ -61,12 +62,18 @@ def reward_page() -> str:
         "name is reported only: it stands in metrics and trajectories, and counts for nothing.\n\n"
     )
     reported = {name: _reported(name) for name in ENVIRONMENTS.descriptions()}
-    rows = [
-        (f"`{name}`", f"`{key}`", *_row(part))
-        for name, own in reported.items()
-        for key, part in own.items()
-    ]
-    return text + table(rows, "environment", "part", "measured of", "range", "meaning")
+    text += (
+        "Every verdict has an outcome, success or failure, which dominates: `reward.outcome` and "
+        "`reward.failure` are its rewards in a recipe's own `[reward]`, and without one it is all "
+        "that an environment rewards, but for the ones marked. What follows is reported only.\n\n"
+    )
+    rows = []
+    for name, own in reported.items():
+        rows += [(f"`{name}`", "outcome", *_outcome(name))]
+        rows += [("", f"`{key}`", *_row(part), "reported only") for key, part in own.items()]
+    rows += [("any, with `environment.consequential`", *_ruled("held_back"))]
+    rows += [("", *_ruled("consequential"))]
+    return text + table(rows, "environment", "part", "measured of", "range", "meaning", "counts")
 
 
 def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
@@ -83,6 +90,23 @@ def _of_models() -> Iterator[tuple[str, str, RewardPart]]:
 
 def _row(part: RewardPart) -> tuple[str, str, str]:
     return str(part.scope), range_text(described(part)), part.description
+
+
+def _outcome(name: str) -> tuple[str, str, str, str]:
+    """The cells of an environment's outcome."""
+    kind: Any = ENVIRONMENTS.get(name)
+    rewards = kind.facts.rewards if kind.facts else "unknown"
+    meaning = {
+        "unknown": "success",
+        "shares": "success; its own reward has shares of it too",
+        "signed": "success; its own reward may be below 0 too",
+    }[rewards]
+    return str(Scope.TRAJECTORY), "0 or 1", meaning, "**dominant**"
+
+
+def _ruled(name: str) -> tuple[str, str, str, str, str]:
+    """The cells of a part that rules report."""
+    return f"`{name}`", *_row(RULED[name]), "reported only"
 
 
 def _reported(name: str) -> Mapping[str, RewardPart]:

@@ -134,6 +134,18 @@ def test_what_was_called_is_part_of_a_snapshot() -> None:
     assert environment.restorable
 
 
+def test_a_verdict_counts_calls_and_no_share_that_harmless_ones_would_lower() -> None:
+    environment = started({"send": 2, "delete": "refuse"})
+    for _ in range(3):
+        call(environment, MAIL, ("empty", {}), *[("look", {})] * 5)
+    played = Trajectory(environment.tasks("train")[0], "g", 0, 0)
+    parts = asyncio.run(environment.verify(played)).parts
+    assert (parts["consequential"], parts["held_back"]) == (0.2, 0.4)  # 1 + 3 were held back
+    for _ in range(20):
+        call(environment, ("empty", {}))
+    assert asyncio.run(environment.verify(played)).parts["held_back"] == 1.0
+
+
 def test_rules_that_fit_nothing() -> None:
     with pytest.raises(ConfigError, match="did you mean 'send_mail'"):
         guarded(Outbox(), {"send_mial": "refuse"})

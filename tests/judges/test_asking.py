@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.judges.library import asker
-from turnwise.chat.endpoint import Reply
+from turnwise.chat.endpoint import NoWordsError, Reply
 from turnwise.chat.recording import Recording
 from turnwise.errors import InfrastructureError
 from turnwise.judges.asking import Asker, Limits
@@ -135,6 +135,17 @@ def test_an_unreachable_model_is_missing_and_a_bug_is_not_hidden() -> None:
     assert one.counts.unreadable == 0, "nothing was answered"
     with pytest.raises(ZeroDivisionError):
         ask(asker(lambda messages: str(1 / 0)), request())
+
+
+def test_a_model_that_says_nothing_is_unreadable_and_not_unreachable() -> None:
+    def silent(messages: Sequence[Message]) -> str:
+        raise NoWordsError("the judge: an answer without words")
+
+    one = asker(silent)
+    problem = "the judge: an answer without words"
+    assert ask(one, request())[0] == Judgement(None, problem=problem)
+    counts = one.counts
+    assert (counts.unreadable, counts.unreachable, counts.malformed) == (1, 0, 1)
 
 
 def test_calls_under_way_are_bounded() -> None:

@@ -139,6 +139,7 @@ def test_success_dominates_or_the_error_says_by_how_much_it_does_not() -> None:
     with pytest.raises(ConfigError, match=r"range of reward\.parts\.steps"):
         reward({"steps": 0.1})
     reward({"steps": {"weight": 0.1, "range": (0, 1)}})
+    reward({"steps": 0.0})  # it is only measured
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ def test_a_verdict_has_plain_numbers_afterwards() -> None:
         turn_rewards=[1, 0],
     )
     found = checked_verdict(TWO_TURNS, given)
-    assert found == Verdict(0.5, True, {"rows": 1.0}, "", {"gain": (0.5, 0.25)}, (1.0, 0.0))
+    assert found == Verdict(0.5, True, {"rows": 1.0}, "", {"gain": [0.5, 0.25]}, [1.0, 0.0])
     assert type(found.reward) is float
     assert type(found.success) is bool
-    assert checked_verdict(TWO_TURNS, Verdict(1.0, True, turn_rewards=())).turn_rewards == ()
+    assert checked_verdict(TWO_TURNS, Verdict(1.0, True, turn_rewards=())).turn_rewards == []
     assert checked_verdict(TWO_TURNS, Verdict(1.0, True)).turn_rewards is None
 
 

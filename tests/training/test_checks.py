@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals, Restorable, save_small_model
+from tests.fakes import Capitals, Reporting, Restorable, save_small_model
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.config import Recipe, load_recipe
@@ -186,6 +186,11 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=igpo", Answerless, "the oracle of task France ends without one"),
     ("algorithm.name=igpo rollout.max_tokens=504", Capitals, "lower rollout.max_tokens to 503"),
     ("algorithm.name=igpo", Pictured, "for which an information gain has no place"),
+    (
+        "algorithm.name=gdpo algorithm.reward_weights.lettres=1",
+        Reporting,
+        "unknown algorithm.reward_weights 'lettres': did you mean 'letters'",
+    ),
     ("algorithm.name=mt_grpo", Capitals, "environment capitals gives none: name a part of turns"),
     ("algorithm.name=mt_grpo reward.outcome=2", Capitals, "and the recipe gives none"),
     ("algorithm.name=pass_at_k reward.outcome=2", Capitals, "is for rewards of 0 and 1"),

@@ -21,6 +21,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """Seconds between attempts, doubled each time."""
 CHARACTERS_PER_TOKEN = 4
 """Estimate for endpoints that do not say how many tokens an answer took."""
+CUT_OFF, WITHOUT_WORDS = "an answer that was cut off: raise max_tokens", "an answer without words"
+"""Problems of a model that answered."""
+
+
+class NoWordsError(InfrastructureError):
+    """A model answered, and nothing of it can be used: it said nothing, or was cut off."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ class ChatEndpoint:
         self._verify = ssl.create_default_context() if url.startswith("https://") else False
 
     async def ask(self, body: Mapping[str, Any]) -> Reply:
-        """The endpoint's answer. Raises InfrastructureError where it gives none."""
+        """The endpoint's answer. Raises InfrastructureError where it gives none, NoWordsError where
+        it has no words."""
         problem = ""
         client = httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=False)
         async with client as http:
@@ -78,7 +85,8 @@ class ChatEndpoint:
                     return reply
                 if not _may_change(answer.status_code):
                     break
-        raise InfrastructureError(f"{self.place}: {problem}")
+        failed = NoWordsError if problem in (CUT_OFF, WITHOUT_WORDS) else InfrastructureError
+        raise failed(f"{self.place}: {problem}")
 
 
 def check_endpoint(where: str, url: str, model: str, key_variable: str) -> None:
@@ -109,9 +117,9 @@ def _reply(answer: httpx2.Response) -> tuple[Reply, str]:
     except (ValueError, LookupError, TypeError):
         return nothing, "it does not answer as /chat/completions does"
     if isinstance(choice, dict) and choice.get("finish_reason") == "length":
-        return nothing, "an answer that was cut off: raise max_tokens"
+        return nothing, CUT_OFF
     words = said.rpartition("</think>")[2].strip() if isinstance(said, str) else ""
-    return Reply(words, _tokens(answer, content)), "" if words else "an answer without words"
+    return Reply(words, _tokens(answer, content)), "" if words else WITHOUT_WORDS
 
 
 def _tokens(answer: httpx2.Response, content: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ Not here: what is judged and compared (`training/judging.py`).
 """
 
 import math
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,6 +66,9 @@ def judge(
         print_json({"file": name, **summary, "judgements": [asdict(one) for one in judged]})
     else:
         print_table(_table(f"{run}: {name}", summary))
+        problems = Counter(one.reason for one in judged if one.judged is None)
+        for problem, times in problems.most_common(3):
+            print_line(f"without a judgement, {times} times: {problem}")
 
 
 def _table(title: str, summary: dict[str, Any]) -> Table:
@@ -74,6 +78,7 @@ def _table(title: str, summary: dict[str, Any]) -> Table:
         if name.endswith("_interval") or math.isnan(value):
             continue
         low, high = summary.get(f"{name}_interval", (None, None))
-        interval = f" (95%: {low:.3f} to {high:.3f})" if low is not None else ""
+        known = low is not None and not math.isnan(low)
+        interval = f" (95%: {low:.3f} to {high:.3f})" if known else ""
         table.add_row(name, f"{value:.4g}{interval}")
     return table

@@ -32,6 +32,16 @@ from turnwise.types import (
 Rule = Literal["allow", "confirm", "dry_run", "refuse"] | int
 """A number is how many calls of the tool may succeed in an episode."""
 Own = TypeVar("Own", bound=Environment)
+MOST = 10
+"""The calls of an episode that count as 1. A share of all of them could be lowered by harmless
+ones."""
+RULED = {
+    "held_back": RewardPart(0, 1, f"calls that a rule held back, as a share of {MOST}, at most 1"),
+    "consequential": RewardPart(
+        0, 1, f"calls under a rule that went through and succeeded, as a share of {MOST}, at most 1"
+    ),
+}
+"""The parts that rules add to verdicts."""
 
 
 @dataclass
@@ -45,10 +55,10 @@ class _Book:
     """Calls that succeeded, by tool."""
     waiting: str = ""
     """The call that has to be made again."""
-    calls: int = 0
-    """Calls in all."""
     held: int = 0
     """Calls that a rule held back."""
+    through: int = 0
+    """Calls under a rule that went through."""
 
     def rule(self, call: ToolCall) -> Rule:
         """The rule for a call."""
@@ -82,8 +92,8 @@ class Guarded(Environment):
         """The environment's spec; of its scores only `noop`, which no rule changes."""
         spec = super().spec
         scores = {name: share for name, share in spec.reference_scores.items() if name == "noop"}
-        held = RewardPart(0, 1, "share of the calls that a rule held back")
-        return replace(spec, reference_scores=scores, parts={**spec.parts, "held_back": held})
+        parts = {**spec.parts, **RULED}
+        return replace(spec, reference_scores=scores, parts=parts)
 
     @property
     def restorable(self) -> bool:
@@ -103,7 +113,6 @@ class Guarded(Environment):
     async def step(self, action: Action) -> Step:
         """Run the calls that the rules let through, one by one; say why the others were not."""
         book = self._book
-        book.calls += len(action.calls)
         if all(book.rule(call) == "allow" for call in action.calls):
             return await super().step(action)
         steps: list[Step] = []
@@ -116,16 +125,18 @@ class Guarded(Environment):
             step = await super().step(replace(action, calls=(call,)))
             succeeded = all(result.ok for result in step.results)
             book.counts[call.name] = book.counts.get(call.name, 0) + succeeded
+            book.through += succeeded and book.rule(call) != "allow"
             steps.append(step)
             if step.done or step.abort:
                 break
         return joined(steps)
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
-        """The environment's verdict, with the share of calls that rules held back."""
+        """The environment's verdict, with the calls that rules held back, and let through."""
         verdict = await super().verify(trajectory)
-        share = self._book.held / max(self._book.calls, 1)
-        return replace(verdict, parts={**verdict.parts, "held_back": share})
+        counts = {"held_back": self._book.held, "consequential": self._book.through}
+        shares = {name: min(count / MOST, 1.0) for name, count in counts.items()}
+        return replace(verdict, parts={**verdict.parts, **shares})
 
     def ablations(self) -> Mapping[str, Environment]:
         """The environment's ablations, under the same rules."""
@@ -136,7 +147,7 @@ class Guarded(Environment):
         """The calls so far, and the environment's state."""
         book = self._book
         own: dict[str, Any] = {"counts": book.counts, "waiting": book.waiting}
-        own |= {"calls": book.calls, "held": book.held}
+        own |= {"held": book.held, "through": book.through}
         return json.dumps(own, sort_keys=True).encode() + b"\n" + super().snapshot()
 
     def restore(self, state: bytes) -> None:

@@ -31,6 +31,7 @@ class Agreement:
     kappa: float
     """Cohen's, from -1 to 1; chance gives 0."""
     kappa_interval: tuple[float, float]
+    """NaN where the labels do not vary enough to tell its error: all right, or all the same."""
 
 
 def agreement(judged: Sequence[Hashable | None], gold: Sequence[Hashable]) -> Agreement:
@@ -42,6 +43,7 @@ def agreement(judged: Sequence[Hashable | None], gold: Sequence[Hashable]) -> Ag
     pairs = [(one, other) for one, other in zip(judged, gold, strict=True) if one is not None]
     right = sum(one == other for one, other in pairs)
     kappa, spread = _kappa(pairs)
+    known = spread > 0  # where it is 0, labels are all of one kind or all right: no estimate
     return Agreement(
         n=len(pairs),
         missing=len(gold) - len(pairs),
@@ -49,7 +51,7 @@ def agreement(judged: Sequence[Hashable | None], gold: Sequence[Hashable]) -> Ag
         accuracy_interval=wilson(right, len(pairs)),
         kappa=kappa,
         kappa_interval=(max(-1.0, kappa - spread), min(1.0, kappa + spread))
-        if math.isfinite(kappa)
+        if known
         else (math.nan, math.nan),
     )
 

@@ -30,6 +30,8 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     sentences = [f"- {one.second} and {one.first}: {one.verdict}." for one in comparisons]
+    if not all(one.same_seeds for one in comparisons):
+        sentences.append("- Tasks are the same in each pair; chance in their episodes is not.")
     return [*lines, "", *sentences, ""]
 
 
@@ -56,6 +58,21 @@ def reliability_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
             cells += [str(at["tasks"]), str(at["undefined"])]
             lines.append(f"| {name} | {k} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def part_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A table of what the verdicts report, with a column for each evaluation; nothing where they
+    report nothing."""
+    names = list(dict.fromkeys(name for part in parts.values() for name in part["parts"]))
+    if not names:
+        return []
+    rows = [[name, *(_mean(part["parts"].get(name)) for part in parts.values())] for name in names]
+    head = ["reported by the verdict, mean", *parts]
+    return [_row(head), "|---" * len(head) + "|", *map(_row, rows), ""]
+
+
+def _mean(found: Mapping[str, float] | None) -> str:
+    return "–" if found is None else f"{found['mean']:.3g}"
 
 
 def effort_table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:

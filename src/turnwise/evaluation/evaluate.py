@@ -3,6 +3,7 @@
 Not here: how episodes are played (rollout) and how a report is laid out (report.py).
 """
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -63,7 +64,7 @@ def summarise(
     episodes only; `tasks` says of how many tasks these are, `ungraded` how many episodes were not,
     `success_if_ungraded_failed` what the rate would be if all of those had failed.
     `breakdown` has the same numbers and the mean number of tool calls for each value of each label
-    in `Task.info` (hop counts, for example).
+    in `Task.info` (hop counts, for example). `parts` has what verdicts report: see `part_means`.
     `pass@k` and `pass^k` are there where a task has several episodes: see `reliability`; without
     `ks` the powers of two. With `best_of`, the name of a part of the verdict, so are
     `best_by`, that name, and `best@k`, success of the episode of k in which the part is highest,
@@ -79,6 +80,7 @@ def summarise(
         "outcomes": dict(sorted(outcomes.items())),
         "turns": fmean([len(t.turns) for t in trajectories]) if trajectories else 0.0,
         "tokens_sampled": fmean([int(t.tokens.mask.sum()) for t in trajectories] or [0]),
+        "parts": part_means(trajectories),
         **_reliability(trajectories, ks, best_of),
         **effort(trajectories, oracle),
         "cautions": cautions(trajectories),
@@ -96,6 +98,26 @@ def successes_by_task(trajectories: Sequence[Trajectory]) -> dict[str, tuple[int
             count, successes = count + 1, successes + verdict.success
         counts[trajectory.task.id] = count, successes
     return counts
+
+
+def part_means(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
+    """The mean over graded episodes of each number that their verdicts report, costs and the
+    turns' rewards (`turn rewards`) included; `n` says of how many episodes. A number of turns
+    counts by its sum over an episode."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for trajectory in trajectories:
+        verdict, rewards = trajectory.verdict, trajectory.turn_rewards
+        if not trajectory.outcome.graded or verdict is None:
+            continue
+        for name, number in verdict.parts.items():
+            found[name].append(number)
+        for name, numbers in verdict.turn_parts.items():
+            found[f"{name}, all turns"].append(math.fsum(numbers))
+        if rewards is not None:
+            found["turn rewards"].append(float(rewards.sum()))
+    return {
+        name: {"mean": fmean(values), "n": len(values)} for name, values in sorted(found.items())
+    }
 
 
 def best_constant_answer(tasks: Sequence[Task]) -> float | None:

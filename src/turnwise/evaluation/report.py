@@ -17,6 +17,7 @@ from turnwise.evaluation.details import (
     comparison_lines,
     effort_lines,
     effort_table,
+    part_lines,
     reliability_lines,
 )
 from turnwise.evaluation.evaluate import best_constant_answer
@@ -66,7 +67,8 @@ def report_markdown(report: Mapping[str, Any]) -> str:
     lines += _ungraded(parts)
     lines += comparison_lines([Comparison(**one) for one in report["comparisons"]])
     lines += caution_lines({name: part for name, part in parts.items() if name in POLICIES})
-    lines += [*reliability_lines(parts), *effort_table(parts), *_breakdown(parts)]
+    lines += [*reliability_lines(parts), *part_lines(parts), *effort_table(parts)]
+    lines += _breakdown(parts)
     for name in MAIN:
         if name in parts:
             found = effort_lines(parts[name])

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from weakref import WeakValueDictionary
 
+from turnwise.chat.endpoint import NoWordsError
 from turnwise.chat.recording import Recording
 from turnwise.errors import InfrastructureError
 from turnwise.judges.base import Judgement, JudgeModel, MalformedReplyError, T
@@ -144,6 +145,10 @@ class Asker:
             except TimeoutError:
                 self.counts.late += 1
                 raise _CallFailed(f"no reply within {self.limits.seconds:g} s") from None
+            except NoWordsError as error:  # the model was there
+                self.counts.malformed += 1
+                self.counts.unreadable += 1
+                raise _CallFailed(str(error)) from error
             except InfrastructureError as error:
                 self.counts.unreachable += 1
                 raise _CallFailed(str(error)) from error

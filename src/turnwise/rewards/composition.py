@@ -54,6 +54,12 @@ class Term:
         share = (step - schedule.from_step) / (schedule.to_step - schedule.from_step)
         return start + share * (schedule.weight - start)
 
+    @property
+    def counts_nothing(self) -> bool:
+        """Whether it is only measured: its weight is 0 at all steps."""
+        schedule = self.config.schedule
+        return not (self.cost or self.config.weight or (schedule and schedule.weight))
+
     def bounds(self, success: bool, step: int, turns: int) -> tuple[float, float]:
         """The range of its contribution to the reward of an episode that ends in this way."""
         if self.cost is not None:
@@ -115,7 +121,8 @@ class Reward:
     def check_dominance(self) -> None:
         """Raise ConfigError where a failure can have as high a reward as a success, by how much."""
         for term in self.terms:
-            if not all(math.isfinite(end) for end in (term.part.low, term.part.high)):
+            known = all(math.isfinite(end) for end in (term.part.low, term.part.high))
+            if not known and not term.counts_nothing:
                 raise ConfigError(
                     f"nobody knows the range of {term.key}, so it may outvote success: set "
                     f"{term.key}.range=[lowest, highest], or reward.dominance=false"

@@ -60,13 +60,13 @@ def _table(name: str, found: Any) -> Mapping[str, Any]:
     return found
 
 
-def _numbers(name: str, found: Any, turns: int, or_none: bool = False) -> tuple[float, ...]:
+def _numbers(name: str, found: Any, turns: int, or_none: bool = False) -> list[float]:
     values: Any = found.tolist() if isinstance(found, np.ndarray) else found
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise VerdictError(f"{name}: {found!r} instead of {turns} numbers")
     if len(values) != turns and (values or not or_none):
         raise VerdictError(f"{name}: {len(values)} numbers for {turns} turns")
-    return tuple(_number(f"{name} of turn {turn}", one) for turn, one in enumerate(values))
+    return [_number(f"{name} of turn {turn}", one) for turn, one in enumerate(values)]
 
 
 def _number(name: str, found: Any) -> float:

@@ -13,7 +13,7 @@ from turnwise.algorithms.ratios import has_special_ratio, ratio_note, ratios_are
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import AlgorithmConfig, Recipe
 from turnwise.environments.base import Environment, EnvironmentSpec, Rewards
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, unknown_name
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.parts import Scope
 from turnwise.rollout.trees import check_tree_size
@@ -56,10 +56,25 @@ def check_algorithm_for_environment(
             "episodes, and a part of the reward is measured of whole groups: choose another "
             "algorithm, or leave the part out"
         )
+    if algorithm.estimator == "gdpo":
+        _check_reward_weights(algorithm, spec, reward)
     if algorithm.estimator == "pass_at_k" and (spec.turn_rewards or spec.rewards != "unknown"):
         _refuse_rewards(algorithm, spec.name, "of 0 and 1")
     if algorithm.estimator == "max_rl" and spec.rewards == "signed":
         _refuse_rewards(algorithm, spec.name, "of 0 and more")
+
+
+def _check_reward_weights(
+    algorithm: Algorithm, spec: EnvironmentSpec, reward: Reward | None
+) -> None:
+    """Raise ConfigError for a weight of a number that no verdict has, where it is known which
+    numbers of episodes they have."""
+    terms = () if reward is None else reward.terms
+    known = {name for name, part in spec.parts.items() if part.scope == Scope.TRAJECTORY}
+    known |= {term.name for term in terms if term.part.scope != Scope.TURNS}
+    for name in algorithm.numbers_of("estimator")["reward_weights"]:
+        if spec.parts and name not in known:
+            raise unknown_name("algorithm.reward_weights", name, known)
 
 
 _COMPARED = frozenset({Requirement.GREEDY, Requirement.TURN_VALUES})
@@ -103,6 +118,14 @@ def warnings_of(recipe: Recipe, algorithm: Algorithm) -> list[str]:
             f"algorithm {algorithm.name} differs by what it does with importance ratios, and here "
             f"they are all 1: {ratio_note(algorithm)}. Raise learning.updates_per_step or "
             "learning.epochs to use it"
+        )
+    if (
+        algorithm.estimator == "gdpo"
+        and len(algorithm.numbers_of("estimator")["reward_weights"]) > 1
+    ):
+        warnings.append(
+            f"algorithm {algorithm.name} compares each number after it is brought to the same "
+            "spread, so no range keeps the others from outvoting success: watch rollout/success"
         )
     if train.max_staleness and algorithm.correction == "none":
         warnings.append(
@@ -244,7 +267,9 @@ def _check_losses(recipe: Recipe, algorithm: Algorithm) -> None:
             *(
                 f"parts.{part}"
                 for part, config in recipe.reward.parts.items()
-                if config.weight != 1 or config.schedule is not None or config.gate != "always"
+                if config.weight not in (0, 1)
+                or config.schedule is not None
+                or config.gate != "always"
             ),
         ]
         if ignored:

@@ -7,6 +7,7 @@ Not here: how parts are added up (`rewards/composition.py`), and how the models 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from turnwise.algorithms.registry import make_algorithm
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, unknown_name
@@ -42,8 +43,12 @@ def reward_of(
     measure; None where it does not. Raises ConfigError for what it gets wrong."""
     made = None
     if recipe.reward is not None:
-        parts, turns = environment.spec.parts, recipe.rollout.max_turns
-        made = make_reward(recipe.reward, parts, turns, models)
+        parts, turns, config = environment.spec.parts, recipe.rollout.max_turns, recipe.reward
+        chosen = recipe.algorithm
+        if make_algorithm(chosen.name, chosen.overrides).estimator == "gdpo":
+            # It has weights of its own, of z-scores: what the sum here is counts for nothing.
+            config = config.model_copy(update={"dominance": False})
+        made = make_reward(config, parts, turns, models)
     _check_best_of(recipe, environment, made)
     return made
 
