@@ -65,9 +65,7 @@ def test_every_group_is_asked_about_before_one_is_asked_about_again() -> None:
 def test_the_seed_decides() -> None:
     groups = [of(name, 1, 0, 1, 0) for name in "abc"]
     for judge in (PAIRWISE, POINTWISE):
-        drawn = [
-            [asked(q) for q in known_questions(judge, groups, 4, seed)] for seed in (1, 1, 2)
-        ]
+        drawn = [[asked(q) for q in known_questions(judge, groups, 4, seed)] for seed in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
 
 
