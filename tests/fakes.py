@@ -8,10 +8,11 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
+from turnwise.models.shipped import tiny_folder
 from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS
 from turnwise.rewards.parts import RewardPart, Scope, reward_part
 from turnwise.tools.tool import tool
@@ -30,7 +31,9 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
 
 
-def small_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3ForCausalLM:
+def small_model(
+    tokenizer: PreTrainedTokenizerFast, seed: int = 0, positions: int = 512
+) -> Qwen3ForCausalLM:
     """A random Qwen3 of 20,000 parameters."""
     torch.manual_seed(seed)
     config = Qwen3Config(
@@ -41,7 +44,7 @@ def small_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3ForCa
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=16,
-        max_position_embeddings=512,
+        max_position_embeddings=positions,
         tie_word_embeddings=False,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
@@ -53,6 +56,16 @@ def save_small_model(folder: Path, seed: int = 0) -> Path:
     """A random model with its tokenizer on disk."""
     tokenizer = byte_tokenizer()
     small_model(tokenizer, seed).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_chat_model(folder: Path) -> Path:
+    """A random model on disk that can be asked as a judge: it has a chat template, and the
+    tokenizer of `tiny`, in which a request is short enough for it."""
+    tokenizer = AutoTokenizer.from_pretrained(str(tiny_folder("tiny")))
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}judge:"
+    small_model(tokenizer, positions=1024).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

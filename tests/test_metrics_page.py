@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import save_small_model
+from tests.fakes import save_chat_model, save_small_model
+from tests.small_runs import SCRIPTED_JUDGE
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
@@ -82,6 +83,20 @@ MEASURED: dict[str, dict[str, Any]] = {
         },
         "monitor": {"mutual_information": {"every": 2}, "gradient_variance_every": 2},
     },
+    "refinement": {
+        "environment": {"name": f"{FAKES}:Levels"},
+        "engine": {"name": f"{SCRIPTED_JUDGE}:ScriptedJudge"},
+        "rollout": {"max_turns": 1, "max_turn_tokens": 60, "max_tokens": 900},
+        "reward": {"parts": {"judge": 0.1}},
+        "judge": {
+            "form": "pairwise",
+            "max_characters": 400,
+            "model": {"kind": "policy", "max_tokens": 60},
+            "refinement": {"requests": 2, "replies": 4},
+        },
+        "sft": {"steps": 0},
+        "train": {"steps": 1, "tasks_per_step": 4, "group_size": 2},
+    },
     "sampling ahead": {
         "environment": {"name": f"{FAKES}:Reporting"},
         "reward": {"parts": {"each": 0.1, "judge": 0.1}},
@@ -130,6 +145,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             values["model"]["dtype"] = "bfloat16"
         if name == "reward model":
             sections["reward_model"]["data"] = [str(path / "critic")]
+        if name == "refinement":
+            values["model"]["name"] = str(save_chat_model(path / "chat"))
         if name == "teacher":
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)

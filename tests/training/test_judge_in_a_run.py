@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.fakes import byte_tokenizer
+from tests.fakes import save_chat_model
 from tests.small_runs import Listening, interrupted, resume, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
@@ -145,34 +143,17 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(
 def test_the_policy_judges_itself_in_lockstep(recipe: Path, tmp_path: Path) -> None:
     """A random model gives no judgement; here it is about being asked, which would wait for ever if
     an episode were open."""
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}judge:"
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=4096,
-        tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    model = save_chat_model(tmp_path / "model")
     display, folder = Listening(), RunFolder.new(tmp_path / "run")
     train(
         recipe,
         folder,
-        f"model.name={tmp_path}/model",
+        f"model.name={model}",
         "judge.model=policy",
         "judge.model.max_tokens=16",
         "judge.max_characters=400",
         "judge.seconds=100",
-        "rollout.max_tokens=4000",
+        "rollout.max_tokens=1000",
         "rollout.max_ungraded_share=1",
         "train.steps=1",
         "evaluation.tasks=0",

@@ -95,7 +95,7 @@ class EngineModel:
         return [token for segment in self.segments(messages) for token in segment.tokens]
 
     def segments(self, messages: Sequence[Message]) -> list[Segment]:
-        """The same with the source of each token: USER what a message says, TEMPLATE the rest."""
+        """The prompt with the source of each token: USER what a message says, TEMPLATE the rest."""
         try:
             return self._rendered(messages)
         except TemplateError:  # families without a system message

@@ -137,7 +137,7 @@ def _score(judge: PointwiseJudge, member: Trajectory, middle: float) -> KnownQue
 
 
 def _by_success(members: Sequence[Trajectory]) -> list[list[Trajectory]]:
-    """Those that succeeded, and those that did not."""
+    """Members that succeeded, and members that did not."""
     return [[one for one in members if _succeeded(one) is wanted] for wanted in (True, False)]
 
 

@@ -42,7 +42,7 @@ class Credits:
     reward."""
 
     def beside(self, others: "Credits") -> "Credits":
-        """These, and those of other trajectories."""
+        """Join these credits and those of other trajectories."""
         return replace(
             self,
             advantages={**self.advantages, **others.advantages},

@@ -59,7 +59,8 @@ class Signals:
         return self.by_trajectory.get(member.id, NOTHING)
 
     def beside(self, others: "Signals") -> "Signals":
-        """These, and the measurements of other trajectories; the numbers for the log are these."""
+        """Join these measurements and those of other trajectories; the numbers for the log stay
+        as they are here."""
         return replace(self, by_trajectory={**self.by_trajectory, **others.by_trajectory})
 
 
