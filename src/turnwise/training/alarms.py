@@ -83,7 +83,9 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
     """Stop the run where learner and engine disagree on what was sampled.
 
     There is no bound where they have to disagree: in steps sampled ahead by older weights, and
-    where some tokens were left out of the distribution.
+    where some tokens were left out of the distribution. Rounding needs no allowance here: it moves
+    a token's log-probability by the logits times 1 - p, and a certain policy's own tokens, unlike
+    the parity check's histories, have p near 1.
     """
     limits, ahead = recipe.rollout, recipe.train.max_staleness > 0
     bound = math.inf if ahead or limits.truncates else recipe.parity_bound
