@@ -114,6 +114,7 @@ def test_worse_conditions_are_compared_with_those_of_training(shell: Shell, run:
     assert "no tool call was made to fail" in shown
     refused = shell("evaluate", run, "--without-instructions", code=2).err
     assert "no instructions that could be left out" in refused
+    assert "as trained" not in refused  # nothing was played
     assert "unknown failure" in shell("evaluate", run, "--inject", "eror=1", code=2).err
 
 

@@ -10,12 +10,14 @@ from transformers import AutoModelForCausalLM
 from benchmarks.architectures import BOUND, Ends
 from benchmarks.tiny_models import tiny_config, tiny_model
 from tests.forward.test_rotations import switching
+from turnwise.config.engine import ROUNDED_PARITY
 from turnwise.engines.base import Completion
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.errors import InfrastructureError, NotSupportedError, RunStoppedError
 from turnwise.forward.make_runner import make_runner
 from turnwise.forward.own_caches import OwnRunner
 from turnwise.forward.rotations import fix_rotations
+from turnwise.forward.rounding import InFloat32
 from turnwise.learning.parity import check_gap, check_parity, measure_parity
 
 pytestmark = pytest.mark.numbers
@@ -32,16 +34,70 @@ class Liar(EmbeddedEngine):
         return Completion(found.tokens, logprobs, found.stop_reason, found.version)
 
 
-def check(model: Any, kind: Any = EmbeddedEngine, bound: float = BOUND, **options: Any) -> None:
+class FurtherOn(EmbeddedEngine):
+    """Takes late tokens to be one position further on."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        right = self.runner._masks.inputs
+
+        def wrong(*arguments: Any) -> Any:
+            ids, positions, masks = right(*arguments)
+            return ids, positions + (positions > 30), masks
+
+        self.runner._masks.inputs = wrong
+
+
+class SeesFurther(EmbeddedEngine):
+    """Attends to one token more than the window has."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.runner._masks.window += 1
+
+
+class Forgets(EmbeddedEngine):
+    """Goes on with an empty cache as if nothing had been lost."""
+
+    async def generate(self, *arguments: Any, **options: Any) -> Completion:
+        with torch.inference_mode():
+            for layer in self.runner.cache.layers:
+                if layer.is_initialized:
+                    layer.keys.zero_()
+                    layer.values.zero_()
+        return await super().generate(*arguments, **options)
+
+
+def check(
+    model: Any,
+    kind: Any = EmbeddedEngine,
+    bound: float = BOUND,
+    rounding: dict[str, bool] | None = None,
+    **options: Any,
+) -> None:
     async def main() -> None:
         settings = {"max_sequences": 4, "max_tokens": LIMIT, "deterministic": True, **options}
         engine = kind(model, Ends(), **settings)
         try:
-            await check_parity(engine, model, LIMIT, bound)
+            await check_parity(engine, model, LIMIT, bound, **(rounding or {}))
         finally:
             await engine.stop()
 
     asyncio.run(main())
+
+
+def check_in_bfloat16(model: Any, kind: Any = EmbeddedEngine, strict: bool = False) -> None:
+    """With bfloat16 beside weights in float32, or weights in bfloat16."""
+    beside = model.dtype == torch.float32
+    rounding = {"autocast": beside, "rounded": True, "strict": strict}
+    check(model, kind, ROUNDED_PARITY, rounding, autocast=beside)
+
+
+def certain(model: Any, times: float = 8) -> Any:
+    """A model whose logits are so many times as large."""
+    head = model.get_output_embeddings()
+    head.weight = torch.nn.Parameter(head.weight.detach() * times)
+    return model
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "mistral", "gpt_neo", "qwen3_5_text", "mamba"])
@@ -106,6 +162,51 @@ def test_numbers_that_are_none_are_no_agreement() -> None:
         next(model.parameters()).fill_(float("nan"))
     with pytest.raises(InfrastructureError, match="not numbers"):
         check(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_of_a_certain_model_is_no_fault(dtype: torch.dtype) -> None:
+    """It is beyond the bound, which a bound that was chosen is strict about."""
+    model = certain(tiny_model("qwen3")).to(dtype)
+    check_in_bfloat16(model)
+    with pytest.raises(NotSupportedError, match=r"bound is 0\.05; rounding .* It is rounding"):
+        check_in_bfloat16(model, strict=True)
+
+
+@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize(
+    ("kind", "fault", "dtype"),
+    [
+        ("qwen3", FurtherOn, torch.float32),
+        ("qwen3", Forgets, torch.float32),
+        ("qwen3", Forgets, torch.bfloat16),
+        ("mistral", FurtherOn, torch.bfloat16),
+        ("mistral", SeesFurther, torch.bfloat16),
+    ],
+)
+def test_a_fault_of_the_engine_is_found_in_bfloat16(
+    kind: str, fault: Any, dtype: torch.dtype, times: float
+) -> None:
+    with pytest.raises(NotSupportedError, match="the engine does not sample from"):
+        check_in_bfloat16(certain(tiny_model(kind), times).to(dtype), fault)
+
+
+@pytest.mark.parametrize("times", [1, 8])
+def test_a_fault_of_the_learner_is_found_in_bfloat16(times: float) -> None:
+    for model in (tiny_model("bert"), switching("longrope")):
+        with pytest.raises(NotSupportedError, match=r"cannot be trained: .*beside it"):
+            check_in_bfloat16(certain(model, times).bfloat16())
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "mistral", "gpt_neo", "qwen3_5_text", "mamba"])
+def test_rounding_is_measured_without_a_second_copy_of_the_weights(kind: str) -> None:
+    """In float32 for the while, a model in bfloat16 says what its float32 copy does."""
+    model = tiny_model(kind).bfloat16()
+    ids = torch.arange(3, 50)[None]
+    with InFloat32(), torch.no_grad():
+        found = model(input_ids=ids, use_cache=False).logits
+    exact = model.float()(input_ids=ids, use_cache=False).logits
+    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-4)
 
 
 def test_a_gap_in_training_stops_the_run() -> None:

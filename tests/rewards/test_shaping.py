@@ -65,6 +65,9 @@ def test_a_potential_leaves_the_best_policy_what_it_is(phi: Sequence[float]) -> 
     assert best_actions(shaped(phi)) == best_actions(goal)
 
 
+REPORTED = {"progress": RewardPart(-1, 1, scope=Scope.TURNS)}
+
+
 def reported(*changes: float) -> Trajectory:
     """An episode whose environment reports these changes of a share, one for each turn."""
     return reporting(episode(*[call("go") for _ in changes]), progress=changes)
@@ -112,11 +115,27 @@ def test_shaping_cannot_outvote_success() -> None:
         config = RewardConfig.model_validate(
             {"parts": {"shaping": {"weight": 5.0, "options": options}}}
         )
-        return make_reward(config, {}, turns=8)
+        return make_reward(config, REPORTED, turns=8)
 
     assert made().bounds(success=True, step=0) == (1.0, 1.0)
     with pytest.raises(ConfigError, match="parts can outvote success"):
         made(gamma=0.9)
+
+
+@pytest.mark.parametrize(
+    ("options", "reported", "reason"),
+    [
+        ({"of": "progres"}, REPORTED, r"shaping\.options\.of 'progres': did you mean 'progress'"),
+        ({}, {"progress": RewardPart(0, 1)}, "reads 'progress', and .* no number of turns"),
+        ({}, {"gain": RewardPart(0, 1, scope=Scope.TURNS)}, "known: gain"),
+    ],
+)
+def test_shaping_by_what_is_not_reported_is_refused_before_anything_is_played(
+    options: dict[str, str], reported: dict[str, RewardPart], reason: str
+) -> None:
+    config = RewardConfig.model_validate({"parts": {"shaping": {"options": options}}})
+    with pytest.raises(ConfigError, match=reason):
+        make_reward(config, reported, turns=8)
 
 
 def test_a_bonus_without_a_potential_does_not() -> None:

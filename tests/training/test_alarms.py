@@ -32,6 +32,16 @@ def test_a_rise_of_unreadable_replies_is_told(
     assert [f"RL step {warned} " in said for said in display.said] == [True] * (warned is not None)
 
 
+def test_a_run_that_goes_on_compares_with_the_steps_before_it() -> None:
+    """Each process counts from 0: here three of them asked, the last one goes on."""
+    display = Listening()
+    asked = [(1, 64), (2, 128), (3, 192), (1, 64), (1, 128)]
+    timing = [{"judge/unreadable": n, "judge/requests": of} for n, of in asked]
+    alarm = UnreadableJudgements(display, [{"step": 0}, *timing])
+    alarm.check(7, Counts(requests=64, unreadable=20))
+    assert "20 of 64 requests in no usable form, 4 of 320 before" in display.said[0]
+
+
 def test_it_is_told_once() -> None:
     display = Listening()
     alarm, counts = UnreadableJudgements(display), Counts()

@@ -25,7 +25,8 @@ class EngineConfig(Section):
     """Largest mean distance of the engine's log-probabilities of sampled tokens from the model's
     own, in nats. A run does not begin beyond it (docs/reference/models.md); it stops when
     `policy/logprob_gap` is beyond it, or a server's gap after new weights. 0 is 0.001 where
-    the embedded engine and the learner compute in float32, else 0.05."""
+    the embedded engine and the learner compute in float32, else 0.05, and before a run or on
+    servers three times the rounding of the model's own pass where that is more."""
 
 
 class EmbeddedEngineConfig(EngineConfig):

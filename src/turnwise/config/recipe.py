@@ -78,11 +78,15 @@ class Recipe(Section):
     @property
     def parity_bound(self) -> float:
         """The bound `engine.parity_bound`, or its default."""
+        return self.engine.parity_bound or (ROUNDED_PARITY if self.rounded else EXACT_PARITY)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether engine or learner may compute in bfloat16."""
         engine, types = self.engine, {self.model.dtype, self.learning.compute_dtype}
-        exact = isinstance(engine, EmbeddedEngineConfig) and (
-            "bfloat16" not in types | {engine.compute_dtype}
+        return not isinstance(engine, EmbeddedEngineConfig) or (
+            "bfloat16" in types | {engine.compute_dtype}
         )
-        return engine.parity_bound or (EXACT_PARITY if exact else ROUNDED_PARITY)
 
     @model_validator(mode="after")
     def _sections_go_together(self) -> "Recipe":

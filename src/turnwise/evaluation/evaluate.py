@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from turnwise.config import PriceConfig
+from turnwise.config import EvaluationConfig
 from turnwise.evaluation.cautions import cautions
 from turnwise.evaluation.effort import Oracle, cost, effort
 from turnwise.evaluation.intervals import Interval, clustered, wilson
 from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
-from turnwise.rollout.runner import RolloutRunner
+from turnwise.rollout.runner import RolloutRunner, members_of
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -31,23 +31,20 @@ def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
 async def evaluate_policy(
     runner: RolloutRunner,
     tasks: Sequence[Task],
-    seed: int,
+    config: EvaluationConfig,
     label: str,
-    episodes: int = 1,
-    ks: Sequence[int] = (),
-    best_of: str = "",
-    prices: PriceConfig | None = None,
 ) -> tuple[list[Group], dict[str, Any]]:
-    """Play `episodes` on each task; returns the trajectories and their summary, with pass@k and
-    pass^k for these `ks`, the best of them by the part `best_of`, the wall-clock `seconds` that it
-    took, and its `cost` where there are prices."""
+    """Play the tasks as the configuration says, but for its temperature, which is the runner's;
+    returns the trajectories and their summary, with the wall-clock `seconds` that it took, and its
+    `cost` where there are prices."""
     start = time.monotonic()
-    groups = await runner.collect(tasks, episodes, seed, label)
+    groups = await runner.collect(tasks, config.episodes_per_task, config.seed, label)
     seconds = round(time.monotonic() - start, 1)
-    played = [member for group in groups for member in group.trajectories]
-    summary = {**summarise(played, ks, runner.environment.oracle, best_of), "seconds": seconds}
-    if prices is not None:
-        summary["cost"] = cost(played, seconds, prices)
+    played = members_of(groups)
+    oracle = runner.environment.oracle
+    summary = {**summarise(played, config.k, oracle, config.best_of), "seconds": seconds}
+    if config.prices is not None:
+        summary["cost"] = cost(played, seconds, config.prices)
     return groups, summary
 
 

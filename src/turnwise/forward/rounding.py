@@ -12,14 +12,21 @@ summation disturbs. Hence
 
 holds wherever the same mathematics is computed, in whatever order. An error of another kind (a
 wrong weight, a missing head, a rotation that is off by one) is not proportional to u, and exceeds
-it by orders of magnitude. Not here: what is compared.
+it by orders of magnitude.
+
+Where a model's own layers run in another way, in bfloat16, the measure is simpler: how far rounding
+alone moves the same computation (`rounding_to_bfloat16`), a few times of which is allowed. Not
+here: what is compared.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 FACTOR = 4.0
 """The worst of many sums, and what is rounded between them (norms, exponentials, gates)."""
@@ -27,6 +34,9 @@ STEP = 2.0**-13
 """The part by which weights are changed to see how far that moves the result: far above the
 rounding of the norms of transformers, which are in float32 whatever the model's type, and far below
 1."""
+ROUNDINGS = 3.0
+"""Times `rounding_to_bfloat16` that two computations of the same in bfloat16 may be apart: each is
+about that far from the exact one."""
 DRAWS = 3
 """Changes in random directions; the largest movement counts."""
 
@@ -70,3 +80,39 @@ def sensitivities(
             for weight, kept in zip(changed, before, strict=True):
                 weight.copy_(kept)
     return found
+
+
+class InFloat32(TorchFunctionMode):
+    """Computes in float32 inside, whatever the type of a model's weights: they are converted one by
+    one where they are used, so that the model need not be in memory twice.
+
+    Example: `with InFloat32(): logits = model(input_ids=ids).logits`.
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch with float32 in place of bfloat16 and float16."""
+        del types
+        args, kwargs = tree_map(_in_float32, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+
+def _in_float32(value: Any) -> Any:
+    half = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    return value.float() if half else value
+
+
+@torch.no_grad()
+def rounding_to_bfloat16(function: Callable[[], Tensor], device: torch.device) -> Tensor:
+    """How far rounding moves each number that a function computes with a model on the device: the
+    distance of what it gives in bfloat16 from what it gives in float32; 0 where one is none."""
+    with torch.autocast(device.type, torch.bfloat16):
+        rounded = function()
+    with InFloat32():
+        exact = function()
+    return (rounded - exact).abs().nan_to_num(0.0, posinf=0.0)

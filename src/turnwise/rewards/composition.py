@@ -240,7 +240,8 @@ def make_reward(
 
     `reported` are the parts that the environment's verifier reports, `more` are others that the run
     has, such as judges. Raises ConfigError, in one line, for an unknown part, options that it does
-    not take, a gate that is none, and parts that can outvote success.
+    not take, a number to be read that is not reported, a gate that is none, and parts that can
+    outvote success.
     """
     known = {**(more or {}), **reported}
     terms = tuple(_term(name, part, known) for name, part in config.parts.items())
@@ -248,6 +249,7 @@ def make_reward(
     gates = [term.name for term in terms if term.part.scope == Scope.TRAJECTORY]
     for term in terms:
         _check_gate(term, gates)
+        _check_read(term, reported)
         if term.name in reported and term.config.use not in ("", term.name):
             raise ConfigError(
                 f"{term.key}: the environment reports another part of this name: "
@@ -309,6 +311,22 @@ def _check_gate(term: Term, gates: Sequence[str]) -> None:
             f"reward.parts.{term.name}.gate is {gate!r}: give {', '.join(GATES)}, or another part "
             f"of whole episodes ({', '.join(others) or 'there is none'})"
         )
+
+
+def _check_read(term: Term, reported: Mapping[str, RewardPart]) -> None:
+    """Raise ConfigError where a part reads a number that the environment does not report."""
+    option, part = term.part.reads, term.part
+    if not option:
+        return
+    name = term.config.options.get(option, part.options[option].default)
+    there = [known for known, other in reported.items() if other.scope == part.scope]
+    if not there:
+        raise ConfigError(
+            f"{term.key} reads {name!r}, and the environment reports no number of {part.scope}: "
+            f"leave {term.name} out, or report one (EnvironmentSpec.parts)"
+        )
+    if name not in there:
+        raise unknown_name(f"{term.key}.options.{option}", name, there)
 
 
 def _with_part(

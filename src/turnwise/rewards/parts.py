@@ -54,6 +54,8 @@ class RewardPart:
     """That range as a function of the part's options, where it depends on them."""
     function: Callable[..., Any] | None = None
     """The function; None for a number that the environment's verifier reports."""
+    reads: str = ""
+    """The option that names a number of the same scope which the environment has to report."""
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
@@ -92,6 +94,7 @@ def reward_part(
     scope: Scope = Scope.TRAJECTORY,
     total: tuple[float, float] | None = None,
     total_of: Callable[..., tuple[float, float]] | None = None,
+    reads: str = "",
 ) -> Callable[[Function], Function]:
     """Declare the decorated function a part of rewards, described by its docstring's first line.
 
@@ -100,7 +103,7 @@ def reward_part(
 
     def declare(function: Function) -> Function:
         line = (inspect.getdoc(function) or "").partition("\n")[0]
-        part = RewardPart(low, high, line, scope, total, total_of, function)
+        part = RewardPart(low, high, line, scope, total, total_of, function, reads)
         setattr(function, _DECLARED, (name, part))
         return function
 

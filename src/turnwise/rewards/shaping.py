@@ -73,7 +73,7 @@ def _total(of: str = "", gamma: float = 1.0) -> tuple[float, float]:
     return (0.0, 0.0) if gamma == 1.0 else (-math.inf, 0.0)
 
 
-@reward_part("shaping", -1, 1, Scope.TURNS, total_of=_total)
+@reward_part("shaping", -1, 1, Scope.TURNS, total_of=_total, reads="of")
 def shaping(trajectory: Trajectory, of: str = "progress", gamma: Share = 1.0) -> list[float]:
     """Potential-based shaping by the share of the task that is done, as the environment reports it.
 

@@ -5,7 +5,7 @@ Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
@@ -40,15 +40,19 @@ class UnreadableJudgements:
     chance where the 95% intervals (Wilson's) of the step and of all steps before do not overlap.
     """
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, timing: Iterable[Mapping[str, float]] = ()) -> None:
+        """`timing` are the lines of the steps before, of an interrupted run."""
         self._display, self._said = display, False
-        self._unreadable = self._requests = 0
+        self._unreadable, self._requests = _judged(timing)
+        self._counted = (0, 0)
 
     def check(self, step: int, counts: Counts) -> None:
-        """Compare a step with those before; the counts are of all steps so far."""
+        """Compare a step with those before; the counts are of all that this process asked."""
         before, requests_before = self._unreadable, self._requests
-        self._unreadable, self._requests = counts.unreadable, counts.requests
-        found, requests = counts.unreadable - before, counts.requests - requests_before
+        found = counts.unreadable - self._counted[0]
+        requests = counts.requests - self._counted[1]
+        self._counted = counts.unreadable, counts.requests
+        self._unreadable, self._requests = before + found, requests_before + requests
         if self._said or not requests or not requests_before:
             return
         if wilson(found, requests)[0] > wilson(before, requests_before)[1]:
@@ -58,6 +62,20 @@ class UnreadableJudgements:
                 f"requests in no usable form, {before} of {requests_before} before: see whether "
                 f"episodes make it do so (turnwise show RUN --step {step}; docs/how-to/judges.md)"
             )
+
+
+def _judged(timing: Iterable[Mapping[str, float]]) -> tuple[int, int]:
+    """Unreadable requests, and all, of the steps before. Each process counts from 0: where there
+    are fewer requests than in the line before, another one began."""
+    unreadable = requests = 0
+    last = (0, 0)
+    for line in timing:
+        now = int(line.get("judge/unreadable", 0)), int(line.get("judge/requests", 0))
+        if now[1] < last[1]:
+            last = (0, 0)
+        unreadable, requests = unreadable + now[0] - last[0], requests + now[1] - last[1]
+        last = now
+    return unreadable, requests
 
 
 class SkippedUpdates:
@@ -83,7 +101,9 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
     """Stop the run where learner and engine disagree on what was sampled.
 
     There is no bound where they have to disagree: in steps sampled ahead by older weights, and
-    where some tokens were left out of the distribution.
+    where some tokens were left out of the distribution. Rounding needs no allowance here: it moves
+    a token's log-probability by the logits times 1 - p, and a certain policy's own tokens, unlike
+    the parity check's histories, have p near 1.
     """
     limits, ahead = recipe.rollout, recipe.train.max_staleness > 0
     bound = math.inf if ahead or limits.truncates else recipe.parity_bound

@@ -93,8 +93,15 @@ class Components:
         await self.load(0)
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         longest = min(recipe.rollout.max_tokens, positions or recipe.rollout.max_tokens)
-        autocast = recipe.learning.autocast
-        await check_parity(self.engine, model, longest, recipe.parity_bound, autocast)
+        await check_parity(
+            self.engine,
+            model,
+            longest,
+            recipe.parity_bound,
+            autocast=recipe.learning.autocast,
+            rounded=recipe.rounded,
+            strict=recipe.engine.parity_bound > 0,
+        )
 
 
 def _check_sandbox(environment: Environment) -> None:

@@ -43,16 +43,8 @@ class Evaluation:
         runner = context.components.runner(
             limits, self.environment, lambda _: context.display.advance(), step
         )
-        label = f"evaluation/{self.name}"
         groups, summary = await evaluate_policy(
-            runner,
-            context.heldout,
-            config.seed,
-            label,
-            episodes,
-            config.k,
-            config.best_of,
-            config.prices,
+            runner, context.heldout, config, f"evaluation/{self.name}"
         )
         found = Evaluated(groups, summary)
         keep_evaluation(context.folder, self.name, found, self.environment, step)

@@ -45,7 +45,9 @@ class Recorder:
         self._trackers = Trackers(context.recipe.monitor.trackers, run, context.display.say)
         self._no_signal = NoSignalAlarm(context.display, "RL")
         self._skipped = SkippedUpdates(context.display)
-        self._unreadable = UnreadableJudgements(context.display)
+        self._unreadable = UnreadableJudgements(
+            context.display, context.folder.lines("timing.jsonl")
+        )
 
     def record(
         self,

@@ -53,9 +53,10 @@ def evaluate_robustness(
 
     async def work() -> dict[str, Any]:
         try:
+            arms = list(_arms(parts, rates, instructions))  # what is wrong is said before playing
             await parts.check()
             found: dict[str, Evaluated] = {}
-            for name, arm in _arms(parts, rates, instructions):
+            for name, arm in arms:
                 found[name] = await played_parts(arm, display, name.replace("_", " "), step)
             display.close()
             comparisons = _compared(found, parts.environment.spec.data_hash)

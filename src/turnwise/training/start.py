@@ -128,22 +128,10 @@ async def played_parts(parts: "Components", display: Display, name: str, step: i
     tasks = choose_tasks(parts.environment.tasks("heldout"), config.tasks, config.seed)
     if not tasks:
         raise ConfigError("there is nothing to evaluate: no held-out tasks, or evaluation.tasks=0")
-    episodes = config.episodes_per_task
-    display.phase(name, episodes * len(tasks))
+    display.phase(name, config.episodes_per_task * len(tasks))
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
-    return Evaluated(
-        *await evaluate_policy(
-            runner,
-            tasks,
-            config.seed,
-            "evaluation/evaluated",
-            episodes,
-            config.k,
-            config.best_of,
-            config.prices,
-        )
-    )
+    return Evaluated(*await evaluate_policy(runner, tasks, config, "evaluation/evaluated"))
 
 
 def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:

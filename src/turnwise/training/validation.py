@@ -8,8 +8,9 @@ them is still measured on tasks that had no part in the choice. Not here: the fi
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.evaluation.evaluate import evaluate_policy
+from turnwise.evaluation.evaluate import summarise
 from turnwise.models.load import load_model
+from turnwise.rollout.runner import members_of
 from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
 
@@ -52,12 +53,9 @@ class Validation:
         context, config = self._context, self._context.recipe.evaluation
         limits = context.recipe.rollout.model_copy(update={"temperature": config.temperature})
         await context.components.load(step)
-        _, summary = await evaluate_policy(
-            context.components.runner(limits, step=step),
-            context.validation,
-            config.seed,
-            "validation",
-        )
+        runner = context.components.runner(limits, step=step)
+        groups = await runner.collect(context.validation, 1, config.seed, "validation")
+        summary = summarise(members_of(groups))
         names = ("success", "low", "high", "n", "reward", "tool_calls")
         found = {f"validation/{name}": summary[name] for name in names}
         context.folder.append(FILE, {"step": step, **found})

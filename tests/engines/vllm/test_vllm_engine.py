@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.engines.vllm.driving import (
     LIMIT,
@@ -88,6 +89,33 @@ def test_log_probabilities_at_another_temperature_stop_the_run(tmp_path: Path) -
             await engine.load_weights({}, 0)
 
     drive(tmp_path, [server], body, parity_bound=1e-3)
+
+
+@pytest.mark.parametrize("parity_bound", [0.0, 0.05])
+def test_rounding_of_a_certain_model_is_refused_by_a_chosen_bound_alone(
+    tmp_path: Path, parity_bound: float
+) -> None:
+    server = serving()
+    load = server.on_load
+
+    def rounded(folder: str) -> None:
+        load(folder)
+        server.sample.model.bfloat16()
+
+    server.on_load = rounded
+
+    async def body(engine: VllmEngine, model: Any) -> None:
+        change(model)
+        with torch.no_grad():
+            model.get_output_embeddings().weight.mul_(8)
+        if parity_bound:
+            with pytest.raises(RunStoppedError, match=r"parity_bound is 0\.05"):
+                await engine.load_weights({}, 0)
+        else:
+            await engine.load_weights({}, 0)
+            assert engine.parity > 0.05
+
+    drive(tmp_path, [server], body, parity_bound=parity_bound)
 
 
 def test_a_killed_server_costs_nothing_that_was_asked(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
@@ -20,6 +22,7 @@ from turnwise.engines.vllm.client import Json
 from turnwise.engines.vllm.completions import read_answer, request_body
 from turnwise.errors import RunStoppedError
 from turnwise.forward.equality import own_logprobs
+from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
 
 LENGTHS = (8, 32, 128, 512)
 """Lengths of the prompts, where the context has room."""
@@ -57,15 +60,23 @@ def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
 
 
 def score(model: PreTrainedModel, probes: Sequence[Probe]) -> list[Probe]:
-    """The probes with the model's own log-probabilities, in float32."""
-    scored = []
-    for probe in probes:
-        count, tokens = len(probe.tokens), torch.tensor(probe.tokens, dtype=torch.int64)
-        history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
-        logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
-        found = logprobs.gather(-1, tokens[:, None]).squeeze(-1).tolist()
-        scored.append(replace(probe, logprobs=found))
-    return scored
+    """The probes with the model's own log-probabilities."""
+    return [replace(probe, logprobs=_own(model, probe).tolist()) for probe in probes]
+
+
+def rounding(model: PreTrainedModel, probes: Sequence[Probe]) -> float:
+    """How far rounding to bfloat16 moves the model's own log-probabilities of what was sampled:
+    the mean of the differences' absolute values."""
+    moved = [rounding_to_bfloat16(partial(_own, model, each), model.device) for each in probes]
+    return float(torch.cat(moved).mean())
+
+
+def _own(model: PreTrainedModel, probe: Probe) -> Tensor:
+    """float32[tokens]"""
+    count, tokens = len(probe.tokens), torch.tensor(probe.tokens, dtype=torch.int64)
+    history, heat = [*probe.prompt, *probe.tokens], probe.sampling.temperature
+    logprobs = own_logprobs(model, history, count + 1, heat)[:-1].cpu()
+    return logprobs.gather(-1, tokens[:, None]).squeeze(-1)
 
 
 async def sample_probes(
@@ -95,15 +106,18 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
     return sum(differences) / len(differences) if differences else float("inf")
 
 
-def check_parity(parity: float, bound: float, url: str, which: str = "") -> None:
-    """Raise RunStoppedError where the disagreement of the server at `url` is beyond the bound;
-    `which` weights it has is for the message."""
-    if parity <= bound:
+def check_parity(
+    parity: float, bound: float, url: str, which: str = "", rounding: float = 0.0
+) -> None:
+    """Raise RunStoppedError where the disagreement of the server at `url` is beyond the bound, and
+    ROUNDINGS times the `rounding` of the model; `which` weights it has is for the message."""
+    if parity <= max(bound, ROUNDINGS * rounding):
         return
+    rounded = f" (rounding to bfloat16 moves the model's by {rounding:.2g})" if rounding else ""
     raise RunStoppedError(
         f"with the weights{which}, log-probabilities of vLLM at {url} differ from the model's by "
-        f"{parity:.2g} on average, and engine.parity_bound is {bound:g}: it does not sample from "
-        "the weights that are trained, or in a coarser dtype than the bound allows"
+        f"{parity:.2g} on average, and engine.parity_bound is {bound:g}{rounded}: it does not "
+        "sample from the weights that are trained, or in a coarser dtype than the bound allows"
     )
 
 
