@@ -22,6 +22,7 @@ from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
 from turnwise.rewards.composition import Reward
+from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -308,7 +309,7 @@ class Episode:
         trajectory = self.trajectory
         assert self._environment is not None  # graded episodes have been reset
         try:
-            async with asyncio.timeout(self.limits.max_seconds):
+            async with deadline(self.limits.max_seconds):
                 verdict: Verdict = await self._environment.verify(trajectory)
                 judged = replace(trajectory, verdict=verdict)
                 _check_finite(judged, verdict)
