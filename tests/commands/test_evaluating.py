@@ -101,15 +101,26 @@ def test_a_run_is_judged_again_beside_its_report(shell: Shell, run: Path, tmp_pa
     assert "4 of 4 episodes are of tasks that the environment does not have" in other
 
 
-def test_worse_conditions_are_compared_with_those_of_training(shell: Shell, run: Path) -> None:
+def test_worse_conditions_are_compared_with_those_of_training(
+    shell: Shell, run: Path, tmp_path: Path
+) -> None:
     said = "scaffold.options.instructions=Say: "
     worse = ("--inject", "error=0.5", "--without-instructions")
-    found = shell("evaluate", run, said, *worse, "--json").json
+    kept = tmp_path / "kept"
+    found = shell("evaluate", run, said, *worse, "--out", kept, "--json").json
     assert list(found) == ["as_trained", "tool_failures", "without_instructions", "comparisons"]
     assert {part["n"] for part in list(found.values())[:3]} == {4}
     assert found["tool_failures"]["recovery"]["failures"] == {"error": 0, "junk": 0}
     assert [one["second"] for one in found["comparisons"]] == list(found)[1:3]
     assert all(one["same_seeds"] for one in found["comparisons"])
+    failing = ("rescore", kept, "--evaluation", "tool_failures")
+    assert "tools that were made to fail" in shell(*failing, code=2).err
+    mine = tmp_path / "mine.py"
+    mine.write_text(VERIFIER)
+    own = ("--verifier", f"{mine}:wrote_something")
+    assert shell(*failing, *own, "--json").json["successes"] == 2
+    bare = shell("rescore", kept, "--evaluation", "without_instructions", "--json").json
+    assert bare["disagreements"] == []
     shown = shell("evaluate", run, "--inject", "junk=1").out
     assert "no tool call was made to fail" in shown
     refused = shell("evaluate", run, "--without-instructions", code=2).err

@@ -1,5 +1,6 @@
 """Reward models: what they read, their losses, that they learn, and that their state is whole."""
 
+import asyncio
 import copy
 import math
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 
 from turnwise.config import LearningConfig, RewardModelConfig
 from turnwise.learning.reward_model import FORMS, ProcessRewardModel, RewardModel
+from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.types import Action, Group, Trajectory, Turn
 
@@ -57,6 +59,25 @@ def test_an_outcome_is_read_after_the_last_token(
     model.finish([])
     expected = sigmoid(number_after(model, member, len(member.tokens) - 1))
     assert model.score(member) == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_episode_does_not_pay_for_the_time_that_others_have_the_model(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    model = made(load_model)
+    model.finish([])
+    member = make_groups(REWARDS)[0].trajectories[0]
+
+    async def work() -> None:
+        async with deadline(30.0):
+            model._busy.acquire()
+            waiting = asyncio.create_task(model.part_of(member))
+            await asyncio.sleep(0.03)
+            assert not waiting.done()  # an update goes on
+            model._busy.release()
+            assert await waiting == model.score(member)
+
+    asyncio.run(work())
 
 
 def test_turns_are_rewarded_by_the_change_of_the_chance(

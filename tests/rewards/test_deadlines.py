@@ -1,12 +1,13 @@
 """Deadlines of work that is done at once: each end gives the others as long again."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from turnwise.rewards.deadlines import Deadlines
+from turnwise.rewards.deadlines import Deadlines, alone, deadline, uncounted
 
 
 class SteppedLoop(asyncio.SelectorEventLoop):
@@ -75,3 +76,43 @@ def test_work_that_fails_has_ended_too() -> None:
     first, second = run(work)
     assert isinstance(first, ValueError)
     assert second == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(
+    ("waits", "late"), [((100.0, 100.0), False), ((), False), ((100.0,), True)]
+)
+def test_waiting_does_not_count_against_a_deadline(waits: tuple[float, ...], late: bool) -> None:
+    async def work() -> list[Any]:
+        async with deadline(10.0):
+            await asyncio.sleep(4.0)
+            for seconds in waits:
+                async with uncounted():
+                    await asyncio.sleep(seconds)
+            await asyncio.sleep(7.0 if late else 5.0)
+        return [asyncio.get_running_loop().time()]
+
+    if late:
+        with pytest.raises(TimeoutError):
+            run(work)
+    else:
+        assert run(work) == [9.0 + sum(waits)]
+
+
+def test_work_alone_waits_for_the_lock_and_gives_it_back() -> None:
+    lock = threading.Lock()
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    async def work() -> None:
+        lock.acquire()
+        waiting = asyncio.create_task(alone(lock, lock.locked))
+        await asyncio.sleep(0.03)
+        assert not waiting.done()
+        lock.release()
+        assert await waiting
+        with pytest.raises(ValueError, match="no"):
+            await alone(lock, fails)
+        assert not lock.locked()
+
+    asyncio.run(work())

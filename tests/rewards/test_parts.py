@@ -15,7 +15,7 @@ from turnwise.config import RewardConfig
 from turnwise.errors import ConfigError
 from turnwise.learning.reward_model import RewardModel
 from turnwise.rewards.composition import make_reward
-from turnwise.rewards.parts import REWARD_PARTS, Scope
+from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
 from turnwise.types import Group, Trajectory, Turn
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/reward.md"
@@ -25,6 +25,9 @@ SECRET = {
     "premises": ["p"],
     "conclusion": "p",
 }
+
+REPORTED = {"progress": RewardPart(-1, 1, scope=Scope.TURNS)}
+"""What `shaping` reads."""
 
 
 def any_episode(stream: random.Random) -> Trajectory:
@@ -53,7 +56,7 @@ def test_its_numbers_are_in_its_range(name: str) -> None:
     """`measured` refuses any that is not, and another count of them."""
     stream = random.Random(name)
     config = RewardConfig.model_validate({"parts": {name: {}}, "dominance": False})
-    made = make_reward(config, {}, 8)
+    made = make_reward(config, REPORTED, 8)
     members = tuple(any_episode(stream) for _ in range(40))
     if REWARD_PARTS.get(name).scope == Scope.GROUP:
         found = asyncio.run(made.judge_groups([Group("g", members)], made.weights(0), 30.0))[0]
@@ -131,7 +134,7 @@ def test_the_recipes_of_the_page_are_rewards(
     assert len(recipes) == 5
     learned = {"reward_model": RewardModel.part}
     for recipe in recipes:
-        made = make_reward(RewardConfig.model_validate(recipe["reward"]), {}, 8, learned)
+        made = make_reward(RewardConfig.model_validate(recipe["reward"]), REPORTED, 8, learned)
         assert made.terms
     group = Group("g", tuple(any_episode(random.Random(n)) for n in range(3)))
     first = REWARD_PARTS.get("mine.py:first").function

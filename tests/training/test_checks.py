@@ -76,6 +76,16 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "algorithm.name=gdpo algorithm.reward_weights.f1=1 reward.parts.f1=0.5",
         "so reward.parts.f1 would do nothing",
     ),
+    (
+        "algorithm.name=gdpo algorithm.reward_weights.f1=1 judge={form='pairwise',refinement={}} "
+        "reward.parts.judge=0",
+        "judge.refinement: algorithm gdpo learns from the reward's named parts",
+    ),
+    (
+        "algorithm.name=pass_at_k algorithm.k=4 reward.parts.judge=0.1 "
+        "judge={form='pairwise',refinement={replies=2}}",
+        "judge.refinement.replies is 2, and",
+    ),
     ("train.dynamic_sampling_rounds=1", "grpo drops none: give it a group_filter"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
     (
@@ -353,7 +363,12 @@ def raised(function: Callable[..., None], *arguments: Any) -> tuple[str, int]:
 def places() -> Iterator[tuple[str, int]]:
     """File and line of every `raise` of a ConfigError."""
     modules = (checks, algorithm_checks)
-    functions = {f for module in modules for _, f in inspect.getmembers(module, inspect.isfunction)}
+    functions = {
+        function
+        for module in modules
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if not name.startswith("make_")  # tested where it is made
+    }
     for function in functions:
         lines, first = inspect.getsourcelines(function)
         for node in ast.walk(ast.parse("".join(lines))):

@@ -15,6 +15,7 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from turnwise.errors import ConfigError
 from turnwise.forward.hidden import base_model, hidden_states
 from turnwise.learning.batch import by_length
 from turnwise.learning.optimizer import Moved, Optimizer, add_gradient, prepare_for_training
+from turnwise.rewards.deadlines import alone
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.tokens import Source, Tokens
@@ -95,12 +97,22 @@ class RewardModel(nn.Module):
     def score(self, trajectory: Trajectory) -> float | list[float]:
         """The episode's number, or its turns' numbers. It is read alone, so that it is the same
         whatever else is under way. Raises PartError before the model is trained."""
+        with self._busy:
+            return self._scored(trajectory)
+
+    async def part_of(self, trajectory: Trajectory) -> float | list[float]:
+        """What `score` gives, from a thread. The time that others have the model, for their
+        episodes or an update, does not count against the episode's."""
+        found: float | list[float] = await alone(self._busy, partial(self._scored, trajectory))
+        return found
+
+    @torch.no_grad()
+    def _scored(self, trajectory: Trajectory) -> float | list[float]:
         if not self.trained:
             raise PartError(
                 "the reward model is not trained: a run trains it; evaluate the run's folder"
             )
-        with self._busy, torch.no_grad():
-            numbers = self._numbers([self._reading(trajectory.tokens, len(trajectory.turns))])
+        numbers = self._numbers([self._reading(trajectory.tokens, len(trajectory.turns))])
         return self._score(numbers.double().cpu())
 
     def lessons(self, groups: Sequence[Group]) -> list[Lesson]:

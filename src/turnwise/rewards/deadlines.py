@@ -1,13 +1,68 @@
-"""A deadline for each of several pieces of work that are done at once and share what is slow.
+"""Deadlines of work that shares what is slow: waiting for others does not count.
 
-Not here: the work (`composition.py`).
+Several pieces that are done at once give each other time as they end (`Deadlines`); one piece's
+clock stops while it waits for a lock (`deadline`, `alone`). Not here: the work (`composition.py`).
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from turnwise.tools.tool import in_thread
 
 Result = TypeVar("Result")
+
+POLL = 0.01
+"""Seconds between two looks at a lock that threads share."""
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("_limit", default=None)
+"""The deadline of the work under way in this task."""
+
+
+@asynccontextmanager
+async def deadline(seconds: float) -> AsyncIterator[None]:
+    """End the work inside with TimeoutError after so many seconds, those within `uncounted` left
+    out."""
+    async with asyncio.timeout(seconds) as limit:
+        before = _limit.set(limit)
+        try:
+            yield
+        finally:
+            _limit.reset(before)
+
+
+@asynccontextmanager
+async def uncounted() -> AsyncIterator[None]:
+    """Stop the clock of this task's `deadline` inside, if there is one."""
+    limit, loop = _limit.get(), asyncio.get_running_loop()
+    when = None if limit is None or limit.expired() else limit.when()
+    if limit is None or when is None:
+        yield
+        return
+    left = when - loop.time()
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        limit.reschedule(loop.time() + left)
+
+
+async def alone(lock: threading.Lock, work: Callable[[], Any]) -> Any:
+    """The result of work in a thread that holds the lock until the work ends, whatever becomes of
+    the caller; waiting for the lock is `uncounted`."""
+    async with uncounted():
+        while not lock.acquire(blocking=False):
+            await asyncio.sleep(POLL)
+
+    def held() -> Any:
+        try:
+            return work()
+        finally:
+            lock.release()
+
+    return await in_thread(held)
 
 
 class Deadlines:

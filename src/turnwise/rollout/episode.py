@@ -21,6 +21,7 @@ from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
 from turnwise.rewards.composition import Reward
+from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
@@ -308,7 +309,7 @@ class Episode:
         trajectory = self.trajectory
         assert self._environment is not None  # graded episodes have been reset
         try:
-            async with asyncio.timeout(self.limits.max_seconds):
+            async with deadline(self.limits.max_seconds):
                 verdict = checked_verdict(trajectory, await self._environment.verify(trajectory))
                 if self.reward is not None:
                     judged = replace(trajectory, verdict=verdict)

@@ -31,6 +31,7 @@ from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.training.rewarding import parts_of_models, reward_of
+from turnwise.training.robustness import FAILURES, WITHOUT
 from turnwise.types import Group, Trajectory
 
 
@@ -46,6 +47,12 @@ def rescore_run(
     """
     recipe = load_recipe(str(folder.path / "config.toml"), overrides)
     environment = _environment(recipe, evaluation)
+    if evaluation == FAILURES and verifier is None:
+        raise ConfigError(
+            f"{evaluation} was played with tools that were made to fail, and the environment's "
+            "verifier needs its actions done again, with tools that do not: judge it with a "
+            "function of the trajectory, --verifier path/to/file.py:name"
+        )
     before = _saved(folder, evaluation, environment)
     played = folder.evaluation(evaluation) or {}
     judge: Judge
@@ -97,13 +104,14 @@ def _of_models(reward: Reward | None, models: set[str]) -> list[str]:
 
 
 def _environment(recipe: Recipe, evaluation: str) -> Environment:
-    """The environment in which an evaluation was played: the recipe's, or an ablation of it."""
+    """The environment in which an evaluation was played, but for failures of its tools: the
+    recipe's, or an ablation of it."""
     environment = environment_of(recipe)
-    if evaluation in POLICIES:
+    if evaluation in (*POLICIES, FAILURES, WITHOUT):
         return environment
     variants = environment.ablations()
     if evaluation not in variants:
-        raise unknown_name("evaluation", evaluation, [*POLICIES, *variants])
+        raise unknown_name("evaluation", evaluation, [*POLICIES, FAILURES, WITHOUT, *variants])
     return variants[evaluation]
 
 

@@ -31,7 +31,7 @@ def parts_of_models(
         parts["judge"] = part_of(recipe.judge, judge)
     if recipe.reward_model is not None:
         part = FORMS[recipe.reward_model.form].part
-        function = None if reward_model is None else reward_model.score
+        function = None if reward_model is None else reward_model.part_of
         parts["reward_model"] = replace(part, function=function)
     return parts
 
