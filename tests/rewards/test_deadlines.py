@@ -19,8 +19,10 @@ class SteppedLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        timers = self._scheduled  # type: ignore[attr-defined]
+        due = [timer.when() for timer in timers if not timer.cancelled()]
+        if not self._ready and due:  # type: ignore[attr-defined]
+            self.now = max(self.now, min(due))
         super()._run_once()  # type: ignore[misc]
 
 
