@@ -79,9 +79,9 @@ def interrupted(whole: RunFolder, run: Path, *lost: str) -> RunFolder:
 
 
 def figures(summary: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An evaluation without the time that it took, which no two have in common."""
+    """An evaluation without the times that it took, which no two have in common."""
     assert summary is not None
-    return {name: value for name, value in summary.items() if name != "seconds"}
+    return {name: value for name, value in summary.items() if name not in ("seconds", "latency")}
 
 
 def start(*arguments: str | Path) -> "subprocess.Popen[str]":

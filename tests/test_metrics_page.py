@@ -189,7 +189,7 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
 def test_the_page_has_the_figures_of_an_evaluation() -> None:
     """Some are added where a run writes them, or where it is judged again."""
     added = ["cost", "disagreements", "environment", "recovery", "seconds", "step", "verifier"]
-    added += ["best@k", "best_by"]  # with evaluation.best_of
+    added += ["best@k", "best_by", "latency"]  # with evaluation.best_of
     episodes = [Trajectory(Task("a", "?"), "a", episode, 0) for episode in range(2)]
     section = PAGE.read_text().partition("## evaluations/*.json\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)

@@ -89,6 +89,10 @@ def test_pass_at_k_and_cautions_are_told() -> None:
     assert "| trained | 2 | 100.0% | 23.1% – 100.0% | 75.0% | 13.2% – 98.3% | 4 | 0 |" in text
     assert "- A success costs 0 sampled tokens." in text
     assert "| trained | 0 | – | 0 |" in text
+    timed = part | {"latency": {"median": 0.41, "p95": 1.24}}
+    assert "- An episode takes 0.41 s in the median, and 1.2 s or more in 5% of cases" in (
+        report_markdown(report | {"trained": timed})
+    )
     priced = part | {"seconds": 14.0, "cost": {"currency": "€", "total": 3.5, "per_success": 0.5}}
     text = report_markdown(report | {"trained": priced, "base": summary(0.0)})
     assert "| trained | 0 | 2 | 0 | €0.5 |" in text

@@ -115,6 +115,11 @@ def effort_sentences(summary: Mapping[str, Any]) -> list[str]:
         seconds = summary.get("seconds")
         each = "" if seconds is None else f", {seconds / summary['successes']:.2g} s"
         found.append(f"A success costs {summary['tokens_per_success']:.0f} sampled tokens{each}")
+    if "latency" in summary:
+        found.append(
+            f"An episode takes {summary['latency']['median']:.2g} s in the median, and "
+            f"{summary['latency']['p95']:.2g} s or more in 5% of cases, with others beside it"
+        )
     if "cost" in summary:
         found.append(price_sentence(summary["cost"]))
     calls, evidence = summary["calls"], summary["without_evidence"]

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from turnwise.config import EvaluationConfig
 from turnwise.evaluation.cautions import cautions
 from turnwise.evaluation.effort import Oracle, cost, effort
@@ -35,17 +37,24 @@ async def evaluate_policy(
     label: str,
 ) -> tuple[list[Group], dict[str, Any]]:
     """Play the tasks as the configuration says, but for its temperature, which is the runner's;
-    returns the trajectories and their summary, with the wall-clock `seconds` that it took, and its
-    `cost` where there are prices."""
+    returns the trajectories and their summary, with the wall-clock `seconds` that it took, an
+    episode's `latency` (`median` and `p95`, in seconds from its begin to its verdict, with the
+    others beside it), and the `cost` where there are prices."""
     start = time.monotonic()
     groups = await runner.collect(tasks, config.episodes_per_task, config.seed, label)
     seconds = round(time.monotonic() - start, 1)
     played = members_of(groups)
     oracle = runner.environment.oracle
-    summary = {**summarise(played, config.k, oracle, config.best_of), "seconds": seconds}
+    summary = summarise(played, config.k, oracle, config.best_of)
+    summary |= {"seconds": seconds, "latency": _latency(played)}
     if config.prices is not None:
         summary["cost"] = cost(played, seconds, config.prices)
     return groups, summary
+
+
+def _latency(played: Sequence[Trajectory]) -> dict[str, float]:
+    median, p95 = np.percentile([one.seconds for one in played] or [0.0], [50, 95]).tolist()
+    return {"median": round(median, 3), "p95": round(p95, 3)}
 
 
 def summarise(

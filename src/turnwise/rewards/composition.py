@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.config import GATES, CostConfig, RewardConfig, RewardPartConfig
-from turnwise.errors import ConfigError, unknown_name
+from turnwise.errors import ConfigError, DeadlineError, unknown_name
 from turnwise.options import checked_options
 from turnwise.rewards.deadlines import Deadlines
 from turnwise.rewards.measuring import PartError, measured, reported_number
@@ -215,7 +215,7 @@ class Reward:
             work = measured(term.name, term.part, term.function, group, len(group.graded))
             try:
                 found = iter(await deadlines.within(work))
-            except TimeoutError:
+            except (TimeoutError, DeadlineError):
                 problem = f"reward part {term.name}: no numbers in {deadlines.seconds:g} s"
                 return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
             except PartError as error:

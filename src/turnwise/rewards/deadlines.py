@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from turnwise.interrupt import interrupted_after
 from turnwise.tools.tool import in_thread
 
 Result = TypeVar("Result")
@@ -24,11 +25,12 @@ _limit: ContextVar[asyncio.Timeout | None] = ContextVar("_limit", default=None)
 @asynccontextmanager
 async def deadline(seconds: float) -> AsyncIterator[None]:
     """End the work inside with TimeoutError after so many seconds, those within `uncounted` left
-    out."""
+    out; code that blocks the event loop for as long, with DeadlineError."""
     async with asyncio.timeout(seconds) as limit:
         before = _limit.set(limit)
         try:
-            yield
+            with interrupted_after(seconds):
+                yield
         finally:
             _limit.reset(before)
 
@@ -82,7 +84,8 @@ class Deadlines:
         async with asyncio.timeout(self.seconds) as limit:
             self._open.add(limit)
             try:
-                return await work
+                with interrupted_after(self.seconds):
+                    return await work
             finally:
                 self._open.discard(limit)
                 if not limit.expired():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.errors import located
+from turnwise.errors import DeadlineError, located
 from turnwise.rewards.parts import RewardPart, Scope
 from turnwise.tools.tool import in_thread
 from turnwise.types import Trajectory
@@ -67,7 +67,7 @@ async def called(function: Callable[[Any], Any], subject: Any) -> Any:
         if inspect.iscoroutinefunction(getattr(function, "func", function)):
             return await function(subject)
         return await in_thread(partial(function, subject))
-    except PartError:
+    except (PartError, DeadlineError):
         raise
     except (Exception, SystemExit) as error:  # a user's function may raise anything
         raise PartError(located(error)) from error

@@ -20,6 +20,7 @@ from turnwise.config import RolloutConfig
 from turnwise.engines.base import Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import DeadlineError, InfrastructureError, located
+from turnwise.interrupt import interrupted_after
 from turnwise.rewards.composition import Reward
 from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
@@ -317,6 +318,8 @@ class Episode:
                     verdict = checked_verdict(trajectory, rewarded)
         except TimeoutError:
             self.outcome = Outcome.GRADER_TIMEOUT
+        except DeadlineError as error:
+            self.outcome, self.problem = Outcome.GRADER_TIMEOUT, str(error)
         except (PartError, VerdictError) as error:
             self.outcome, self.problem = Outcome.GRADER_ERROR, str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
@@ -342,7 +345,8 @@ class Episode:
         start = self.clock()
         try:
             async with asyncio.timeout(self.limits.max_seconds) as scope:
-                result = await work
+                with interrupted_after(self.limits.max_seconds):
+                    result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
         except (Exception, SystemExit) as error:

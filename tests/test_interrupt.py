@@ -1,0 +1,65 @@
+"""Code that blocks the event loop, in a verifier, an environment's step and a part of the reward."""
+
+import hashlib
+import time
+
+import pytest
+
+from tests.fakes import Capitals
+from tests.rollout.test_episode import ANSWER, LOOKUP, play
+from turnwise.config import RolloutConfig
+from turnwise.types import Action, Outcome, Step, Trajectory, Verdict
+
+QUICK = RolloutConfig(max_seconds=0.05, max_ungraded_share=1.0)
+
+
+class Sleeping(Capitals):
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        time.sleep(60)
+        return Verdict(1.0, True)
+
+
+class Turning(Capitals):
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        while True:
+            pass
+
+
+@pytest.mark.parametrize("kind", [Sleeping, Turning])
+def test_a_verifier_that_blocks_is_late(kind: type[Capitals]) -> None:
+    begun = time.monotonic()
+    trajectory = play([LOOKUP, ANSWER], kind(), limits=QUICK)
+    assert time.monotonic() - begun < 10
+    assert trajectory.outcome == Outcome.GRADER_TIMEOUT
+    assert trajectory.reward is None
+    assert "it blocks the event loop at " in trajectory.problem
+
+
+def test_code_in_c_is_named_and_late(capsys: pytest.CaptureFixture[str]) -> None:
+    class Hashing(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)
+            return Verdict(1.0, True)
+
+    trajectory = play([LOOKUP, ANSWER], Hashing(), limits=QUICK)
+    assert trajectory.outcome == Outcome.GRADER_TIMEOUT
+    assert "test_interrupt.py:" in capsys.readouterr().err
+
+
+def test_a_step_that_blocks_is_the_agents_failure() -> None:
+    class Stuck(Capitals):
+        async def step(self, action: Action) -> Step:
+            time.sleep(60)
+            return await super().step(action)
+
+    trajectory = play([LOOKUP, ANSWER], Stuck(), limits=QUICK)
+    assert trajectory.outcome == Outcome.AGENT_RESOURCE_LIMIT
+
+
+def test_work_that_waits_is_left_to_its_timeout() -> None:
+    trajectory = play([LOOKUP, ANSWER], Capitals(), limits=replace_seconds(5.0))
+    assert trajectory.outcome == Outcome.SUCCESS
+
+
+def replace_seconds(seconds: float) -> RolloutConfig:
+    return QUICK.model_copy(update={"max_seconds": seconds})
