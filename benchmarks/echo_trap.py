@@ -1,6 +1,6 @@
 """The Echo Trap on purpose, two ways: StarPO until it collapses, StarPO-S from the same cold start.
 
-    .venv/bin/python benchmarks/echo_trap.py --healthy 'runs/comparison/*'
+    .venv/bin/python benchmarks/echo_trap.py --healthy 'runs/algorithms/*'
 
 `haste`: the recipe's lake and cold start at four times its learning rate. Groups become all alike,
 what is learned from the few others overshoots, and success follows.
@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from finished import finished_run
 from matplotlib.figure import Figure
 
-from turnwise.commands.comparison import finished_run
 from turnwise.monitor.echo_trap import REWARD, SPREAD, Thresholds, averages, detect
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
