@@ -21,6 +21,8 @@ from turnwise.storage.run_lock import is_locked
 from turnwise.studies.folder import clear, cold_weights, is_begun, is_finished
 from turnwise.studies.plan import PlannedRun
 
+UPDATES = 10
+"""Updates of a cold start that count as much progress as one RL step."""
 PAUSE = 0.2
 """Seconds between two looks at the processes."""
 
@@ -156,8 +158,7 @@ class Runs:
         code = work.process.poll()
         done = _units(work.run) if code == 0 else self._done(work.run)
         text = ", ".join(
-            f"{name} {self._done(one.run)}/{one.run.recipe.train.steps}"
-            for name, one in self.working.items()
+            f"{name} {self._done(one.run)}/{_units(one.run)}" for name, one in self.working.items()
         )
         for _ in range(work.done, done):
             self.display.advance(text)
@@ -171,10 +172,10 @@ class Runs:
             self.display.say(str(failure))
 
     def _done(self, run: PlannedRun) -> int:
-        """The RL steps that a run has made."""
-        metrics = self.out / run.name / "metrics.jsonl"
-        lines = metrics.read_bytes().count(b"\n") if metrics.is_file() else 0
-        return min(lines, run.recipe.train.steps)
+        """The units of progress that a run has made."""
+        folder, recipe = self.out / run.name, run.recipe
+        updates = min(_lines(folder / "cold_start.jsonl"), recipe.sft.steps)
+        return updates // UPDATES + min(_lines(folder / "metrics.jsonl"), recipe.train.steps)
 
     def _end(self) -> None:
         """End all processes, and wait until they have saved; Ctrl-C does not disturb that."""
@@ -202,8 +203,12 @@ class _Work:
 
 
 def _units(run: PlannedRun) -> int:
-    """The units of progress of a run: its RL steps, and one for all else."""
-    return run.recipe.train.steps + 1
+    """The units of progress of a run: its RL steps, its cold start's updates, one for the rest."""
+    return run.recipe.sft.steps // UPDATES + run.recipe.train.steps + 1
+
+
+def _lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.is_file() else 0
 
 
 def _only(device: str) -> dict[str, str]:
