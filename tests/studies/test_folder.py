@@ -48,8 +48,8 @@ def test_runs_with_the_same_settings_are_kept_and_others_named(tmp_path: Path) -
     changed = written(tmp_path, arms={"one": {}, "two": {"train": {"steps": 9}}})
     with pytest.raises(ConfigError) as raised:
         check_folder(changed, out, planned_runs(changed))
-    assert f"{out}/two-0 was begun with other settings" in str(raised.value)
-    assert "learning.mask_observations False, now True, train.steps 200, now 9" in str(raised.value)
+    said = "learning.mask_observations False, now True, train.steps 200, now 9"
+    assert f"other settings, 2 others can be kept: two-0 ({said})" in str(raised.value)
 
 
 def test_weights_of_the_cold_start_are_no_difference_and_another_base_is(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_nothing_is_trained_for_a_file_that_is_wrong(
 def test_a_folder_with_other_settings_is_refused(shell: Shell, file: Path, tmp_path: Path) -> None:
     finish(file, tmp_path / "out")
     refused = shell("study", file, "train.steps=9", "--out", tmp_path / "out", code=2).err
-    assert "masked-0 was begun with other settings (train.steps 4, now 9)" in refused
+    assert "masked-0 (train.steps 4, now 9)" in refused
 
 
 def ended(arguments: list[str | Path], number: int, when: Callable[[], bool]) -> tuple[int, str]:

@@ -125,6 +125,8 @@ class Study:
     """A study as it was loaded."""
 
     config: StudyConfig
+    source: str
+    """The name or path by which it was asked for."""
     file: Path
     smallest: bool
     """Whether it is the smallest form, which shows nothing but that it works."""
@@ -160,7 +162,7 @@ def load_study(source: str, smallest: bool = False) -> Study:
     config = check_section(StudyConfig, anchored(values, file.parent), source)
     if smallest and config.smallest is None:
         raise ConfigError(f"{source} has no [smallest]: leave --smallest out, or write one")
-    return Study(config, file, smallest)
+    return Study(config, source, file, smallest)
 
 
 def shipped_studies() -> dict[str, Path]:

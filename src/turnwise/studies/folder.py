@@ -45,14 +45,16 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
             raise ConfigError(
                 f"{out} was begun as the study {begun!r}: choose another folder with --out"
             )
-    for run in runs:
-        if is_begun(out / run.name):
-            differing = differences(run, RunFolder.open(out / run.name))
-            if differing:
-                raise ConfigError(
-                    f"{out / run.name} was begun with other settings ({', '.join(differing)}): "
-                    "delete that folder to train it again, or choose another one with --out"
-                )
+    begun_runs = [run for run in runs if is_begun(out / run.name)]
+    found = {run.name: differences(run, RunFolder.open(out / run.name)) for run in begun_runs}
+    differing = [f"{name} ({', '.join(said)})" for name, said in found.items() if said]
+    if differing:
+        kept = len(found) - len(differing)
+        raise ConfigError(
+            f"{out} has runs that were begun with other settings, {kept} others can be kept: "
+            f"{'; '.join(differing)}. Delete the folders of these runs to train them again, or "
+            "choose another folder with --out"
+        )
 
 
 def differences(run: PlannedRun, folder: RunFolder) -> list[str]:

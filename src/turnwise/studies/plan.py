@@ -86,10 +86,10 @@ def _cold_recipe(
     tables = [config.settings, config.cold_start.settings, nothing_else]
     recipe = _recipe(study, COLD_START, base, tables, changes)
     if not recipe.sft.steps:
-        raise ConfigError(f"{study.file}: {COLD_START}: it trains nothing: set sft.steps above 0")
+        raise ConfigError(f"{study.source}: {COLD_START}: it trains nothing: set sft.steps above 0")
     if recipe.model.lora_rank:
         raise ConfigError(
-            f"{study.file}: {COLD_START}: it would train adapters, with which no other run can "
+            f"{study.source}: {COLD_START}: it would train adapters, with which no other run can "
             "begin: set model.lora_rank = 0 in [cold_start.settings]"
         )
     return recipe
@@ -105,7 +105,7 @@ def _recipe(
     """The recipe after the tables, those of the smallest form, and the changes; a stage that the
     tables leave out stays left out. Raises ConfigError, which names the part of the study, for one
     that cannot be."""
-    source, values = f"{study.file}: {name}", deepcopy(dict(base))
+    source, values = f"{study.source}: {name}", deepcopy(dict(base))
     for table in tables:
         _forget_options(values, table)
         values = changed(values, leaves(deepcopy(table)))
@@ -154,7 +154,7 @@ def _check_bases(study: Study, arms: Mapping[str, Recipe], cold: Recipe) -> None
         base = arms[arm].model.name
         if base != cold.model.name:
             raise ConfigError(
-                f"{study.file}: arm {arm!r} has the base {base}, but begins with the weights of "
+                f"{study.source}: arm {arm!r} has the base {base}, but begins with the weights of "
                 f"the cold start, whose base is {cold.model.name}: leave out one model.name, or "
                 "leave the arm out of cold_start.arms"
             )

@@ -52,7 +52,9 @@ def folders(tmp_path: Path) -> dict[str, dict[int, Path]]:
 
 def found(folders: dict[str, dict[int, Path]], smallest: bool = False, **changes: Any) -> Figures:
     config = StudyConfig.model_validate({**VALUES, **changes})
-    return figures(Study(config, Path("it.toml"), smallest), "turnwise study it", folders, [])
+    return figures(
+        Study(config, "it.toml", Path("it.toml"), smallest), "turnwise study it", folders, []
+    )
 
 
 def test_figures_by_hand(folders: dict[str, dict[int, Path]]) -> None:
