@@ -14,6 +14,8 @@ from turnwise.commands.evaluating import AsJson
 from turnwise.commands.failures import exit_code, fail
 from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
 
+SMALLEST = "no verdict: the smallest form is no result"
+
 
 def study(
     file: Annotated[
@@ -65,7 +67,6 @@ def study(
 
     print_table(study_table(found))
     for effect in found.effects:
-        print_line(f"{difference_text(effect, effect.metric in found.rates)}")
-        verdict = "the smallest form is no result" if found.smallest else effect.verdict
-        print_line(f"{verdict}: {effect.why}" if not found.smallest else verdict)
+        print_line(difference_text(effect, effect.metric in found.rates))
+        print_line(f"{effect.verdict}: {effect.why}" if not found.smallest else SMALLEST)
     print_line(f"{written} says more")
