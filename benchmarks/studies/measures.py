@@ -70,12 +70,13 @@ def highest(folder: Path) -> float:
 
 
 def collapse(folder: Path) -> float | None:
-    """The first step at which that average is half of the highest one before it, or less."""
+    """The first step at which that average is half of the highest one before it, or less;
+    None where there was none, or no success at all."""
     success = _successes(folder)
     falls = (
         place + Thresholds().window
         for place, rate in enumerate(success)
-        if place and rate <= 0.5 * max(success[:place])
+        if place and rate <= 0.5 * max(success[:place]) and max(success[:place])
     )
     return next(falls, None)
 

@@ -58,9 +58,10 @@ def test_a_collapse_is_a_fall_to_half_of_the_highest(run: Path) -> None:
     assert measures.highest(run) == 1.0
     assert measures.collapse(run) == 8
     assert measures.warning(run) is None
-    lines = [{**line, "rollout/success": 0.5} for line in lines]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert measures.collapse(run) is None
+    for level in (0.5, 0.0):
+        lines = [{**line, "rollout/success": level} for line in lines]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert measures.collapse(run) is None
 
 
 def test_the_distance_from_the_limit_is_of_the_last_steps(run: Path) -> None:

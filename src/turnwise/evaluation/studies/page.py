@@ -153,10 +153,9 @@ def _facts(figures: Figures) -> list[str]:
 def _reading(figures: Figures) -> str:
     text = "Intervals are 95%: of a seed over its tasks, of the mean by Student's t over seeds."
     if figures.effects:
-        text += (
-            " Differences are paired: by seed, whose runs begin alike, and by task over the "
-            "episodes of all seeds, clustered by task."
-        )
+        text += " Differences are paired by seed, whose runs begin alike"
+        by_task = any(effect.by_task for effect in figures.effects)
+        text += ", and by task, over the episodes of all seeds." if by_task else "."
     if len(figures.effects) > 1:
         text += f" p has Holm's correction for {len(figures.effects)} claims."
     return f"{text} {NONE} is a number that a run does not have, or a level that it did not reach."
