@@ -40,9 +40,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from finished import finished_run
 
 from turnwise.algorithms.parts import PARTS
-from turnwise.commands.comparison import finished_run
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Engine, Sampling
 from turnwise.engines.embedded import Counters, EmbeddedEngine

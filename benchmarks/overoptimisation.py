@@ -2,13 +2,12 @@
 
     .venv/bin/python benchmarks/overoptimisation.py --seeds 0 1 2 --out runs/overoptimisation
 
-The demo's questions and model, and the cold start of `turn_rewards.py`. A first run of RL on the
-verifier's outcome gives the reward model its episodes; then RL begins again from the cold start,
-with the reward model's number in place of the verifier's, frozen in one arm and updated beside the
-policy in the other. The verifier's success is recorded and not trained on. Best-of-n by the same
-model is measured beside it, at KL = log n - (n - 1) / n. Axes as in Gao et al. 2022
-(arXiv 2210.10760). Runs that are finished are not repeated. Writes table.md, summary.json and
-curves.png.
+The demo's questions and model, and the cold start of `studies/turn_rewards.toml`. A first run of RL
+on the verifier's outcome gives the reward model its episodes; then RL begins again from the cold
+start, with the reward model's number in place of the verifier's, frozen in one arm and updated
+beside the policy in the other. The verifier's success is recorded and not trained on. Best-of-n by
+the same model is measured beside it, at KL = log n - (n - 1) / n. Axes as in Gao et al. 2022 (arXiv
+2210.10760). Runs that are finished are not repeated. Writes table.md, summary.json and curves.png.
 """
 
 import argparse
@@ -19,14 +18,32 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from arms import SEARCH, panels
-from turn_rewards import GUESSING, LEARNING, RECIPE
+from finished import finished_run
+from matplotlib.figure import Figure
 
-from turnwise.commands.comparison import finished_run
 from turnwise.storage.checkpoint import latest
 from turnwise.storage.run_folder import RunFolder
 
-COLD_START = (*GUESSING, "evaluation.tasks=300")
+RECIPE = "demo"
+SEARCH = (
+    "threads=1",
+    "engine.compute_dtype=auto",  # bfloat16 is too coarse for so certain a model
+    "learning.compute_dtype=auto",
+    "evaluation.base=false",
+    "evaluation.sft=false",
+    "monitor.echo_trap=off",
+    f"environment.name={Path(__file__).with_name('search_alone.py')}:SearchAlone",
+    "evaluation.temperature=1.0",  # that of training
+)
+COLD_START = (
+    "train.steps=0",
+    "sft.demonstrations.behaviours.faithful=0.15",
+    "sft.demonstrations.behaviours.mistaken=0.25",
+    "sft.demonstrations.behaviours.malformed=0.0",
+    "sft.demonstrations.behaviours.guessing=0.6",
+    "evaluation.tasks=300",
+)
+LEARNING = ("sft.steps=0", "train.tasks_per_step=8", "learning.learning_rate=1.5e-3")
 DATA = ("algorithm.name=grpo", "train.steps=20", "evaluation.tasks=0")
 """The run whose episodes teach the reward model."""
 BY_MODEL = (
@@ -139,7 +156,8 @@ def markdown(found: dict[str, list[dict[str, Any]]]) -> str:
 
 def plot(found: dict[str, list[dict[str, Any]]], file: Path) -> None:
     """Both rewards over the root of KL, a panel for each arm, a line for each seed."""
-    figure, axes = panels(len(found))
+    figure = Figure(figsize=(3.2 * len(found), 2.7), layout="constrained")
+    axes = figure.subplots(1, len(found), squeeze=False)[0]
     for axis, (arm, runs) in zip(axes, found.items(), strict=True):
         for number, one in enumerate(runs):
             roots = [math.sqrt(max(kl, 0.0)) for kl in one["kl"]]

@@ -16,6 +16,7 @@ import pytest
 from turnwise.config import check_recipe, load_recipe, recipe_keys
 from turnwise.config.judge import JudgeFile
 from turnwise.config.loading import check_section
+from turnwise.config.study import StudyConfig
 from turnwise.storage.trajectory_rows import SCHEMA
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,8 @@ def test_tables_of_recipes_are_recipes(page: Path) -> None:
         given = tomllib.loads(text)
         if set(given) == {"judge"}:
             check_section(JudgeFile, given, name(page))
+        elif "arms" in given:
+            check_section(StudyConfig, given, name(page))
         elif set(given) <= SECTIONS:
             environment = {"name": "bandit"} | given.get("environment", {})
             check_recipe({"name": "page"} | given | {"environment": environment}, name(page))
@@ -95,7 +98,7 @@ def test_commands_change_keys_that_recipes_have(page: Path) -> None:
     for text in blocks(page, "sh", "bash"):
         for line in text.replace("\\\n", " ").splitlines():
             words = shlex.split(line.partition(" #")[0]) if "turnwise" in line else []
-            if not {"train", "evaluate", "play", "compare"} & set(words):
+            if not {"train", "evaluate", "play", "study"} & set(words):
                 continue
             changes = [word for word in words if re.match(r"[a-z_]+(\.[a-z_0-9]+)*=", word)]
             load_recipe("demo", ["algorithm.name=grpo", *changes])

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from overoptimisation import ARMS, markdown, plot, settings, smoothed
-from turn_rewards import RECIPE
+from overoptimisation import ARMS, RECIPE, markdown, plot, settings, smoothed
 
 from turnwise.config import load_recipe
 

@@ -15,7 +15,8 @@ import pytest
 from tests.fakes import Capitals, Reporting, Restorable, save_small_model
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
-from turnwise.config import Recipe, load_recipe
+from turnwise.algorithms.registry import SECTIONS
+from turnwise.config import AlgorithmConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
@@ -25,7 +26,7 @@ from turnwise.sandbox.sandbox import Sandbox
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Segment, Source
 from turnwise.training import algorithm_checks, checks
-from turnwise.training.algorithm_checks import warnings_of
+from turnwise.training.algorithm_checks import signal_tables, warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
 from turnwise.training.prepare import prepare
@@ -376,3 +377,9 @@ def places() -> Iterator[tuple[str, int]]:
                 name = ast.unparse(node.exc.func)
                 if name in ("ConfigError", "unknown_name"):
                     yield Path(inspect.getfile(function)).name, first + node.lineno - 1
+
+
+def test_the_tables_of_signals_are_those_of_a_recipe() -> None:
+    """Three lists: what an algorithm may have, what a recipe may set, what errors propose."""
+    tables = {key for key, field in AlgorithmConfig.model_fields.items() if field.default is None}
+    assert set(signal_tables(make_algorithm("grpo", {}))) == tables == set(SECTIONS)

@@ -34,6 +34,7 @@ from turnwise.commands.printing import (
     terminal_display,
 )
 from turnwise.commands.rewards import rewards
+from turnwise.commands.studying import study
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
 
@@ -295,33 +296,7 @@ def environments(
         print_table(environments_table(rows))
 
 
-@app.command()
-def compare(
-    recipe: Annotated[str, typer.Argument(help="The recipe that every algorithm is trained on.")],
-    overrides: Overrides = None,
-    names: Annotated[
-        str, typer.Option("--algorithms", help="Algorithms, separated by commas.")
-    ] = "grpo,rloo,dapo,gspo",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs per algorithm, seeds 0, 1, …")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are kept.")] = Path(
-        "runs/comparison"
-    ),
-    target: Annotated[float, typer.Option(help="Count the steps to this success rate.")] = 0.8,
-    as_json: AsJson = False,
-) -> None:
-    """Train with several algorithms, each from the same cold start, and compare them."""
-    from turnwise.commands.comparison import compare_algorithms
-
-    rows = compare_algorithms(recipe, overrides or [], names.split(","), range(seeds), out, target)
-    if as_json:
-        print_json(rows)
-    else:
-        from turnwise.commands.results import comparison_table
-
-        print_table(comparison_table(rows, target))
-        console.print(f"{out}/comparison.md, {out}/comparison.png", markup=False, highlight=False)
-
-
+app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
 app.command()(judge)

@@ -14,6 +14,9 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.details import effort_sentences, probability, recovery_sentences
 from turnwise.evaluation.effort import plot_budgets
 from turnwise.evaluation.paired import Comparison
+from turnwise.evaluation.studies.figures import Figures
+from turnwise.evaluation.studies.measures import Measured
+from turnwise.evaluation.studies.page import by_metric, measured_text
 from turnwise.storage.run_folder import RunFolder
 
 DISAGREEMENTS = 20
@@ -92,24 +95,19 @@ def disagreement_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]], target: float) -> Table:
-    """Algorithms side by side: every seed, and their mean."""
-    table = Table("algorithm", "success by seed", "mean", title="held-out success after RL")
-    for column in (f"steps to {target:.0%}", "gradient's noise", "seconds"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        successes = row["success"]
-        steps = ", ".join("–" if step is None else str(step) for step in row["steps"])
-        seconds = sum(row["seconds"]) / len(row["seconds"])
-        table.add_row(
-            row["algorithm"],
-            ", ".join(f"{success:.1%}" for success in successes),
-            f"{sum(successes) / len(successes):.1%}",
-            steps,
-            ", ".join("–" if noise is None else f"{noise:.1f}" for noise in row["noise"]),
-            f"{seconds:.0f}",
-        )
-    table.caption = "\n".join(note for row in rows for note in row["notes"]) or None
+def study_table(found: Figures) -> Table:
+    """All arms of a study: every seed, and their mean."""
+    seeds = [Column(f"seed {seed}", justify="right") for seed in found.seeds]
+    table = Table("metric", "arm", *seeds, title=found.title)
+    several = len(found.seeds) > 1
+    if several:
+        table.add_column("mean", justify="right")
+    for name, arm, of in by_metric(found):
+        rate = name in found.rates
+        cells = [measured_text(one, rate) for one in of.by_seed.values()]
+        mean = None if of.over_seeds is None else of.over_seeds.mean
+        cells += [measured_text(Measured(mean), rate)] if several else []
+        table.add_row(Text(name), Text(arm), *cells)
     return table
 
 

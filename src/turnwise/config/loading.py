@@ -114,16 +114,21 @@ def shipped_recipes() -> dict[str, Path]:
 
 def read_recipe(source: str) -> dict[str, Any]:
     """The values of a recipe's TOML, unchecked. Raises ConfigError where there is none."""
-    shipped = shipped_recipes()
+    return read_toml("recipe", source, shipped_recipes())[1]
+
+
+def read_toml(kind: str, source: str, shipped: Mapping[str, Path]) -> tuple[Path, dict[str, Any]]:
+    """The file that a path or a shipped name stands for, and its values, unchecked; `kind` is for
+    messages. Raises ConfigError where there is none."""
     path = shipped.get(source, Path(source))
     if not path.is_file():
         if path.suffix or "/" in source:
-            raise ConfigError(f"recipe {source}: there is no such file")
-        raise unknown_name("recipe", source, shipped)
+            raise ConfigError(f"{kind} {source}: there is no such file")
+        raise unknown_name(kind, source, shipped)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"recipe {source} is not valid TOML: {error}") from None
+        raise ConfigError(f"{kind} {source} is not valid TOML: {error}") from None
 
 
 def parse_override(override: str) -> tuple[str, Any]:

@@ -148,3 +148,20 @@ def _signed(file: TextIO) -> TextIO:
     file.write(json.dumps(asdict(Owner.present())) + "\n")
     file.flush()
     return file
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether another process of this machine writes the folder now."""
+    try:
+        with (folder / LOCK).open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            owner = _owner(file)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return owner is not None and owner.runs

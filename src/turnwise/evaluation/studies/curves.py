@@ -1,0 +1,99 @@
+"""Series of a study's runs by step: their data as CSV, and a plot with a band over seeds.
+
+Not here: which series a study draws (`config/study.py`).
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from turnwise.errors import ConfigError
+from turnwise.evaluation.studies.figures import Folders
+from turnwise.evaluation.studies.measures import SUCCESS, WINDOW, series, smoothed
+from turnwise.storage.run_folder import RunFolder
+
+COLUMNS = ("series", "arm", "seed", "step", "value", f"mean_of_{WINDOW}")
+
+Curves = dict[str, dict[str, dict[int, list[float]]]]
+"""Values of each step, NaN where there is none, by series, arm and seed."""
+
+
+def check_plots() -> None:
+    """Raise ConfigError without matplotlib."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ConfigError("a study needs matplotlib: pip install 'turnwise[plots]'") from None
+
+
+def read_curves(names: Sequence[str], folders: Folders) -> Curves:
+    """The series of all runs."""
+    return {
+        name: {
+            arm: {seed: series(RunFolder.open(path), name) for seed, path in by_seed.items()}
+            for arm, by_seed in folders.items()
+        }
+        for name in names
+    }
+
+
+def write_curves(curves: Curves, file: Path) -> None:
+    """Write a line for each step of each run: its value, and the mean of the last WINDOW steps;
+    empty where nothing was measured."""
+    with file.open("w", encoding="utf-8", newline="") as output:
+        writer = csv.writer(output, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for name, arms in curves.items():
+            for arm, by_seed in arms.items():
+                for seed, values in by_seed.items():
+                    for step, pair in enumerate(zip(values, smoothed(values), strict=True), 1):
+                        cells = ("" if math.isnan(value) else f"{value:.6g}" for value in pair)
+                        writer.writerow((name, arm, seed, step, *cells))
+
+
+def band(by_seed: Mapping[int, Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean over seeds, the least and the highest of them at each step that all of them made:
+    float64[steps] each, NaN where a seed has nothing. Values are averaged over WINDOW steps."""
+    rows = [smoothed(values) for values in by_seed.values()]
+    length = min(map(len, rows))
+    table = np.array([row[:length] for row in rows])
+    return table.mean(0), table.min(0), table.max(0)
+
+
+def draw_curves(curves: Curves, file: Path) -> None:
+    """Draw a panel for each series, a colour for each arm."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.5 + 4.2 * len(curves), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    for axes, (name, arms) in zip(panels, curves.items(), strict=True):
+        for number, (arm, by_seed) in enumerate(arms.items()):
+            _draw(axes, arm, f"C{number}", by_seed)
+        axes.set(title=name, xlabel="step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+        if name.endswith(f"/{SUCCESS}"):
+            axes.set(ylim=(0, 1))
+    labelled = {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(labelled.values(), labelled, loc="outside right upper")
+    figure.supxlabel(f"means of {WINDOW} steps; line: mean of the seeds, band: their range", size=8)
+    figure.savefig(file, dpi=110)
+
+
+def _draw(axes: Any, arm: str, color: str, by_seed: Mapping[int, Sequence[float]]) -> None:
+    """Draw an arm, unless it has nothing of the series: one that makes no RL step, for example."""
+    middle, low, high = band(by_seed)
+    if np.isnan(middle).all():
+        return
+    steps = np.arange(1, len(middle) + 1)
+    marker = "o" if len(middle) < WINDOW else None
+    axes.plot(steps, middle, label=arm, color=color, marker=marker)
+    axes.fill_between(steps, low, high, alpha=0.15, color=color, linewidth=0)

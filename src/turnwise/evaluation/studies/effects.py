@@ -1,0 +1,157 @@
+"""The effect that a study claims: paired differences between two arms, and a verdict.
+
+Runs of one seed are a pair: they begin alike and play the same tasks. The difference is given by
+seed, with Student's t over seeds, since another seed ends elsewhere; and by task, over the episodes
+of all seeds, since other tasks would come out otherwise. Pure functions. Not here: which numbers
+these are of (`measures.py`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
+
+from turnwise.evaluation.intervals import student_t, student_t_probability
+from turnwise.evaluation.paired import Played, difference, holm, pairs_of
+
+Direction = Literal["higher", "lower"]
+Verdict = Literal["effect shown", "not shown", "opposite"]
+LEVEL = 0.05
+EVERYWHERE = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds."""
+
+    mean: float
+    low: float | None
+    """The 95% interval by Student's t; None for one seed, of which none can be had."""
+    high: float | None
+    p: float | None
+    """The two-sided probability of so large a mean where the true one is 0; None for one seed."""
+
+
+@dataclass(frozen=True)
+class ByTask:
+    """A paired difference of success over the tasks that two arms both played, in all seeds."""
+
+    difference: float
+    low: float
+    """The 95% interval, clustered by task (`paired.difference`)."""
+    high: float
+    tasks: int
+    pairs: int
+    """Pairs of episodes that both have a grade."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A claim, and what was found of it."""
+
+    metric: str
+    arm: str
+    against: str
+    direction: Direction
+    claim: str
+    published: str
+    source: str
+    by_seed: dict[str, float]
+    """The difference of each seed: the arm less the one that it is held against."""
+    over_seeds: Mean | None
+    """None where a run lacks the number."""
+    by_task: ByTask | None
+    """None where the metric is no success of an evaluation, or the arms played other tasks."""
+    p_corrected: float | None
+    """The p of `over_seeds` with Holm's correction for all claims of the study."""
+    verdict: Verdict
+    why: str
+    """A sentence on the verdict."""
+
+
+def mean_over_seeds(values: Sequence[float], within: tuple[float, float] = EVERYWHERE) -> Mean:
+    """The mean of one number for each seed, with a t interval that stays within what the number can
+    be.
+
+    >>> found = mean_over_seeds([1.0, 2.0, 3.0])
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    mean, degrees = fmean(values), len(values) - 1
+    if not degrees:
+        return Mean(mean, None, None, None)
+    error = stdev(values) / math.sqrt(len(values))
+    spread = student_t(0.975, degrees) * error
+    low, high = max(within[0], mean - spread), min(within[1], mean + spread)
+    if error == 0:
+        return Mean(mean, low, high, 0.0 if mean else 1.0)
+    return Mean(mean, low, high, 2 * (1 - student_t_probability(abs(mean) / error, degrees)))
+
+
+def paired_by_task(pairs: Sequence[tuple[Played, Played]]) -> ByTask | None:
+    """The success of the second of two arms less that of the first, over the same episodes; a pair
+    of evaluations for each seed. None where they are not of the same tasks and environment, or of
+    fewer than two."""
+    sums: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for first, second in pairs:
+        same = first.episodes.keys() == second.episodes.keys()
+        if not same or first.environment != second.environment:
+            return None
+        for task, successes in pairs_of(first, second).items():
+            sums[task] = sums.get(task, 0) + sum(two - one for one, two in successes)
+            counts[task] = counts.get(task, 0) + len(successes)
+    if len(sums) < 2:
+        return None
+    found = difference(list(sums.values()), list(counts.values()))
+    return ByTask(found.mean, *found.interval, len(sums), sum(counts.values()))
+
+
+def differences(
+    arm: Mapping[str, float | None], against: Mapping[str, float | None]
+) -> dict[str, float]:
+    """The difference of each seed for which both arms have the number."""
+    return {
+        seed: value - other
+        for seed, value in arm.items()
+        if value is not None and (other := against.get(seed)) is not None
+    }
+
+
+def corrected(means: Sequence[Mean | None]) -> list[float | None]:
+    """The p of each claim with Holm's correction for how many there are; a claim of which no p can
+    be had counts as one of 1."""
+    found = holm([1.0 if one is None or one.p is None else one.p for one in means])
+    return [
+        None if one is None or one.p is None else p for one, p in zip(means, found, strict=True)
+    ]
+
+
+def verdict_on(
+    direction: Direction, over_seeds: Mean | None, by_task: ByTask | None, p: float | None
+) -> tuple[Verdict, str]:
+    """The verdict, and why: an effect is shown if the 95% intervals of the difference, that over
+    seeds and that by task where there is one, lie on the claimed side of 0, and the corrected p is
+    at most 5%; it is opposite if they lie on the other side."""
+    if over_seeds is None:
+        return "not shown", "not every run has the number"
+    if over_seeds.low is None or over_seeds.high is None or p is None:
+        return "not shown", "one seed says nothing of how far another one ends from it"
+    intervals = {"over seeds": (over_seeds.low, over_seeds.high)}
+    if by_task is not None:
+        intervals["by task"] = (by_task.low, by_task.high)
+    holding = [name for name, (low, high) in intervals.items() if low <= 0 <= high]
+    if holding:
+        several = "s" if len(holding) > 1 else ""
+        verb = "hold" if several else "holds"
+        return "not shown", f"the 95% interval{several} {' and '.join(holding)} {verb} 0"
+    if p > LEVEL:
+        return "not shown", "after the correction for several claims p is above 5%"
+    sides = {low > 0 for low, _ in intervals.values()}
+    if len(sides) > 1:
+        return "not shown", "over seeds and by task the difference has two directions"
+    lie = "both 95% intervals lie" if len(intervals) > 1 else "the 95% interval over seeds lies"
+    if sides == {direction == "higher"}:
+        return "effect shown", f"{lie} on the claimed side of 0"
+    return "opposite", f"{lie} on the other side of 0"

@@ -1,0 +1,117 @@
+"""A study's folder: its file as it was begun, and the runs that an earlier call has left.
+
+    study.toml           the study's file, as of the last call
+    recipes/*.toml       the whole recipe of each run
+    logs/*.txt           what each run has printed
+    ARM-SEED/            the run folders, and cold_start-SEED/
+    table.md, figures.json, curves.csv, NAME.png, NAME.md   what was found, when all runs are there
+
+Not here: how runs are started (`running.py`).
+"""
+
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.config.study import Study
+from turnwise.errors import ConfigError, DataError
+from turnwise.storage.checkpoint import StageName, latest, root_of
+from turnwise.storage.run_folder import RunFolder, with_whole_paths
+from turnwise.storage.run_lock import LOCK
+from turnwise.studies.plan import PlannedRun
+
+COPY = "study.toml"
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether there is a run to go on with."""
+    return (folder / "config.toml").is_file()
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run has its report."""
+    return is_begun(folder) and (folder / "report.json").is_file()
+
+
+def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
+    """Raise ConfigError where the folder is another study's, or has runs with other settings than
+    the study's now."""
+    copy = out / COPY
+    if copy.is_file():
+        begun = _values(copy).get("name")
+        if begun != study.config.name:
+            raise ConfigError(
+                f"{out} was begun as the study {begun!r}: choose another folder with --out"
+            )
+    begun_runs = [run for run in runs if is_begun(out / run.name)]
+    found = {run.name: differences(run, RunFolder.open(out / run.name)) for run in begun_runs}
+    differing = [f"{name} ({', '.join(said)})" for name, said in found.items() if said]
+    if differing:
+        kept = len(found) - len(differing)
+        raise ConfigError(
+            f"{out} has runs that were begun with other settings, {kept} others can be kept: "
+            f"{'; '.join(differing)}. Delete the folders of these runs to train them again, or "
+            "choose another folder with --out"
+        )
+
+
+def differences(run: PlannedRun, folder: RunFolder) -> list[str]:
+    """The settings of a run's folder that are not those of the plan, as in "train.steps 20, now
+    30". Weights of a cold start are the study's own, wherever it lies."""
+    begun, now = (
+        _flat(recipe.model_dump(mode="json"))
+        for recipe in (folder.recipe(), with_whole_paths(run.recipe))
+    )
+    keys = (key for key in {**begun, **now} if begun.get(key) != now.get(key))
+    return [
+        f"{key} {begun.get(key)!r}, now {now.get(key)!r}"
+        for key in keys
+        if not (key == "model.name" and run.after is not None)
+    ]
+
+
+def prepare_folder(study: Study, out: Path) -> None:
+    """Make the folder, and copy the study's file into it. Raises DataError where the disk
+    refuses."""
+    try:
+        (out / "recipes").mkdir(parents=True, exist_ok=True)
+        (out / "logs").mkdir(exist_ok=True)
+        shutil.copyfile(study.file, out / COPY)
+    except OSError as error:
+        raise DataError(f"{out} cannot be written: {error.strerror}") from error
+
+
+def clear(folder: Path) -> None:
+    """Delete what is left of a run that was ended before it began: empty folders, a lock, a file
+    that was half-written. A folder with anything else stays, and is refused by the run."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    if folder.is_dir() and all(path.name == LOCK or path.suffix == ".partial" for path in files):
+        shutil.rmtree(folder)
+
+
+def cold_weights(out: Path, name: str) -> Path:
+    """The weights after the cold start of a finished run."""
+    root = root_of(out / name / "checkpoints", StageName.COLD_START)
+    weights = latest(root)
+    if weights is None:
+        raise DataError(f"{root} has no checkpoint: delete {out / name} to train it again")
+    return weights
+
+
+def _values(copy: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(copy.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{copy} is damaged: {error}; delete it") from None
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested tables by dotted keys."""
+    if not isinstance(value, Mapping) or not value:
+        return {prefix[:-1]: value}
+    found: dict[str, Any] = {}
+    for key, entry in value.items():
+        found |= _flat(entry, f"{prefix}{key}.")
+    return found

@@ -1,0 +1,101 @@
+"""Effects and verdicts, by hand."""
+
+import math
+
+import pytest
+
+from turnwise.evaluation.paired import Episode, Key, Played
+from turnwise.evaluation.studies.effects import (
+    ByTask,
+    Mean,
+    corrected,
+    differences,
+    mean_over_seeds,
+    paired_by_task,
+    verdict_on,
+)
+
+ABOVE, BELOW, AROUND = (ByTask(0.0, low, high, 5, 9) for low, high in [(1, 2), (-2, -1), (-1, 1)])
+
+
+def mean(low: float, high: float) -> Mean:
+    return Mean((low + high) / 2, low, high, 0.01)
+
+
+def played(successes: dict[str, bool | None], environment: str = "e") -> Played:
+    episodes = {Key(task, 0): Episode(won, 1, task) for task, won in successes.items()}
+    return Played("p", environment, episodes)
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    """1, 2, 3: a standard error of 1 / sqrt(3), and t = 4.3027 at two degrees of freedom."""
+    found = mean_over_seeds([1.0, 2.0, 3.0])
+    assert (found.low, found.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
+    t = 2 * 3**0.5  # with two degrees of freedom P(|t| > x) is 1 - x / sqrt(2 + x^2)
+    assert found.p == pytest.approx(1 - t / math.sqrt(2 + t**2))
+    assert mean_over_seeds([0.9, 1.0], (0.0, 1.0)).high == 1.0
+
+
+def test_two_seeds_have_the_cauchy_distribution() -> None:
+    """With one degree of freedom P(|t| > x) is 1 - 2 atan(x) / pi; here x is 3."""
+    assert mean_over_seeds([1.0, 2.0]).p == pytest.approx(1 - 2 * math.atan(3) / math.pi)
+
+
+def test_one_seed_has_no_interval_and_equal_seeds_have_one_of_no_width() -> None:
+    assert mean_over_seeds([0.5]) == Mean(0.5, None, None, None)
+    assert mean_over_seeds([0.5, 0.5]) == Mean(0.5, 0.5, 0.5, 0.0)
+    assert mean_over_seeds([0.0, 0.0]).p == 1.0
+
+
+def test_differences_are_of_seeds_that_both_have() -> None:
+    assert differences({"0": 3.0, "1": None, "2": 1.0}, {"0": 1.0, "1": 2.0}) == {"0": 2.0}
+
+
+def test_tasks_are_paired_within_a_seed_and_added_over_seeds() -> None:
+    first = played({"a": False, "b": False, "c": True, "d": None})
+    better = played({"a": True, "b": False, "c": True, "d": True})
+    found = paired_by_task([(first, better), (first, first)])
+    assert found is not None
+    assert (found.tasks, found.pairs) == (3, 6)
+    assert found.difference == pytest.approx(1 / 6)
+
+
+def test_other_tasks_or_another_environment_are_no_pairs() -> None:
+    one = played({"a": True, "b": True})
+    assert paired_by_task([(one, played({"a": True, "c": True}))]) is None
+    assert paired_by_task([(one, played({"a": True, "b": True}, "f"))]) is None
+    assert paired_by_task([(played({"a": True}), played({"a": True}))]) is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "low", "high", "by_task", "expected"),
+    [
+        ("higher", 0.1, 0.2, None, "effect shown"),
+        ("higher", 0.1, 0.2, ABOVE, "effect shown"),
+        ("higher", 0.1, 0.2, AROUND, "not shown"),
+        ("higher", 0.1, 0.2, BELOW, "not shown"),
+        ("higher", -0.1, 0.2, ABOVE, "not shown"),
+        ("higher", -0.2, -0.1, BELOW, "opposite"),
+        ("lower", -0.2, -0.1, BELOW, "effect shown"),
+        ("lower", 0.1, 0.2, None, "opposite"),
+        ("higher", 0.0, 0.2, None, "not shown"),
+    ],
+)
+def test_a_verdict_is_by_the_intervals(
+    direction: str, low: float, high: float, by_task: ByTask | None, expected: str
+) -> None:
+    verdict, why = verdict_on(direction, mean(low, high), by_task, 0.01)  # type: ignore[arg-type]
+    assert verdict == expected
+    assert why
+
+
+def test_no_verdict_is_made_of_one_seed_of_missing_numbers_or_of_many_claims() -> None:
+    assert verdict_on("higher", None, ABOVE, None)[0] == "not shown"
+    assert "one seed" in verdict_on("higher", mean_over_seeds([1.0]), ABOVE, None)[1]
+    assert "correction" in verdict_on("higher", mean(0.1, 0.2), ABOVE, 0.06)[1]
+
+
+def test_claims_are_corrected_together() -> None:
+    """Holm: the least of three p counts three times."""
+    one, other = Mean(1, 0, 2, 0.01), Mean(1, 0, 2, 0.2)
+    assert corrected([one, None, other]) == pytest.approx([0.03, None, 0.4])

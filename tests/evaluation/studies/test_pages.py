@@ -1,0 +1,152 @@
+"""Figures, curves and pages of a study, from run folders made by hand."""
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.studies.fake_runs import fake_run
+from turnwise.config.study import Study, StudyConfig
+from turnwise.errors import ConfigError
+from turnwise.evaluation.studies.curves import band, draw_curves, read_curves, write_curves
+from turnwise.evaluation.studies.figures import Figures, figures
+from turnwise.evaluation.studies.page import overview, page, table
+
+VALUES: dict[str, Any] = {
+    "name": "it",
+    "title": "It",
+    "about": "A system.",
+    "source": "A paper",
+    "recipe": "demo",
+    "seeds": [3, 5],
+    "arms": {"new": {}, "old": {}},
+    "metrics": {
+        "success": {"report": "trained.success"},
+        "steps": {"series": "rollout/success", "until": 0.9},
+    },
+    "effects": [
+        {"metric": "success", "arm": "new", "against": "old", "published": "0.4 against 0.3"}
+    ],
+}
+WON = [True] * 18 + [False] * 2
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, dict[int, Path]]:
+    """The new arm wins 18 and 17 of 20 tasks, the old one 1 and 2."""
+    lost = [not one for one in WON]
+    return {
+        "new": {
+            3: fake_run(tmp_path / "n3", WON, [0.5, *[1.0] * 6]),
+            5: fake_run(tmp_path / "n5", [False, *WON[1:]]),
+        },
+        "old": {
+            3: fake_run(tmp_path / "o3", [*lost[:19], False]),
+            5: fake_run(tmp_path / "o5", lost),
+        },
+    }
+
+
+def found(folders: dict[str, dict[int, Path]], smallest: bool = False, **changes: Any) -> Figures:
+    config = StudyConfig.model_validate({**VALUES, **changes})
+    return figures(
+        Study(config, "it.toml", Path("it.toml"), smallest), "turnwise study it", folders, []
+    )
+
+
+def test_figures_by_hand(folders: dict[str, dict[int, Path]]) -> None:
+    """0.9 - 0.05 and 0.85 - 0.1: 0.8 on average, with a standard error of 0.05; t is 12.706."""
+    one = found(folders)
+    (effect,) = one.effects
+    assert effect.by_seed == pytest.approx({"3": 0.85, "5": 0.75})
+    assert effect.over_seeds is not None
+    assert effect.over_seeds.low == pytest.approx(0.8 - 12.7062 * 0.05, abs=1e-4)
+    assert effect.by_task is not None
+    assert (effect.by_task.tasks, effect.by_task.pairs) == (20, 40)
+    assert effect.by_task.difference == pytest.approx(0.8)
+    assert effect.p_corrected is not None
+    assert effect.p_corrected < 0.05
+    assert effect.verdict == "effect shown"
+    assert one.arms["new"]["steps"].by_seed["3"].value == 5
+    assert one.arms["new"]["steps"].over_seeds is None  # the other seed did not reach it
+    assert one.minutes == 6
+
+
+def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
+    text = page(found(folders), "it.png")
+    for said in (
+        "# It",
+        "A system.",
+        "Source: A paper.",
+        "Published: 0.4 against 0.3",
+        "success of new less that of old +80.0 points (+16.5 to +100.0)",
+        "by seed +85.0, +75.0",
+        "**Effect shown**",
+        "| success | new | 90.0% (45.0% – 100.0%) | 85.0%",
+        "| steps | old | – | – | – |",
+        "![new, old by step](it.png)",
+        "Command: `turnwise study it`",
+        "Seeds: 3, 5; 6 minutes",
+        "Machine: m",
+        "`abc`",
+    ):
+        assert said in text
+
+
+def test_the_smallest_form_has_no_verdict(folders: dict[str, dict[int, Path]]) -> None:
+    text = page(found(folders, smallest=True), "it.png")
+    assert "no result" in text
+    assert "shown" not in text.lower()
+
+
+def test_one_seed_has_a_table_without_a_mean(folders: dict[str, dict[int, Path]]) -> None:
+    one = {arm: {3: by_seed[3]} for arm, by_seed in folders.items()}
+    single = found(one, seeds=[3])
+    assert "mean" not in table(single)
+    assert single.effects[0].verdict == "not shown"
+
+
+def test_a_metric_that_no_run_has_is_refused_with_the_nearest(
+    folders: dict[str, dict[int, Path]],
+) -> None:
+    missing = {"metrics": {"success": {"report": "trained.breakdown.hops.one.success"}}}
+    with pytest.raises(ConfigError, match=r"no run has it.*hops\.two\.success"):
+        found(folders, **missing)
+    with pytest.raises(ConfigError, match="did you mean 'rollout/success'"):
+        found(folders, metrics={"success": {"series": "rollout/sucess"}})
+
+
+def test_the_overview_has_a_line_for_each_claim(folders: dict[str, dict[int, Path]]) -> None:
+    one = json.loads(json.dumps(asdict(found(folders))))
+    none = one | {"name": "other", "title": "Other", "effects": []}
+    text = overview([none, one])
+    assert "[It](it.md) | new against old | 0.4 against 0.3 | success +80.0 points (+16.5" in text
+    assert "| 2 | 6 | `turnwise study it` | effect shown |" in text
+    assert text.index("[It]") < text.index("[Other]")
+    assert "a comparison" in text
+
+
+def test_curves_are_data_and_an_image(folders: dict[str, dict[int, Path]], tmp_path: Path) -> None:
+    curves = read_curves(["rollout/success", "nothing"], folders)
+    write_curves(curves, tmp_path / "curves.csv")
+    rows = list(csv.DictReader((tmp_path / "curves.csv").read_text().splitlines()))
+    assert rows[1] == {
+        "series": "rollout/success",
+        "arm": "new",
+        "seed": "3",
+        "step": "2",
+        "value": "1",
+        "mean_of_5": "0.75",
+    }
+    assert rows[-1]["value"] == ""
+    draw_curves(curves, tmp_path / "it.png")
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_band_is_of_steps_that_all_seeds_made() -> None:
+    middle, low, high = band({0: [0.0, 1.0, 1.0], 1: [1.0, 1.0]})
+    assert middle.tolist() == [0.5, 0.75]
+    assert (low.tolist(), high.tolist()) == ([0.0, 0.5], [1.0, 1.0])
