@@ -1,4 +1,4 @@
-"""Code that blocks the event loop, in a verifier, an environment's step and a part of the reward."""
+"""Code that blocks the event loop, in a verifier and in an environment's step."""
 
 import hashlib
 import time
@@ -35,15 +35,14 @@ def test_a_verifier_that_blocks_is_late(kind: type[Capitals]) -> None:
     assert "it blocks the event loop at " in trajectory.problem
 
 
-def test_code_in_c_is_named_and_late(capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_in_c_is_late_when_it_is_back() -> None:
     class Hashing(Capitals):
         async def verify(self, trajectory: Trajectory) -> Verdict:
-            hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 400_000)
             return Verdict(1.0, True)
 
     trajectory = play([LOOKUP, ANSWER], Hashing(), limits=QUICK)
     assert trajectory.outcome == Outcome.GRADER_TIMEOUT
-    assert "test_interrupt.py:" in capsys.readouterr().err
 
 
 def test_a_step_that_blocks_is_the_agents_failure() -> None:
