@@ -1,6 +1,5 @@
 """Code that blocks the event loop, in a verifier and in an environment's step."""
 
-import hashlib
 import time
 
 import pytest
@@ -33,16 +32,6 @@ def test_a_verifier_that_blocks_is_late(kind: type[Capitals]) -> None:
     assert trajectory.outcome == Outcome.GRADER_TIMEOUT
     assert trajectory.reward is None
     assert "it blocks the event loop at " in trajectory.problem
-
-
-def test_code_in_c_is_late_when_it_is_back() -> None:
-    class Hashing(Capitals):
-        async def verify(self, trajectory: Trajectory) -> Verdict:
-            hashlib.pbkdf2_hmac("sha256", b"", b"", 400_000)
-            return Verdict(1.0, True)
-
-    trajectory = play([LOOKUP, ANSWER], Hashing(), limits=QUICK)
-    assert trajectory.outcome == Outcome.GRADER_TIMEOUT
 
 
 def test_a_step_that_blocks_is_the_agents_failure() -> None:

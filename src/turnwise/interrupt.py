@@ -2,9 +2,9 @@
 
 While any work is watched, a thread asks the loop to answer. A loop that does not for as long as the
 work may take is blocked, and where a user's code does that, it gets an exception, at the line where
-it stands. It comes by a signal, which ends a sleep and an endless loop; code in C, such as a slow
-regular expression, gets it when it is back. Only a loop of the main thread can be interrupted. Not
-here: work that waits as it should (`asyncio.timeout`).
+it stands. It comes by a signal, which ends a sleep and an endless loop, and no code in C, such as
+a slow regular expression. Only a loop of the main thread can be interrupted. Not here: work that
+waits as it should (`asyncio.timeout`).
 """
 
 import asyncio
