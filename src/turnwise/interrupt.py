@@ -17,7 +17,7 @@ from types import FrameType
 from turnwise.errors import DeadlineError
 
 SIGNAL = signal.SIGUSR2
-"""Taken only while nobody else has it."""
+"""Taken only where no other handler is installed."""
 MARKED = ("_judge", "_guard", "called")
 """Functions of turnwise that call a user's code: of an episode, and of a part of the reward."""
 OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise.judges")

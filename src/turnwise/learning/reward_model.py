@@ -101,7 +101,7 @@ class RewardModel(nn.Module):
             return self._scored(trajectory)
 
     async def part_of(self, trajectory: Trajectory) -> float | list[float]:
-        """What `score` gives, from a thread. The time that others have the model, for their
+        """Score the episode in a thread. The time that others have the model, for their
         episodes or an update, does not count against the episode's."""
         found: float | list[float] = await alone(self._busy, partial(self._scored, trajectory))
         return found
