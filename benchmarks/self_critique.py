@@ -3,8 +3,8 @@ and whether the critic stays right when it is refined on what the verifier knows
 
     .venv/bin/python benchmarks/self_critique.py --seeds 0 1 2 --out runs/self_critique
 
-After Kimi K2 (arXiv 2507.20534, section 3.2.2). A prompt shows two cards and asks for a field of
-one; the verifier looks at the first word of the answer. The rubric wants the answer to be that word
+After Kimi K2 (arXiv 2507.20534, section 3.2.2). A prompt asks for a word of a kind; the verifier
+looks at the first word of the answer. The rubric wants the answer to be that word
 alone, which the verifier does not see. The base is `tiny_search` after supervised learning on
 scripted answers, right and wrong, plain and long, and on judgements of such answers, so that it can
 judge at all. All arms begin with it. Runs that are finished are not repeated. Writes base.json,
@@ -38,9 +38,9 @@ from turnwise.evaluation.runs import read_played
 from turnwise.judges.asking import Asker, Limits
 from turnwise.judges.base import MalformedReplyError
 from turnwise.judges.engine_model import EngineModel
-from turnwise.judges.pairwise import Better, PairwiseJudge
+from turnwise.judges.pointwise import PointwiseJudge
+from turnwise.judges.prompt import escaped
 from turnwise.judges.reply import read_reply
-from turnwise.judges.rubric import Criterion
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import averages
@@ -54,7 +54,7 @@ from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Observation, Outcome, Task, Trajectory, Turn, Verdict
 
 VOCABULARY = """
-    object file set read return string list error add class decode encode value this dist path
+    object file set read return string list error add decode encode this dist path
     given name log format close multi data call create final new current option widget time
     number item command run bytes module header xml async end sub which default method start
     iter write none open process find copy parse email message context test line direct mode
@@ -63,36 +63,42 @@ VOCABULARY = """
 """
 WORDS = VOCABULARY.split()
 """Words of one token of the model's."""
+KINDS = {"class": WORDS[::2], "value": WORDS[1::2]}
+"""Two kinds of words, which the base is taught, and nothing else tells."""
+KIND_OF = {word: kind for kind, words in KINDS.items() for word in words}
 FILLERS = ("as you asked", "and it is right", "with all errors found", "for the given name")
 """What long answers go on with."""
-RIGHT, PLAIN = 0.5, 0.35
-"""Shares of scripted answers that are right, and that are one word."""
-QUESTION = "Which of the two answers is right? Say `first`, `second`, or `tie`."
-CRITERION = "The answer is one word alone."
+RIGHT, JUDGED_RIGHT, PLAIN = 0.7, 0.5, 0.35
+"""Shares of scripted answers that are right, of those to be given and those to be judged; and that
+are one word."""
+QUESTION = "Is the answer right? One that is right, and one word alone, is the best."
+"""The rubric, of which the verifier sees the first half."""
+SCORES = {(True, True): 1.0, (True, False): 0.7, (False, True): 0.3, (False, False): 0.0}
+"""What the base is taught of right and plain answers: success first, then the rubric."""
 TEMPLATE = (
     "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Answer: {% endif %}"
 )
 """As much of a chat template as a judge needs."""
-MAX_CHARACTERS, MAX_TOKENS, REPLY = 1000, 1000, 100
+MAX_CHARACTERS, MAX_TOKENS, REPLY = 600, 700, 90
 """Of a record as it is quoted, of a trajectory, and of a reply."""
-PAIRS = 2400
-"""Pairs of scripted answers, for judgements, that the base is taught; and as many episodes."""
-SHORT = 8
-"""Judgements of short requests beside each: the cards and the two answers alone."""
-BASE = SftConfig(steps=400, batch_size=60, learning_rate=2e-3, warmup_steps=10)
+LESSONS = 1800
+"""Scripted answers that the base is taught to judge, and as many that it is taught to give."""
+SHORT = 4
+"""Judgements of short requests beside each: the task and the answer alone."""
+BASE = SftConfig(steps=300, batch_size=36, learning_rate=2e-3, warmup_steps=10)
 BASE_EVERY = 100
 """Updates between two measurements of how well the base judges."""
-JUDGED = 200
-"""Held-out pairs that it is measured on."""
-STEPS, LEARNING_RATE = 20, 3e-4
+JUDGED = 120
+"""Held-out answers that it is measured on."""
+STEPS, LEARNING_RATE = 36, 1e-3
 WINDOW = 5
 """Steps over which curves are averaged."""
 RECIPE = f'''
 threads = 1
 name = "self_critique"
 [environment]
-name = "{Path(__file__).resolve()}:Cards"
+name = "{Path(__file__).resolve()}:Kinds"
 [scaffold]
 name = "tags"
 options = {{ instructions = "" }}
@@ -113,22 +119,22 @@ tasks_per_step = 6
 group_size = 4
 checkpoint_every = 10
 [evaluation]
-tasks = 400
+tasks = 300
 temperature = 1.0
 '''
-JUDGE = (
-    "judge.form=pairwise",
+CRITIQUE = (
+    "judge.form=pointwise",
+    "judge.low=0",
+    "judge.high=1",
     "judge.model.kind=policy",
     f"judge.model.max_tokens={REPLY}",
     f"judge.question={QUESTION}",
-    f"judge.criteria.plain={CRITERION}",
     f"judge.max_characters={MAX_CHARACTERS}",
     "judge.seconds=300",
-    "judge.opponents=1",
     "rollout.max_ungraded_share=0.5",
+    "reward.parts.judge=0.5",
 )
-CRITIQUE = (*JUDGE, "reward.parts.judge=0.5")
-REFINED = ("judge.refinement.requests=6", "judge.refinement.replies=4")
+REFINED = ("judge.refinement.requests=8", "judge.refinement.replies=4")
 ARMS: dict[str, tuple[str, ...]] = {
     "outcome": (),
     "outcome + critique": CRITIQUE,
@@ -136,67 +142,63 @@ ARMS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Cards(Environment):
-    """Two cards, and a question about a field of one. The verifier looks at the first word of the
-    answer; whether it is the only one is reported as the part `plain`, and not judged."""
+class Kinds(Environment):
+    """Name a word of a kind. The verifier looks at the first word of the answer; whether it is the
+    only one is reported as the part `plain`, and not judged."""
 
     @property
     def spec(self) -> EnvironmentSpec:
-        return EnvironmentSpec("cards", "1", "0" * 64, parts={"plain": RewardPart(0, 1)})
+        return EnvironmentSpec("kinds", "1", "0" * 64, parts={"plain": RewardPart(0, 1)})
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """4,000 tasks for training and 2,000 held-out ones, each with words of its own draw."""
-        places = range(4000) if split == "train" else range(4000, 6000)
-        return [_task(number) for number in places]
+        """Tasks for training and held-out ones; what a word is asked for tells them apart."""
+        asked = [(one, other, kind) for one in WORDS for other in WORDS for kind in KINDS]
+        random.Random(0).shuffle(asked)
+        chosen = asked[:4000] if split == "train" else asked[4000:6000]
+        return [
+            Task(f"{one} {other} {kind}", f"For {one} {other}: name a {kind}", {"kind": kind})
+            for one, other, kind in chosen
+        ]
 
     async def verify(self, trajectory: Trajectory) -> Verdict:
         return verdict_on(trajectory.task, trajectory.answer)
 
 
 def verdict_on(task: Task, answer: str | None) -> Verdict:
-    """Whether the first word is right, and whether it is the only one."""
+    """Whether the first word is of the kind, and whether it is the only one."""
     words = (answer or "").split()
-    right = words[:1] == [task.secret["value"]]
+    right = bool(words) and KIND_OF.get(words[0]) == task.secret["kind"]
     return Verdict(float(right), right, {"plain": float(len(words) == 1)})
 
 
-def _task(number: int) -> Task:
-    stream = random.Random(derive(0, "cards", number))
-    one, other, value, wrong = stream.sample(WORDS, 4)
-    cards = [(one, value), (other, wrong)]
-    stream.shuffle(cards)
-    shown = " ".join(f"Class {name}. Module: {field}." for name, field in cards)
-    return Task(f"{number}", f"{shown} Module of {one}", {"value": value, "wrong": wrong})
-
-
-def scripted_answer(task: Task, stream: random.Random) -> str:
-    """An answer that is right or wrong, plain or long."""
-    value = task.secret["value" if stream.random() < RIGHT else "wrong"]
-    return str(value if stream.random() < PLAIN else f"{value} {stream.choice(FILLERS)}")
-
-
-Pair = tuple[Trajectory, Trajectory]
+def scripted_answer(task: Task, stream: random.Random, share: float) -> str:
+    """An answer that is right or wrong, plain or long; `share` is that of right ones."""
+    asked = task.secret["kind"]
+    other = next(kind for kind in KINDS if kind != asked)
+    word = stream.choice(KINDS[asked if stream.random() < share else other])
+    return word if stream.random() < PLAIN else f"{word} {stream.choice(FILLERS)}"
 
 
 class Teacher:
     """Scripted episodes and judgements of them, in the tokens of training and judging."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.environment, self.tokenizer = Cards(), tokenizer
+        self.environment, self.tokenizer = Kinds(), tokenizer
         self.scaffold = TagsScaffold(tokenizer, self.environment.tools(), instructions="")
         self.model = EngineModel(ScriptedEngine(lambda *_: []), tokenizer, lambda: "")
         asker = Asker(self.model, Limits(), Recording(None, "the judge"), 0)
-        criteria = [Criterion("plain", CRITERION)]
-        self.judge = PairwiseJudge(asker, criteria, None, QUESTION, MAX_CHARACTERS)
+        self.judge = PointwiseJudge(asker, 0.0, 1.0, QUESTION, MAX_CHARACTERS)
 
-    def pairs(self, count: int, split: Split, seed: int) -> list[Pair]:
-        """Pairs of scripted episodes, each of one task."""
+    def episodes(
+        self, count: int, split: Split, seed: int, share: float = JUDGED_RIGHT
+    ) -> list[Trajectory]:
+        """Scripted episodes of tasks that are drawn at random, with a share of right ones."""
         stream = random.Random(seed)
         tasks = stream.choices(self.environment.tasks(split), k=count)
-        return [(self._episode(task, stream), self._episode(task, stream)) for task in tasks]
+        return [self._episode(task, stream, share) for task in tasks]
 
-    def _episode(self, task: Task, stream: random.Random) -> Trajectory:
-        written = self.scaffold.render(Action("", answer=scripted_answer(task, stream)))
+    def _episode(self, task: Task, stream: random.Random, share: float) -> Trajectory:
+        written = self.scaffold.render(Action("", answer=scripted_answer(task, stream, share)))
         prompt = self.scaffold.begin(Observation(task.prompt, Source.USER))
         tokens = Tokens.empty().with_segments(prompt, turn=0)
         tokens = tokens.with_sampled(written, [0.0] * len(written), 0, turn=0)
@@ -208,55 +210,47 @@ class Teacher:
     def lessons(self, seed: int) -> list[Tokens]:
         """Episodes, judgements, and judgements of short requests, in turn."""
         found: list[Tokens] = []
-        short = iter(self.pairs(SHORT * PAIRS, "train", derive(seed, "short")))
-        for number, pair in enumerate(self.pairs(PAIRS, "train", seed)):
-            found += [pair[0].tokens, self.judgement(pair, derive(seed, "mark", number))]
+        given = self.episodes(LESSONS, "train", derive(seed, "given"), RIGHT)
+        asked = self.episodes(LESSONS, "train", derive(seed, "judged"))
+        short = iter(self.episodes(SHORT * LESSONS, "train", derive(seed, "short")))
+        for number, (own, other) in enumerate(zip(given, asked, strict=True)):
+            found += [own.tokens, self.judgement(other, derive(seed, "mark", number))]
             found += [self.short_judgement(next(short)) for _ in range(SHORT)]
         return found
 
-    def judgement(self, pair: Pair, seed: int) -> Tokens:
+    def judgement(self, episode: Trajectory, seed: int) -> Tokens:
         """A request and the right reply; the seed is that of the mark."""
-        request = self.judge.request(*pair)
-        reply = {"nonce": request.nonce(seed), **_reply(pair)}
+        request = self.judge.request(episode)
+        reply = {"nonce": request.nonce(seed), **_reply(episode)}
         return self._taught(self.model.segments(request.messages(seed)), reply)
 
-    def short_judgement(self, pair: Pair) -> Tokens:
-        """The cards and both answers, and the right reply without a mark."""
-        one, other = pair
-        text = f"{one.task.prompt}\n{one.answer}\n{other.answer}\n"
+    def short_judgement(self, episode: Trajectory) -> Tokens:
+        """The task and the answer, and the right reply without a mark."""
+        text = f"{episode.task.prompt}\n{escaped(episode.turns[0].action.text)}\n"
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return self._taught([Segment(ids, Source.USER)], _reply(pair))
+        return self._taught([Segment(ids, Source.USER)], _reply(episode))
 
-    def _taught(self, segments: Sequence[Segment], reply: dict[str, str]) -> Tokens:
+    def _taught(self, segments: Sequence[Segment], reply: dict[str, Any]) -> Tokens:
         ids = self.tokenizer(json.dumps(reply), add_special_tokens=False)["input_ids"]
         ids = [*ids, self.tokenizer.eos_token_id]
         prompt = Tokens.empty().with_segments(segments, turn=0)
         return prompt.with_sampled(ids, [0.0] * len(ids), 0, turn=0)
 
 
-def _reply(pair: Pair) -> dict[str, str]:
-    """The steps of the judgement, then its verdict: success first, then the rubric."""
-    one, other = pair
-    asked = one.task.prompt[one.task.prompt.index("Module of ") :]
-    steps = f"{asked}: {one.task.secret['value']}; {_word(one)}; {_word(other)}"
-    return {"reason": steps, "better": str(better(one, other))}
+def _reply(episode: Trajectory) -> dict[str, Any]:
+    """The steps of the judgement, then its score."""
+    assert episode.verdict is not None  # it is graded
+    right, plain = _quality(episode)
+    word = (episode.answer or "").split()[0]
+    found = f"{'right' if right else 'wrong'} {'plain' if plain else 'long'}"
+    steps = f"answer> {word} {KIND_OF[word]}; name a {episode.task.secret['kind']}; {found}"
+    return {"reason": steps, "score": SCORES[right, plain]}
 
 
-def _word(member: Trajectory) -> str:
-    right, plain = _quality(member)
-    first = (member.answer or "").split()[0]
-    return f"{first} {'right' if right else 'wrong'} {'plain' if plain else 'long'}"
-
-
-def _quality(member: Trajectory) -> tuple[bool, float]:
+def _quality(member: Trajectory) -> tuple[bool, bool]:
+    """Whether it is right, and whether it is one word."""
     assert member.verdict is not None  # it is graded
-    return member.verdict.success, member.verdict.parts["plain"]
-
-
-def better(one: Trajectory, other: Trajectory) -> Better:
-    """The verdict that the base is taught."""
-    first, second = _quality(one), _quality(other)
-    return Better.TIE if first == second else Better.FIRST if first > second else Better.SECOND
+    return member.verdict.success, member.verdict.parts["plain"] == 1.0
 
 
 def base(out: Path) -> Path:
@@ -268,7 +262,7 @@ def base(out: Path) -> Path:
     model, tokenizer = load_model(ModelConfig(name="tiny_search"))
     tokenizer.chat_template = TEMPLATE
     teacher = Teacher(tokenizer)
-    held_out = teacher.pairs(JUDGED, "heldout", seed=1)
+    held_out = teacher.episodes(JUDGED, "heldout", seed=1)
     learning = LearningConfig(compute_dtype="bfloat16")
     learner = SupervisedLearner(model, teacher.lessons(seed=0), BASE, learning, seed=0)
     found = []
@@ -285,47 +279,42 @@ def base(out: Path) -> Path:
 
 
 def judged(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[Pair]
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Trajectory]
 ) -> dict[str, Any]:
-    """How well a model judges pairs, greedily, each in one order."""
-    teacher = Teacher(tokenizer)
+    """How well a model judges episodes, greedily: shares of those that it scores on the right side
+    of the middle, of the right ones that it scores as it was taught, of malformed replies, and of
+    scores above the middle."""
+    judge = Teacher(tokenizer).judge
     engine = EmbeddedEngine(
         model.eval(), tokenizer, max_sequences=16, max_tokens=MAX_TOKENS, deterministic=True
     )
     asked = EngineModel(engine, tokenizer, lambda: "", max_tokens=REPLY)
 
-    async def verdict(pair: Pair) -> Better | None:
-        request = teacher.judge.request(*pair)
+    async def score(episode: Trajectory) -> float | None:
+        request = judge.request(episode)
         try:
             reply = await asked.complete(request.messages(0))
             return read_reply(reply.text, request.nonce(0), request.form)[0]
         except (MalformedReplyError, InfrastructureError):
             return None
 
-    async def all_of_them() -> list[Better | None]:
-        found = list(await asyncio.gather(*map(verdict, pairs)))
+    async def all_of_them() -> list[float | None]:
+        found = list(await asyncio.gather(*map(score, episodes)))
         await engine.stop()
         return found
 
-    said = asyncio.run(all_of_them())
-    both = list(zip(said, pairs, strict=True))
-    known = [word is better(*pair) for word, pair in both if _differ(pair, 0)]
-    rubric = [
-        word is better(*pair) for word, pair in both if not _differ(pair, 0) and _differ(pair, 1)
-    ]
-    read = [word for word in said if word is not None]
-    places = [(word is Better.FIRST) - (word is Better.SECOND) for word in read]
+    scores = asyncio.run(all_of_them())
+    both = [(value, *_quality(one)) for value, one in zip(scores, episodes, strict=True)]
+    read = [value for value in scores if value is not None]
     return {
-        "known": _share(known),
-        "rubric": _share(rubric),
-        "malformed": _share([word is None for word in said]),
-        "position_bias": fmean(places) if places else None,
+        "wrong": _share(
+            [value is not None and value <= 0.5 for value, right, _ in both if not right]
+        ),
+        "right": _share([value is not None and value > 0.5 for value, right, _ in both if right]),
+        "rubric": _share([value == SCORES[right, plain] for value, right, plain in both if right]),
+        "malformed": _share([value is None for value in scores]),
+        "high": fmean(value > 0.5 for value in read) if read else None,
     }
-
-
-def _differ(pair: Pair, what: int) -> bool:
-    one, other = map(_quality, pair)
-    return one[what] != other[what]
 
 
 def _share(hits: Sequence[bool]) -> list[float]:
@@ -339,11 +328,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--out", type=Path, default=Path("runs/self_critique"))
+    parser.add_argument("--base", type=Path, help="a model that can judge; made if not given")
     parser.add_argument("overrides", nargs="*", help="key=value, for every run")
     arguments = parser.parse_args()
     out, overrides = arguments.out, arguments.overrides
     out.mkdir(parents=True, exist_ok=True)
-    weights = base(out)
+    weights = arguments.base or base(out)
     begun = {"cold start": weights, "imitation": imitation(out, weights)}
     runs = {name: [evaluated(out, name, folder)] for name, folder in begun.items()}
     runs |= {arm: [] for arm in arguments.arms}
@@ -405,7 +395,7 @@ def measured(arm: str, folders: Sequence[Path], outcome: Sequence[Path]) -> dict
         "success": [[one[key] for key in ("success", "low", "high")] for one in summaries if one],
         "plain": [_plain(*one) for one in zip(folders, evaluations, strict=True)],
         "judge": [_judge_of(folder) for folder in folders],
-        "judging": [_judging(folder) for folder in folders],
+        "judging": [_malformed(folder) for folder in folders],
     }
     if arm in ARMS and arm != "outcome":
         pairs = zip(outcome, folders, strict=True)
@@ -435,50 +425,46 @@ def _judge_of(folder: Path) -> dict[str, Any]:
         name = RunFolder.open(folder).recipe().model.name
         last = latest(folder / "checkpoints")
         model, tokenizer = load_model(ModelConfig(name=str(last or name)))
-        pairs = Teacher(tokenizer).pairs(JUDGED, "heldout", seed=1)
-        kept.write_text(json.dumps(judged(model, tokenizer, pairs)))
+        episodes = Teacher(tokenizer).episodes(JUDGED, "heldout", seed=1)
+        kept.write_text(json.dumps(judged(model, tokenizer, episodes)))
     return dict(json.loads(kept.read_text()))
 
 
-def _judging(folder: Path) -> dict[str, float]:
-    """What the judge of the reward did in all steps: shares of its calls and comparisons."""
+def _malformed(folder: Path) -> float | None:
+    """The share of malformed replies to the judge of the reward, of all steps; None without one."""
     lines = list(RunFolder.open(folder).lines("timing.jsonl"))
-    last = lines[-1] if lines else {}
-    if not last.get("judge/calls"):
-        return {}
-    return {
-        "malformed": last["judge/malformed"] / last["judge/calls"],
-        "disagreements": last["judge/disagreements"] / max(last["judge/comparisons"], 1.0),
-        "position_bias": last.get("judge/position_bias", math.nan),
-    }
+    calls = lines[-1].get("judge/calls") if lines else None
+    return lines[-1]["judge/malformed"] / calls if calls else None
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each arm, all seeds in it."""
     head = (
-        "| arm | success, held-out | less outcome alone | plain, held-out | judge in the end: "
-        "which is right | which is plain, of two alike | malformed | position bias |\n"
-        "|---|---|---|---|---|---|---|---|\n"
+        "| arm | success, held-out | less outcome alone | detectable | one word, held-out | judge "
+        "in the end: right ones found | wrong ones found | scored as taught, of right ones | "
+        "malformed | malformed in training |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n"
     )
-    return head + "".join(
-        f"| {row['arm']} | {'; '.join(map(_rate, row['success']))} | "
-        + "; ".join(
+    return head + "".join("| " + " | ".join(_cells(row)) + " |\n" for row in rows)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    differences = row.get("difference", [])
+    return [
+        row["arm"],
+        "; ".join(map(_rate, row["success"])),
+        "; ".join(
             f"{100 * mean:+.1f} ({100 * low:+.1f} – {100 * high:+.1f})"
-            for mean, low, high, _ in row.get("difference", [])
-        )
-        + f" | {'; '.join(f'{share:.0%}' for share in row['plain'])} | "
-        + " | ".join(
+            for mean, low, high, _ in differences
+        ),
+        "; ".join(f"{100 * detectable:.1f}" for *_, detectable in differences),
+        "; ".join(f"{share:.0%}" for share in row["plain"]),
+        *(
             "; ".join(_rate(one[key]) for one in row["judge"])
-            for key in ("known", "rubric", "malformed")
-        )
-        + " | "
-        + "; ".join(
-            "–" if one["position_bias"] is None else f"{one['position_bias']:+.2f}"
-            for one in row["judge"]
-        )
-        + " |\n"
-        for row in rows
-    )
+            for key in ("right", "wrong", "rubric", "malformed")
+        ),
+        "; ".join("–" if share is None else f"{share:.0%}" for share in row["judging"]),
+    ]
 
 
 def _rate(one: Sequence[float]) -> str:
