@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from turnwise.commands.comparison import finished_run
 
 from turnwise.chat.recording import Recording
-from turnwise.commands.comparison import finished_run
 from turnwise.config import LearningConfig, ModelConfig, SftConfig
 from turnwise.engines.embedded import EmbeddedEngine
 from turnwise.engines.scripted import ScriptedEngine

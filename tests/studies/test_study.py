@@ -121,6 +121,7 @@ def test_the_smallest_form_says_so(shell: Shell, file: Path, tmp_path: Path) -> 
         ({"metrics": {"success": {"report": "traned.success"}}}, "did you mean 'trained'"),
         ({"metrics": {"success": {"function": "nothing.py:f"}}}, "there is no such file"),
         ({"seeds": [1, 1]}, "1 twice"),
+        ({"settings": {"model": {"name": "../gone"}}}, "and there is no such folder: train it"),
         ({"effects": [{"metric": "success", "arm": "masks", "against": "unmasked"}]}, "'masked'"),
     ],
 )

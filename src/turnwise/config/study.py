@@ -177,8 +177,9 @@ def folder_name(arm: str) -> str:
 
 
 def anchored(value: Any, folder: Path) -> Any:
-    """The value with paths that lead from a folder to what is there made absolute, in texts and in
-    names of tables: those with a slash or an ending, `file.py:Name` among them."""
+    """The value with paths from a folder made absolute, in texts and in names of tables: those that
+    begin with ./ or ../, and those with a slash or an ending that lead to what is there,
+    `file.py:Name` among them."""
     if isinstance(value, Mapping):
         return {anchored(key, folder): anchored(entry, folder) for key, entry in value.items()}
     if isinstance(value, list):
@@ -189,6 +190,7 @@ def anchored(value: Any, folder: Path) -> Any:
     path, rest = (place, f":{name}") if separator and place.endswith(".py") else (value, "")
     is_path = "/" in path or re.search(r"\.\w+$", path)
     there = is_path and not path.startswith("/") and (folder / path).exists()
+    there = there or path.startswith(("./", "../"))
     return f"{(folder / path).resolve()}{rest}" if there else value
 
 

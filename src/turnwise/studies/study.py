@@ -13,7 +13,7 @@ from pathlib import Path
 from turnwise.config import EnvironmentConfig
 from turnwise.config.study import COLD_START, Study, load_study
 from turnwise.environments.registry import make_environment
-from turnwise.errors import DataError, RunStoppedError
+from turnwise.errors import ConfigError, DataError, RunStoppedError
 from turnwise.evaluation.studies.curves import (
     check_plots,
     draw_curves,
@@ -74,9 +74,10 @@ def run_study(
         if missing:
             failures = Runs(folder, Machine.here(parallel), display, missing).all()
             if failures:
+                more = f"; and {len(failures) - 1} more, above" if len(failures) > 1 else ""
                 raise RunStoppedError(
                     f"{len(failures)} of {len(runs)} runs failed, the others are kept: "
-                    + "; ".join(map(str, failures))
+                    f"{failures[0]}{more}"
                 )
         found = _write(study, study_command(source, overrides, smallest), runs, folder)
     return found, folder
@@ -101,9 +102,16 @@ def publish(found: Figures, folder: Path, target: Path) -> Path:
 
 
 def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
-    """Raise ConfigError for what the figures will lack."""
+    """Raise ConfigError for a base that is not there, and for what the figures will lack."""
     check_plots()
     arms = {run.arm: run.recipe for run in runs if run.arm != COLD_START}
+    for run in runs:
+        base = Path(run.recipe.model.name)
+        if base.is_absolute() and not base.is_dir():
+            raise ConfigError(
+                f"{study.source}: arm {run.arm!r}: model.name is {base}, and there is no such "
+                "folder: train it first"
+            )
 
     def ablations() -> set[str]:
         found: list[EnvironmentConfig] = []
