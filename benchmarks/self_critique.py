@@ -403,7 +403,9 @@ def measured(arm: str, folders: Sequence[Path], outcome: Sequence[Path]) -> dict
             (read_played(f"{one}@trained"), read_played(f"{two}@trained")) for one, two in pairs
         ]
         compared = [compare(*both) for both in played]
-        found["difference"] = [[one.difference, *one.interval, one.detectable] for one in compared]
+        found["difference"] = [
+            [one.difference, one.low, one.high, one.detectable] for one in compared
+        ]
     return found
 
 

@@ -72,6 +72,12 @@ CONTRADICTIONS = [
     ("preferences.by=judge preferences.steps=1", r"describe one in \[judge\]"),
     ("judge.seconds=300 reward.parts.judge=1", "rollout.max_seconds = 120: lower the one or raise"),
     ("judge.low=3 judge.high=3 reward.parts.judge=1", "give a low below the high"),
+    ("judge.model=scripted judge.refinement.requests=2", "refinement out, or set judge.model=pol"),
+    ("judge=rubric judge.refinement.requests=2", "set judge.form to pairwise or pointwise, or"),
+    (
+        "judge.refinement.requests=2 train.steps=0 reward.parts.judge=1",
+        "train.steps is 0: leave refinement out",
+    ),
     ("judge.cache=kept reward.parts.judge=1", "leave cache out, or name another model"),
     ("train.max_staleness=1", "lockstep.* set engine.deterministic=false, or train.max_stale"),
     ("train.oversample=1", "lockstep.* set engine.deterministic=false, or train.oversample=0"),

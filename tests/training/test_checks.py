@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import Capitals, Reporting, Restorable, save_small_model
+from tests.fakes import Capitals, Reporting, Restorable, byte_tokenizer, save_small_model
 from tests.small_runs import FAKES
 from turnwise.algorithms import Algorithm, make_algorithm
 from turnwise.algorithms.registry import SECTIONS
@@ -20,6 +20,7 @@ from turnwise.config import AlgorithmConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.guarded import guarded
 from turnwise.errors import ConfigError
+from turnwise.judges.making import Policy, make_judge
 from turnwise.monitor.display import SilentDisplay
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.sandbox.sandbox import Sandbox
@@ -30,7 +31,7 @@ from turnwise.training.algorithm_checks import signal_tables, warnings_of
 from turnwise.training.checks import check_parts, check_recipe_and_algorithm
 from turnwise.training.components import Components
 from turnwise.training.prepare import prepare
-from turnwise.training.rewarding import reward_of
+from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.types import Action, Observation, Task, ToolCall
 
 RECIPE = """
@@ -49,6 +50,7 @@ checkpoint_every = 1
 max_tokens = 200
 """
 
+REFINED = "judge.refinement.requests=2 reward.parts.judge=0.01"
 CONTRADICTIONS: list[tuple[str, str]] = [
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
     ("train.group_size=1", "compares within a group: give at least 2"),
@@ -78,14 +80,12 @@ CONTRADICTIONS: list[tuple[str, str]] = [
         "so reward.parts.f1 would do nothing",
     ),
     (
-        "algorithm.name=gdpo algorithm.reward_weights.f1=1 judge={form='pairwise',refinement={}} "
-        "reward.parts.judge=0",
-        "judge.refinement: algorithm gdpo learns from the reward's named parts",
+        f"algorithm.name=mt_grpo {REFINED}",
+        "mt_grpo learns from turn rewards, and a judge's reply is",
     ),
     (
-        "algorithm.name=pass_at_k algorithm.k=4 reward.parts.judge=0.1 "
-        "judge={form='pairwise',refinement={replies=2}}",
-        "judge.refinement.replies is 2, and",
+        f"algorithm.name=pass_at_k train.group_size=5 algorithm.k=5 {REFINED}",
+        "judge.refinement.replies is 4, and algorithm pass_at_k .* give at least 5",
     ),
     ("train.dynamic_sampling_rounds=1", "grpo drops none: give it a group_filter"),
     ("algorithm.name=kl_cov", "needs learning.updates_per_step or learning.epochs of 2"),
@@ -188,6 +188,13 @@ def restrained() -> Environment:
     return guarded(JudgedTwice(), {"lookup": 1})
 
 
+def chat_tokenizer() -> Any:
+    """A tokenizer of bytes, with a chat template."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    return tokenizer
+
+
 RANK = f"reward.outcome=2 reward.parts.rank.use={FAKES}:rank"
 LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("algorithm.name=counterfactual", Capitals, r"has no snapshot\(\) and restore\(\)"),
@@ -223,6 +230,7 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("learning.share_prefixes=true", Capitals, "does not have the plain full attention"),
     ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
     ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
+    (f"{REFINED} rollout.max_tokens=900", Capitals, "without any record a request of .* = 900"),
     ("rollout.max_seconds=10", Sandboxed, "may run for 10 seconds, and a verdict .* = 10: raise"),
     ("rollout.max_seconds=20", JudgedTwice, "and a verdict that runs 2 has .* = 20: raise"),
     ("rollout.max_seconds=20", restrained, "and a verdict that runs 2 has .* = 20: raise"),
@@ -260,8 +268,12 @@ def parts(recipe: Recipe, environment: Callable[[], Environment]) -> Components:
     scaffold: Any = Wordy()
     engine: Any = None
     made = environment()
-    reward, places = reward_of(recipe, made, {}), PrioritySemaphore(1)
-    return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward)
+    reward, places = reward_of(recipe, made, parts_of_models(recipe)), PrioritySemaphore(1)
+    judge = None
+    if recipe.judge is not None:
+        policy = Policy(engine, chat_tokenizer(), lambda: "policy 0")
+        judge = make_judge(recipe.judge, None, 0, policy)
+    return Components(recipe, made, model, tokenizer, scaffold, engine, places, reward, judge)
 
 
 Made = Callable[[str], tuple[Recipe, Algorithm]]
@@ -364,12 +376,7 @@ def raised(function: Callable[..., None], *arguments: Any) -> tuple[str, int]:
 def places() -> Iterator[tuple[str, int]]:
     """File and line of every `raise` of a ConfigError."""
     modules = (checks, algorithm_checks)
-    functions = {
-        function
-        for module in modules
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if not name.startswith("make_")  # tested where it is made
-    }
+    functions = {f for module in modules for _, f in inspect.getmembers(module, inspect.isfunction)}
     for function in functions:
         lines, first = inspect.getsourcelines(function)
         for node in ast.walk(ast.parse("".join(lines))):
