@@ -1,7 +1,7 @@
 """Self-critique beside a verifiable reward: what a rubric changes, whether success is lost by it,
 and whether the critic stays right when it is refined on what the verifier knows.
 
-    .venv/bin/python benchmarks/self_critique.py --seeds 0 1 2 --out runs/self_critique
+    .venv/bin/python -m benchmarks.self_critique --seeds 0 1 2 --out runs/self_critique
 
 After Kimi K2 (arXiv 2507.20534, section 3.2.2). A prompt asks for a word of a kind; the verifier
 looks at the first word of the answer. The rubric wants the answer to be that word
@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from turnwise.commands.comparison import finished_run
 
+from benchmarks.finished import finished_run
 from turnwise.chat.recording import Recording
 from turnwise.config import LearningConfig, ModelConfig, SftConfig
 from turnwise.engines.embedded import EmbeddedEngine

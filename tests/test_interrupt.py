@@ -44,10 +44,11 @@ def test_a_step_that_blocks_is_the_agents_failure() -> None:
     assert trajectory.outcome == Outcome.AGENT_RESOURCE_LIMIT
 
 
-def test_work_that_waits_is_left_to_its_timeout() -> None:
-    trajectory = play([LOOKUP, ANSWER], Capitals(), limits=replace_seconds(5.0))
+def test_code_that_blocks_for_less_than_its_time_is_left_alone() -> None:
+    class Short(Capitals):
+        async def verify(self, trajectory: Trajectory) -> Verdict:
+            time.sleep(0.7)
+            return Verdict(1.0, True)
+
+    trajectory = play([LOOKUP, ANSWER], Short(), limits=RolloutConfig(max_seconds=30.0))
     assert trajectory.outcome == Outcome.SUCCESS
-
-
-def replace_seconds(seconds: float) -> RolloutConfig:
-    return QUICK.model_copy(update={"max_seconds": seconds})

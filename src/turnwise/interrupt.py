@@ -8,8 +8,10 @@ waits as it should (`asyncio.timeout`).
 """
 
 import asyncio
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +20,8 @@ from turnwise.errors import DeadlineError
 
 SIGNAL = signal.SIGUSR2
 """Taken only where no other handler is installed."""
+POLL = 0.25
+"""Seconds between two looks at the loop."""
 MARKED = ("_judge", "_guard", "called")
 """Functions of turnwise that call a user's code: of an episode, and of a part of the reward."""
 OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise.judges")
@@ -38,17 +42,16 @@ class _Watch:
     def run(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         """Send the signal whenever the loop has not answered for the shortest of the limits."""
         while not self.idle.is_set():
-            answered, seconds = threading.Event(), min(self.limits, default=1.0)
+            answered, asked = threading.Event(), time.monotonic()
             self.raised.clear()
             try:
                 loop.call_soon_threadsafe(answered.set)
             except RuntimeError:  # the loop was closed
                 return
-            while not answered.wait(seconds):
-                if self.idle.is_set() or self.raised.is_set():
-                    break  # what runs now has its own time
-                signal.pthread_kill(thread, SIGNAL)
-            self.idle.wait(seconds / 2)
+            while not (answered.wait(POLL) or self.idle.is_set() or self.raised.is_set()):
+                if time.monotonic() - asked > min([*self.limits], default=math.inf):
+                    signal.pthread_kill(thread, SIGNAL)
+            self.idle.wait(POLL)
 
 
 _watch = _Watch()
@@ -62,12 +65,14 @@ def interrupted_after(seconds: float) -> Iterator[None]:
     if not _installed():
         yield
         return
-    if not _watch.limits:
+    begins = not _watch.limits
+    if begins:
         _watch = _Watch()
-        arguments = asyncio.get_running_loop(), threading.get_ident()
-        threading.Thread(target=_watch.run, args=arguments, daemon=True).start()
     watch = _watch
     watch.limits.append(seconds)
+    if begins:
+        arguments = asyncio.get_running_loop(), threading.get_ident()
+        threading.Thread(target=watch.run, args=arguments, daemon=True).start()
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ SUMS: dict[str, Any] = {
     "max_tokens": 200,
 }
 PROOFS: dict[str, Any] = {"options": {"tasks": {"count": 20}}, "share": 0.5}
+TABLES = {"environments": {"sums": SUMS, "proofs": PROOFS}}
 
 
 def made(**environments: dict[str, Any]) -> Joint:
@@ -99,6 +100,8 @@ def test_tools_fail_in_all_of_them(both: Joint) -> None:
 
 def test_ablations_are_those_of_each(both: Joint) -> None:
     (name,) = both.ablations()
+    ruled = make_environment("joint", TABLES, {"calculator": 5}, tools=["calculate"])
+    assert list(ruled.ablations()) == [name]
     assert name == "sums_no_calculator"
     variant = both.ablations()[name]
     refused = told(variant, first(both, "sums"), "calculator", expression="2 * 3")
@@ -125,6 +128,7 @@ def test_the_spec_is_that_of_all(both: Joint) -> None:
         ({"sums": SUMS, "bandit": {"share": 0}}, "bandit.share is 0: give one above 0"),
         ({"sums": SUMS, "bandit": {"shares": 1}}, "'shares'.*share"),
         ({"sums": SUMS, "bandits": {}}, "environments.bandits: .*bandit"),
+        ({"sums": SUMS, "bandit": {"share": 0.001}}, "bandit gets no train task, as sums has 30"),
         ({"sums": {"options": {}, "name": "mathematics", "max_turns": -1}, "bandit": {}}, "max_tu"),
     ],
 )

@@ -38,7 +38,7 @@ async def train(
     async def play(step: int) -> Played:
         chosen = tasks_of_step(tasks, step, TASKS_PER_STEP, seed)
         own = replace(made, priority=step)
-        return Played(await own.collect(chosen, GROUP_SIZE, seed, f"train/{step}"), 0.0)
+        return Played(await own.collect(chosen, GROUP_SIZE, seed, f"train/{step}"), 0.0, 1)
 
     pipeline = Pipeline(range(steps), max_staleness)
     found = []
@@ -121,7 +121,7 @@ def test_one_that_fails_ends_the_run_when_its_turn_comes() -> None:
     async def play(step: int) -> Played:
         if step == 1:
             raise RunStoppedError("too many ungraded")
-        return Played([], 0.0)
+        return Played([], 0.0, 1)
 
     async def work() -> None:
         pipeline = Pipeline(range(3), max_staleness=1)

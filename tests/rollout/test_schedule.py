@@ -42,7 +42,7 @@ def test_the_temperature_goes_in_a_straight_line() -> None:
     schedule = RolloutSchedule(FALLING)
     assert schedule.limits(5).temperature == pytest.approx(0.7)
     assert schedule.limits(5).max_turns == FALLING.max_turns
-    assert schedule.metrics(5) == pytest.approx({"rollout/temperature": 0.7})
+    assert schedule.metrics(5, 6) == pytest.approx({"rollout/temperature": 0.7})
 
 
 def test_the_horizon_grows_with_success() -> None:
@@ -50,7 +50,7 @@ def test_the_horizon_grows_with_success() -> None:
     turns = []
     for success in (False, True, True, True, True, True, True):
         turns.append(schedule.limits(0).max_turns)
-        schedule.measure(step_of(success, success, None))
+        schedule.measure(step_of(success, success, None), turns[-1])
     # A mean of (0, 1) reaches 0.5; at the new horizon two steps are counted anew; 6 is the most.
     assert turns == [2, 2, 5, 5, 6, 6, 6]
 
@@ -58,18 +58,26 @@ def test_the_horizon_grows_with_success() -> None:
 def test_a_step_without_a_grade_counts_nothing() -> None:
     schedule = RolloutSchedule(GROWING)
     for _ in range(3):
-        schedule.measure(step_of(None, None))
-    schedule.measure(step_of(True))
+        schedule.measure(step_of(None, None), 2)
+    schedule.measure(step_of(True), 2)
     assert schedule.limits(0).max_turns == 2
+
+
+def test_a_step_of_a_shorter_horizon_counts_nothing() -> None:
+    """Steps that were sampled ahead come after the horizon has grown."""
+    schedule = RolloutSchedule(GROWING)
+    for _ in range(4):
+        schedule.measure(step_of(True), 2)
+    assert schedule.limits(0).max_turns == 5
 
 
 def test_its_state_is_all_that_it_remembers() -> None:
     schedule = RolloutSchedule(GROWING)
-    schedule.measure(step_of(True))
+    schedule.measure(step_of(True), 2)
     other = RolloutSchedule(GROWING)
     other.load_state(json.loads(json.dumps(schedule.state())))
     for one in (schedule, other):
-        one.measure(step_of(True))
+        one.measure(step_of(True), 2)
         assert one.limits(0).max_turns == 5
 
 

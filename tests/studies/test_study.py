@@ -104,7 +104,7 @@ def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     shown = " ".join(shell("study", file, "--out", out).out.split())
     assert f"turnwise study {file}" in (out / "it.md").read_text()
     assert "success of masked less that of unmasked" in shown
-    assert "not shown: the 95% intervals over seeds and by task hold 0" in shown
+    assert "not shown: one seed, or seeds that are all alike, give no interval" in shown
 
 
 def test_the_smallest_form_says_so(shell: Shell, file: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@
 
     [environment.options.environments.sums]
     name = "mathematics"
-    options = { tools = "calculator" }
+    options = { tasks = { max_steps = 2 } }
 
 Tasks, tools and verdicts are those of the environments, whose names stand before the tasks' ids and
 in their label `environment`, so that metrics and reports tell them apart. The policy is shown the
@@ -24,7 +24,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from turnwise.environments.base import Budget, Environment, EnvironmentSpec, Rewards
 from turnwise.environments.guarded import joined
@@ -207,9 +207,9 @@ class Joint(Environment):
         assert self._current is not None  # there is one after a reset
         return self._current
 
-    def _with(self, name: str, variant: Environment) -> Self:
-        """Copy this with a variant of one environment."""
-        made = self.fresh()
+    def _with(self, name: str, variant: Environment) -> "Joint":
+        """Copy this with a variant of one environment, without rules and tools of the recipe."""
+        made = self.variant(Joint)
         made._members = {**self._members, name: variant}
         return made
 
@@ -218,10 +218,18 @@ class Joint(Environment):
         found = {name: member.tasks(split) for name, member in self._members.items()}
         shares = {name: config.share for name, config in self._configs.items()}
         unit = min(len(tasks) / shares[name] for name, tasks in found.items())
+        counts = {name: round(unit * share) for name, share in shares.items()}
+        for name, count in counts.items():
+            if not count:
+                few = min(found, key=lambda one: len(found[one]) / shares[one])
+                raise ConfigError(
+                    f"joint: {name} gets no {split} task, as {few} has {len(found[few])} and a "
+                    f"share of {shares[few]:g}: change the shares, or give {few} more tasks"
+                )
         chosen = [
             _labelled(name, task)
             for name, tasks in found.items()
-            for task in _drawn(name, tasks)[: round(unit * shares[name])]
+            for task in _drawn(name, tasks)[: counts[name]]
         ]
         return sorted(chosen, key=lambda task: derive("joint", "order", task.id))
 

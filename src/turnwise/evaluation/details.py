@@ -63,10 +63,13 @@ def reliability_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def part_lines(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A table of what the verdicts report, with a column for each evaluation; nothing where they
     report nothing."""
-    names = list(dict.fromkeys(name for part in parts.values() for name in part["parts"]))
+    names = list(dict.fromkeys(name for part in parts.values() for name in part.get("parts", {})))
     if not names:
         return []
-    rows = [[name, *(_mean(part["parts"].get(name)) for part in parts.values())] for name in names]
+    rows = [
+        [name, *(_mean(part.get("parts", {}).get(name)) for part in parts.values())]
+        for name in names
+    ]
     head = ["reported by the verdict, mean", *parts]
     return [_row(head), "|---" * len(head) + "|", *map(_row, rows), ""]
 

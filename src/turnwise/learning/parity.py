@@ -147,7 +147,10 @@ def measure_rounding(model: nn.Module, histories: Sequence[Played]) -> float:
     first sampled one on, whichever is more; of the history with the largest."""
     device, found = base_model(model).device, []
     for each in histories:
-        moved = rounding_to_bfloat16(partial(_own_tokens, model, each), device)
+        try:
+            moved = rounding_to_bfloat16(partial(_own_tokens, model, each), device)
+        except FOREIGN_ERRORS:  # then nothing is known of rounding, and nothing is allowed for it
+            return 0.0
         found += [moved.mean(), moved[torch.tensor(each.places) - each.places[0]].mean()]
     return float(torch.stack(found).max())
 

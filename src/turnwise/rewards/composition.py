@@ -215,7 +215,10 @@ class Reward:
             work = measured(term.name, term.part, term.function, group, len(group.graded))
             try:
                 found = iter(await deadlines.within(work))
-            except (TimeoutError, DeadlineError):
+            except DeadlineError as error:
+                problem = f"reward part {term.name}: {error}"
+                return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
+            except TimeoutError:
                 problem = f"reward part {term.name}: no numbers in {deadlines.seconds:g} s"
                 return _ungraded(group, Outcome.GRADER_TIMEOUT, problem)
             except PartError as error:

@@ -29,6 +29,8 @@ class Played:
 
     groups: list[Group]
     seconds: float
+    horizon: int
+    """Turns of an episode at most."""
     refinement: list[Group] = field(default_factory=list)
     """Replies of the judge that are trained on beside them."""
 

@@ -39,10 +39,12 @@ class RolloutSchedule:
         changed = {"temperature": temperature_at(self._limits, step), "max_turns": self._turns}
         return self._limits.model_copy(update=changed)
 
-    def measure(self, groups: Sequence[Group]) -> None:
-        """Take the graded episodes of a step into account; a horizon at which success has reached
-        the target grows."""
+    def measure(self, groups: Sequence[Group], turns: int) -> None:
+        """Take the graded episodes of a step into account that were played with so many turns, if
+        these are the present ones; a horizon at which success has reached the target grows."""
         horizon, most = self._limits.horizon, self._limits.max_turns
+        if turns != self._turns:
+            return  # sampled ahead, before the horizon grew
         verdicts = [one.verdict for group in groups for one in group.graded if one.verdict]
         if horizon is None or self._turns == most or not verdicts:
             return
@@ -52,13 +54,13 @@ class RolloutSchedule:
             self._turns = min(self._turns + horizon.grow_by, most)
             self._successes = []
 
-    def metrics(self, step: int) -> dict[str, float]:
-        """The temperature and the horizon of a step, where they change."""
+    def metrics(self, step: int, turns: int) -> dict[str, float]:
+        """The temperature of a step and its horizon, `turns`, where they change."""
         found = {}
         if self._limits.temperature_schedule is not None:
             found["rollout/temperature"] = temperature_at(self._limits, step)
         if self._limits.horizon is not None:
-            found["rollout/horizon"] = float(self._turns)
+            found["rollout/horizon"] = float(turns)
         return found
 
     def state(self) -> dict[str, Any]:

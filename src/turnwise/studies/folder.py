@@ -47,6 +47,9 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
             )
     begun_runs = [run for run in runs if is_begun(out / run.name)]
     found = {run.name: differences(run, RunFolder.open(out / run.name)) for run in begun_runs}
+    for run in begun_runs:
+        if run.after is not None and found.get(run.after):
+            found[run.name].append(f"begins with {run.after}")
     differing = [f"{name} ({', '.join(said)})" for name, said in found.items() if said]
     if differing:
         kept = len(found) - len(differing)
@@ -64,12 +67,10 @@ def differences(run: PlannedRun, folder: RunFolder) -> list[str]:
         _flat(recipe.model_dump(mode="json"))
         for recipe in (folder.recipe(), with_whole_paths(run.recipe))
     )
+    if run.after is not None and run.after in Path(begun["model.name"]).parts:
+        begun["model.name"] = now["model.name"]
     keys = (key for key in {**begun, **now} if begun.get(key) != now.get(key))
-    return [
-        f"{key} {begun.get(key)!r}, now {now.get(key)!r}"
-        for key in keys
-        if not (key == "model.name" and run.after is not None)
-    ]
+    return [f"{key} {begun.get(key)!r}, now {now.get(key)!r}" for key in keys]
 
 
 def prepare_folder(study: Study, out: Path) -> None:

@@ -32,6 +32,8 @@ from turnwise.studies.running import Machine, Runs
 
 FIGURES = "figures.json"
 INDEX = "index.md"
+KEYS = {"name", "title", "effects", "seeds", "minutes", "command"}
+"""Keys by which the figures of a study are known among other files."""
 RUNS = Path("runs")
 
 
@@ -92,7 +94,8 @@ def publish(found: Figures, folder: Path, target: Path) -> Path:
         shutil.copyfile(folder / f"{found.name}.md", target / f"{found.name}.md")
         shutil.copyfile(folder / FIGURES, target / f"{found.name}.json")
         files = sorted(target.glob("*.json"))
-        all_found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        every = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        all_found = [one for one in every if isinstance(one, dict) and one.keys() >= KEYS]
         (target / INDEX).write_text(overview(all_found), encoding="utf-8")
     except OSError as error:
         raise DataError(f"{target} cannot be written: {error.strerror}") from error

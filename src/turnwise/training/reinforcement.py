@@ -125,10 +125,10 @@ class ReinforcementLoop:
         self.step, self._unsaved = self.step + 1, True
         times = StepTimes(played.seconds, sampled - begun, time.monotonic() - sampled)
         metrics = self.curriculum.metrics() if self.curriculum is not None else {}
-        metrics |= self.schedule.metrics(self.step - 1)
+        metrics |= self.schedule.metrics(self.step - 1, played.horizon)
         metrics |= self.multipliers.metrics()  # before these costs move them
         self.multipliers.measure(played.groups)
-        self.schedule.measure(played.groups)
+        self.schedule.measure(played.groups, played.horizon)
         await self._beside_sampling(
             partial(self.recorder.record, self.step, played, learned, times, metrics)
         )
@@ -162,7 +162,8 @@ class ReinforcementLoop:
         refinement: list[Group] = []
         if self.refinement is not None:
             refinement = await self.refinement.play(runner, groups, seed, step)
-        return Played(groups, time.monotonic() - begun, refinement)
+        seconds = time.monotonic() - begun
+        return Played(groups, seconds, runner.limits.max_turns, refinement)
 
     def _tasks(self, step: int, seed: int) -> list[Task]:
         if self.curriculum is not None:

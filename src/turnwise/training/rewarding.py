@@ -50,7 +50,19 @@ def reward_of(
             config = config.model_copy(update={"dominance": False})
         made = make_reward(config, parts, turns, models)
     _check_best_of(recipe, environment, made)
+    _check_certainty(recipe, made)
     return made
+
+
+def _check_certainty(recipe: Recipe, reward: Reward | None) -> None:
+    """Raise ConfigError where the policy's certainty would be measured at another temperature than
+    that of sampling."""
+    used = {term.config.use or term.name for term in reward.terms} if reward is not None else set()
+    if recipe.rollout.temperature_schedule is not None and used & PARTS.keys():
+        raise ConfigError(
+            f"reward.parts has {', '.join(sorted(used & PARTS.keys()))}, measured at one "
+            "temperature, and rollout.temperature_schedule changes it: leave one of them out"
+        )
 
 
 def _check_best_of(recipe: Recipe, environment: Environment, reward: Reward | None) -> None:

@@ -53,7 +53,7 @@ def test_a_function_of_ones_own(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def files(run): return len(list(run.iterdir()))\ndef text(run): return 'x'\n")
     assert number(run, function=f"{file}:files") == 5
-    with pytest.raises(DataError, match=r"gave 'x' for .*run: give a number"):
+    with pytest.raises(DataError, match=r"gave 'x' for .*run: give a finite number"):
         number(run, function=f"{file}:text")
 
 

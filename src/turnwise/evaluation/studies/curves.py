@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.errors import ConfigError
+from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.studies.figures import Folders
 from turnwise.evaluation.studies.measures import SUCCESS, WINDOW, series, smoothed
 from turnwise.storage.run_folder import RunFolder
@@ -31,14 +31,19 @@ def check_plots() -> None:
 
 
 def read_curves(names: Sequence[str], folders: Folders) -> Curves:
-    """The series of all runs."""
-    return {
+    """The series of all runs. Raises DataError for one that no run has."""
+    found = {
         name: {
             arm: {seed: series(RunFolder.open(path), name) for seed, path in by_seed.items()}
             for arm, by_seed in folders.items()
         }
         for name in names
     }
+    for name, arms in found.items():
+        values = [value for seeds in arms.values() for one in seeds.values() for value in one]
+        if values and all(map(math.isnan, values)):
+            raise DataError(f"curves: no run has {name!r}; see docs/reference/metrics.md")
+    return found
 
 
 def write_curves(curves: Curves, file: Path) -> None:

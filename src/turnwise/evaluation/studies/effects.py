@@ -82,10 +82,10 @@ def mean_over_seeds(values: Sequence[float], within: tuple[float, float] = EVERY
     if not degrees:
         return Mean(mean, None, None, None)
     error = stdev(values) / math.sqrt(len(values))
+    if error == 0:  # a spread that was not seen is no estimate of the one that there is
+        return Mean(mean, None, None, None)
     spread = student_t(0.975, degrees) * error
     low, high = max(within[0], mean - spread), min(within[1], mean + spread)
-    if error == 0:
-        return Mean(mean, low, high, 0.0 if mean else 1.0)
     return Mean(mean, low, high, 2 * (1 - student_t_probability(abs(mean) / error, degrees)))
 
 
@@ -137,7 +137,7 @@ def verdict_on(
     if over_seeds is None:
         return "not shown", "not every run has the number"
     if over_seeds.low is None or over_seeds.high is None or p is None:
-        return "not shown", "one seed says nothing of how far another one ends from it"
+        return "not shown", "one seed, or seeds that are all alike, give no interval"
     intervals = {"over seeds": (over_seeds.low, over_seeds.high)}
     if by_task is not None:
         intervals["by task"] = (by_task.low, by_task.high)

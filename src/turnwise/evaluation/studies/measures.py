@@ -22,8 +22,19 @@ from turnwise.storage.run_folder import RunFolder
 WINDOW = 5
 """Steps over which a series is averaged, and over which the end of a run is."""
 SUCCESS = "success"
-RELIABILITY = ("pass@k", "pass^k", "best@k", "best_by", "step", "environment", "recovery")
-"""Keys that only some evaluations have."""
+RELIABILITY = (
+    "seconds",
+    "latency",
+    "cost",
+    "pass@k",
+    "pass^k",
+    "best@k",
+    "best_by",
+    "step",
+    "environment",
+    "recovery",
+)
+"""Keys that `summarise` gives only to some evaluations, or that are added to its own."""
 OWN = ("constant_answer", "seconds", "seed", "learning_signal")
 """Keys of a report that are no evaluations."""
 
@@ -117,7 +128,7 @@ def _reported(path: str, report: Mapping[str, Any]) -> Measured:
     for table in tables:
         part = part.get(table) if isinstance(part, Mapping) else None
     value = part.get(leaf) if isinstance(part, Mapping) else None
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or not math.isfinite(value):
         return Measured(None)
     ends = (part.get("low"), part.get("high")) if leaf in (SUCCESS, "mean") else (None, None)
     return Measured(float(value), *ends)
@@ -125,9 +136,11 @@ def _reported(path: str, report: Mapping[str, Any]) -> Measured:
 
 def _own(name: str, target: str, path: Path) -> float | None:
     value = load_function(target, f"metric {name!r}")(path)
-    if value is None or (isinstance(value, int | float) and not math.isnan(value)):
+    if value is None or (isinstance(value, int | float) and math.isfinite(value)):
         return None if value is None else float(value)
-    raise DataError(f"metric {name!r}: {target} gave {value!r} for {path}: give a number, or None")
+    raise DataError(
+        f"metric {name!r}: {target} gave {value!r} for {path}: give a finite number, or None"
+    )
 
 
 def _cost(folder: RunFolder, metric: MetricConfig) -> float | None:
