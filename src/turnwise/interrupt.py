@@ -29,56 +29,56 @@ OURS = ("turnwise.engines", "turnwise.forward", "turnwise.learning", "turnwise.j
 
 
 class _Watch:
-    """Asks the loop of a thread from the first piece of watched work on, until there is none."""
+    """Asks a loop of the main thread, whenever there is watched work, for as long as it lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.limits: list[float] = []
         """Seconds that each piece of watched work may take."""
-        self.idle = threading.Event()
-        """Set when there is no watched work any more."""
         self.raised = threading.Event()
         """Set where a signal has raised."""
 
-    def run(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+    def run(self, thread: int) -> None:
         """Send the signal whenever the loop has not answered for the shortest of the limits."""
-        while not self.idle.is_set():
-            answered, asked = threading.Event(), time.monotonic()
-            self.raised.clear()
-            try:
-                loop.call_soon_threadsafe(answered.set)
-            except RuntimeError:  # the loop was closed
-                return
-            while not (answered.wait(POLL) or self.idle.is_set() or self.raised.is_set()):
-                if time.monotonic() - asked > min([*self.limits], default=math.inf):
-                    signal.pthread_kill(thread, SIGNAL)
-            self.idle.wait(POLL)
+        while not self.loop.is_closed():
+            time.sleep(POLL)
+            if self.limits:
+                self._ask(thread)
+
+    def _ask(self, thread: int) -> None:
+        answered, asked = threading.Event(), time.monotonic()
+        self.raised.clear()
+        try:
+            self.loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:  # the loop was closed
+            return
+        while not (answered.wait(POLL) or self.raised.is_set() or self.loop.is_closed()):
+            if time.monotonic() - asked > min([*self.limits], default=math.inf):
+                signal.pthread_kill(thread, SIGNAL)
 
 
-_watch = _Watch()
+_watches: list[_Watch] = []
+"""The watch of the present loop, if it has one: its thread is not begun anew for each work."""
 
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
     """Inside, a user's code that blocks the loop for longer than that gets a DeadlineError. Does
     nothing outside of the main thread."""
-    global _watch
     if not _installed():
         yield
         return
-    begins = not _watch.limits
-    if begins:
-        _watch = _Watch()
-    watch = _watch
-    watch.limits.append(seconds)
-    if begins:
-        arguments = asyncio.get_running_loop(), threading.get_ident()
-        threading.Thread(target=watch.run, args=arguments, daemon=True).start()
+    loop = asyncio.get_running_loop()
+    if not _watches or _watches[0].loop is not loop:
+        _watches[:] = [_Watch(loop)]
+        thread = threading.get_ident()
+        threading.Thread(target=_watches[0].run, args=(thread,), daemon=True).start()
+    limits = _watches[0].limits
+    limits.append(seconds)
     try:
         yield
     finally:
-        watch.limits.remove(seconds)
-        if not watch.limits:
-            watch.idle.set()
+        limits.remove(seconds)
 
 
 def _installed() -> bool:
@@ -100,7 +100,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         if module.startswith(OURS):
             return
         if module.startswith("turnwise.") and name in MARKED and frame is not place:
-            _watch.raised.set()
+            _watches[0].raised.set()
             where = f"{place.f_code.co_filename}:{place.f_lineno}"
             raise DeadlineError(f"it blocks the event loop at {where}: await, or use a thread")
         frame = frame.f_back
