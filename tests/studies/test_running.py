@@ -45,8 +45,8 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(out, Machine(2), Listening(), [], command)
 
 
-def run(name: str, after: str | None = None, threads: int = 1) -> PlannedRun:
-    recipe = load_recipe("demo", [f"threads={threads}", "train.steps=2"])
+def run(name: str, after: str | None = None, *changes: str, threads: int = 1) -> PlannedRun:
+    recipe = load_recipe("demo", [f"threads={threads}", "train.steps=2", *changes])
     return PlannedRun(name, name, 0, recipe, after)
 
 
@@ -105,6 +105,18 @@ def test_no_more_at_the_same_time_than_the_machine_has(
         assert len(runs.working) == expected
         devices = [work.device for work in runs.working.values() if work.device is not None]
         assert devices == list(machine.devices)[:expected]
+    finally:
+        runs._end()
+
+
+def test_a_run_that_samples_ahead_needs_its_threads_twice(runs: Runs) -> None:
+    runs.pending = [
+        run("slow one", None, "engine.deterministic=false", "train.max_staleness=1"),
+        run("slow two"),
+    ]
+    try:
+        runs._start()
+        assert list(runs.working) == ["slow one"]
     finally:
         runs._end()
 

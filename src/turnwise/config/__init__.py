@@ -61,7 +61,13 @@ from turnwise.config.reward import (
     RewardScheduleConfig,
 )
 from turnwise.config.reward_model import RewardModelConfig
-from turnwise.config.rollout import EnvironmentConfig, ModelConfig, RolloutConfig, ScaffoldConfig
+from turnwise.config.rollout import (
+    EnvironmentConfig,
+    LatencyConfig,
+    ModelConfig,
+    RolloutConfig,
+    ScaffoldConfig,
+)
 from turnwise.config.run import (
     AllTasks,
     BySuccess,
@@ -94,6 +100,7 @@ __all__ = [
     "EnvironmentConfig",
     "EvaluationConfig",
     "ImplicitRewardConfig",
+    "LatencyConfig",
     "LearningConfig",
     "LearningRateReaction",
     "ModelConfig",

@@ -28,6 +28,17 @@ class ModelConfig(Section):
     machine has them for such a model. `TURNWISE_KERNELS=off` does the same for every model."""
 
 
+class LatencyConfig(Section):
+    """Seconds that each tool call waits before it is run, drawn from a log-normal distribution: for
+    measuring what slow tools cost."""
+
+    mean: float = Field(gt=0)
+    """Mean seconds of a call."""
+    spread: float = Field(0.0, ge=0, le=3)
+    """Standard deviation of the logarithm of the seconds. 0: all calls take the mean; at 1.25 half
+    of them take less than 0.46 times the mean, and one in a hundred more than 8 times."""
+
+
 class EnvironmentConfig(Section):
     """The agent's environment: a name from `turnwise list`, or `path/to/file.py:Class`."""
 
@@ -43,6 +54,8 @@ class EnvironmentConfig(Section):
     )
     """Rules for tools that write, send or delete, by a tool's name or one of these words: refuse,
     dry_run, confirm (by making the call again), or how many may succeed in an episode."""
+    latency: LatencyConfig | None = None
+    """Seconds that tools are made to take; without it they take their own time alone."""
 
 
 class ScaffoldConfig(Section):

@@ -30,7 +30,8 @@ class MetricConfig(Section):
     report: str = ""
     """A number of report.json by its dotted path, as in `trained.breakdown.hops.two.success`."""
     series: str = ""
-    """A series of metrics.jsonl, as in `rollout/tool_calls`: its mean over the last 5 steps."""
+    """A series of metrics.jsonl or timing.jsonl, as in `rollout/tool_calls` and `seconds/step`: its
+    mean over the last 5 steps."""
     until: float | None = None
     """With `series`: what it costs until the mean of 5 steps is so high, counted by `count`."""
     count: Literal["steps", "tokens"] = "steps"

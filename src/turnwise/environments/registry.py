@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.config import Recipe, parse_override, set_key
+from turnwise.config import LatencyConfig, Recipe, parse_override, set_key
 from turnwise.environments.base import Environment
 from turnwise.environments.equipped import equipped
 from turnwise.environments.guarded import guarded
+from turnwise.environments.slow import slow
 from turnwise.errors import ConfigError
 from turnwise.options import checked_options
 from turnwise.registry import Registry
@@ -198,9 +199,11 @@ def make_environment(
     consequential: Mapping[str, Any] = {},
     sandbox: Mapping[str, Any] = {},
     tools: Sequence[str] = (),
+    latency: LatencyConfig | None = None,
 ) -> Environment:
     """Build the environment that a recipe names, with the recipe's further tools, its rules for
-    consequential ones, and its table `sandbox` as the constructor's argument of that name.
+    consequential ones, its latency, and its table `sandbox` as the constructor's argument of that
+    name.
 
     `name` is one that `ENVIRONMENTS` finds; `options` are arguments of its constructor. Raises
     ConfigError for what is not there or does not fit; an error inside the user's own file goes
@@ -217,14 +220,19 @@ def make_environment(
         checked = checked_options(kind, options)
     except ConfigError as error:
         raise ConfigError(f"environment {name}: {error}") from None
-    return guarded(equipped(kind(**checked), tools), consequential)
+    return guarded(slow(equipped(kind(**checked), tools), latency), consequential)
 
 
 def environment_of(recipe: Recipe) -> Environment:
     """The environment that a recipe names; raises as `make_environment`."""
     chosen = recipe.environment
     return make_environment(
-        chosen.name, chosen.options, chosen.consequential, recipe.sandbox, chosen.tools
+        chosen.name,
+        chosen.options,
+        chosen.consequential,
+        recipe.sandbox,
+        chosen.tools,
+        chosen.latency,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from turnwise.config import dump_recipe
+from turnwise.config import Recipe, dump_recipe
 from turnwise.monitor.display import Display
 from turnwise.sandbox import kernel
 from turnwise.storage.run_folder import with_whole_paths
@@ -120,7 +120,7 @@ class Runs:
             return False
         if self.machine.devices and any(one.recipe.engine.name == "vllm" for one in (*runs, run)):
             return False  # its servers choose GPUs themselves
-        threads = sum(one.recipe.threads for one in (*runs, run))
+        threads = sum(_threads(one.recipe) for one in (*runs, run))
         most = self.machine.parallel
         return threads <= self.machine.cores and (most is None or len(runs) < most)
 
@@ -205,6 +205,12 @@ class _Work:
 def _units(run: PlannedRun) -> int:
     """The units of progress of a run: its RL steps, its cold start's updates, one for the rest."""
     return run.recipe.sft.steps // UPDATES + run.recipe.train.steps + 1
+
+
+def _threads(recipe: Recipe) -> int:
+    """Threads of sampling and learning, which work at the same time where steps are sampled
+    ahead."""
+    return recipe.threads * (2 if recipe.train.max_staleness else 1)
 
 
 def _lines(file: Path) -> int:

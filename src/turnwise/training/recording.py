@@ -130,6 +130,7 @@ def _timing(metrics: Mapping[str, float], times: StepTimes) -> dict[str, float]:
         "seconds/rollout": times.rollout,
         "seconds/waiting": times.waiting,
         "seconds/update": times.update,
+        "seconds/step": times.waiting + times.update,
         "rollout/sampled_tokens_per_second": sampled / times.rollout,
         "update/tokens_per_second": trained / times.update,
     }

@@ -11,6 +11,7 @@ from turnwise.evaluation.studies.effects import (
     corrected,
     differences,
     mean_over_seeds,
+    mean_ratio,
     paired_by_task,
     verdict_on,
 )
@@ -48,6 +49,17 @@ def test_one_seed_has_no_interval_and_equal_seeds_have_one_of_no_width() -> None
 
 def test_differences_are_of_seeds_that_both_have() -> None:
     assert differences({"0": 3.0, "1": None, "2": 1.0}, {"0": 1.0, "1": 2.0}) == {"0": 2.0}
+
+
+def test_a_ratio_is_the_mean_of_logarithms() -> None:
+    """Halves and quarters: their geometric mean is 8^-0.5; t with one degree is 12.7."""
+    found = mean_ratio({"0": 1.0, "1": 1.0}, {"0": 2.0, "1": 4.0})
+    assert found is not None
+    assert found.mean == pytest.approx(8**-0.5)
+    assert found.high == pytest.approx(8**-0.5 * 2 ** (12.706 / 2), rel=1e-3)
+    assert mean_ratio({"0": 0.0}, {"0": 2.0}) is None
+    assert mean_ratio({"0": None}, {"0": 2.0}) is None
+    assert mean_ratio({"0": 1.0}, {"1": 2.0}) is None
 
 
 def test_tasks_are_paired_within_a_seed_and_added_over_seeds() -> None:

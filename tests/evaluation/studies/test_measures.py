@@ -40,6 +40,13 @@ def test_a_series_is_averaged_at_the_end_or_counted_until_a_level(run: Path) -> 
     assert number(run, series="nothing") is None
 
 
+def test_times_are_a_series_too(run: Path) -> None:
+    lines = [{"step": step, "seconds/step": step / 2} for step in range(1, 11)]
+    (run / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert number(run, series="seconds/step") == 4.0
+    assert number(run, series="rollout/success") == 1.0
+
+
 def test_steps_without_a_number_are_left_out(run: Path) -> None:
     lines = [{"step": 1, "x": 4.0}, {"step": 2}, {"step": 3, "x": 2.0}]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

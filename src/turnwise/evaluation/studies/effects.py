@@ -61,6 +61,9 @@ class Effect:
     """The difference of each seed: the arm less the one that it is held against."""
     over_seeds: Mean | None
     """None where a run lacks the number."""
+    ratio: Mean | None
+    """The arm's number by that of the other, a geometric mean over seeds with the t interval of
+    its logarithm; None for shares of successes, and where a number is not above 0."""
     by_task: ByTask | None
     """None where the metric is no success of an evaluation, or the arms played other tasks."""
     p_corrected: float | None
@@ -87,6 +90,25 @@ def mean_over_seeds(values: Sequence[float], within: tuple[float, float] = EVERY
     spread = student_t(0.975, degrees) * error
     low, high = max(within[0], mean - spread), min(within[1], mean + spread)
     return Mean(mean, low, high, 2 * (1 - student_t_probability(abs(mean) / error, degrees)))
+
+
+def mean_ratio(arm: Mapping[str, float | None], against: Mapping[str, float | None]) -> Mean | None:
+    """The geometric mean of the ratio of each seed, of which p is the probability if the true ratio
+    is 1. None where a number is missing or not above 0.
+
+    >>> found = mean_ratio({"0": 1.0, "1": 8.0}, {"0": 2.0, "1": 4.0})
+    >>> round(found.mean, 3)
+    1.0
+    """
+    logarithms = []
+    for seed, value in arm.items():
+        other = against.get(seed)
+        if value is None or other is None or value <= 0 or other <= 0:
+            return None
+        logarithms.append(math.log(value / other))
+    found = mean_over_seeds(logarithms)
+    low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
+    return Mean(math.exp(found.mean), low, high, found.p)
 
 
 def paired_by_task(pairs: Sequence[tuple[Played, Played]]) -> ByTask | None:

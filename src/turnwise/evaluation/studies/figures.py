@@ -21,6 +21,7 @@ from turnwise.evaluation.studies.effects import (
     corrected,
     differences,
     mean_over_seeds,
+    mean_ratio,
     paired_by_task,
     verdict_on,
 )
@@ -106,7 +107,7 @@ def _effects(
     study: Study, arms: Mapping[str, Mapping[str, OfArm]], folders: Folders
 ) -> list[Effect]:
     claims = study.config.effects
-    by_seed = [_by_seed(effect, arms) for effect in claims]
+    by_seed = [differences(*_both(effect, arms)) for effect in claims]
     means = [
         mean_over_seeds(
             list(found.values()),
@@ -116,18 +117,26 @@ def _effects(
         else None
         for effect, found in zip(claims, by_seed, strict=True)
     ]
+    ratios = [
+        None if study.config.metrics[effect.metric].is_rate else mean_ratio(*_both(effect, arms))
+        for effect in claims
+    ]
     return [
-        _effect(effect, found, mean, p, _by_task(study, effect, folders))
-        for effect, found, mean, p in zip(claims, by_seed, means, corrected(means), strict=True)
+        _effect(effect, found, mean, ratio, p, _by_task(study, effect, folders))
+        for effect, found, mean, ratio, p in zip(
+            claims, by_seed, means, ratios, corrected(means), strict=True
+        )
     ]
 
 
-def _by_seed(effect: EffectConfig, arms: Mapping[str, Mapping[str, OfArm]]) -> dict[str, float]:
-    arm, against = (
+def _both(
+    effect: EffectConfig, arms: Mapping[str, Mapping[str, OfArm]]
+) -> list[dict[str, float | None]]:
+    """The numbers of the arm, and of the one that it is held against, by seed."""
+    return [
         {seed: one.value for seed, one in arms[name][effect.metric].by_seed.items()}
         for name in (effect.arm, effect.against)
-    )
-    return differences(arm, against)
+    ]
 
 
 def _by_task(study: Study, effect: EffectConfig, folders: Folders) -> ByTask | None:
@@ -156,6 +165,7 @@ def _effect(
     effect: EffectConfig,
     by_seed: dict[str, float],
     mean: Mean | None,
+    ratio: Mean | None,
     p: float | None,
     by_task: ByTask | None,
 ) -> Effect:
@@ -164,6 +174,7 @@ def _effect(
         **effect.model_dump(),
         by_seed=by_seed,
         over_seeds=mean,
+        ratio=ratio,
         by_task=by_task,
         p_corrected=p,
         verdict=verdict,
@@ -180,7 +191,8 @@ def _check_measured(
         known = {path for run in runs for path in _numbers(run.report())}
         raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.report, known)}")
     if metric.series:
-        known = {key for run in runs for line in run.lines("metrics.jsonl") for key in line}
+        logs = ("metrics.jsonl", "timing.jsonl")
+        known = {key for run in runs for log in logs for line in run.lines(log) for key in line}
         if metric.series not in known:
             raise ConfigError(f"metric {name!r}: no run has it: {_near(metric.series, known)}")
 

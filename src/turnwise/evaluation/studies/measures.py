@@ -63,8 +63,10 @@ def measure(name: str, metric: MetricConfig, path: Path) -> Measured:
 
 
 def series(folder: RunFolder, name: str) -> list[float]:
-    """A number of each RL step, NaN where it was not measured."""
-    return [line.get(name, math.nan) for line in folder.lines("metrics.jsonl")]
+    """A number of each RL step, of its metrics or its times, NaN where it was not measured."""
+    metrics, times = folder.lines("metrics.jsonl"), folder.lines("timing.jsonl")
+    lines = times if any(name in line for line in times) else metrics
+    return [line.get(name, math.nan) for line in lines]
 
 
 def end_of(values: Sequence[float]) -> float | None:

@@ -88,6 +88,8 @@ def difference_text(effect: Effect, rate: bool) -> str:
     p = "" if effect.p_corrected is None else f", p {_probability(effect.p_corrected)}"
     points = " points" if rate else ""
     text = f"{name} {_signed(mean.mean, rate)}{points}{_interval(mean, rate)}{p}; by seed {each}"
+    if effect.ratio is not None:
+        text += f"; {_times(effect.ratio)} as much"
     if effect.by_task is not None:
         by = effect.by_task
         low, high = _signed(by.low, rate), _signed(by.high, rate)
@@ -136,6 +138,8 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
         points = " points" if rate else ""
         found = f"{_signed(mean['mean'], rate)}{points}{_interval(Mean(**mean), rate)}"
         here = f"{effect['metric']} {found}"
+        if effect["ratio"] is not None:
+            here += f", {_times(Mean(**effect['ratio']))}"
     verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
     return claim.rstrip("."), effect["published"] or NONE, here, verdict
 
@@ -175,6 +179,10 @@ def _interval(mean: Mean, rate: bool, signed: bool = True) -> str:
         return " (all seeds alike)"
     show, to = (_signed, " to ") if signed else (_number, " – ")
     return f" ({show(mean.low, rate)}{to}{show(mean.high, rate)})"
+
+
+def _times(ratio: Mean) -> str:
+    return f"{ratio.mean:.3g} times{_interval(ratio, False, signed=False)}"
 
 
 def _number(value: float, rate: bool) -> str:
