@@ -119,7 +119,7 @@ def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
     def ablations() -> set[str]:
         found: list[EnvironmentConfig] = []
         for recipe in arms.values():
-            if recipe.environment not in found:
+            if recipe.evaluation.ablations and recipe.environment not in found:
                 found.append(recipe.environment)
         made = (make_environment(chosen.name, chosen.options) for chosen in found)
         return {name for environment in made for name in environment.ablations()}
