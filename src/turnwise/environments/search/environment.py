@@ -166,17 +166,19 @@ class SearchEnvironment(Environment):
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Search for each name on the way, then answer; a thought says what the results before it
-        are read for. Without the tool it answers at once, as if it had searched. Built-in tasks
-        only."""
+        are read for. Without the tool it answers at once, and its one thought names the whole way.
+        Built-in tasks only."""
         if "chain" not in task.secret:
             raise NotSupportedError(f"search: there is no known way to the answer of {task.id}")
+        answer = task.secret["answers"][0]
+        if self.access != "tool":
+            return [Action("", ", ".join(filter(None, task.secret["wanted"])), answer=answer)]
         thoughts = [wanted or LOOK_UP for wanted in ("", *task.secret["wanted"])]
         searches = [
             Action("", thought, (ToolCall("search", {"query": query}),))
             for thought, (query, _) in zip(thoughts, task.secret["chain"], strict=False)
         ]
-        answer = Action("", thoughts[-1], answer=task.secret["answers"][0])
-        return [*searches, answer] if self.access == "tool" else [answer]
+        return [*searches, Action("", thoughts[-1], answer=answer)]
 
     def ablations(self) -> Mapping[str, Environment]:
         """Variants with a search that finds nothing, and with one that finds anything."""
