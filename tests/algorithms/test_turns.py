@@ -85,15 +85,24 @@ def test_the_last_turn_of_mt_grpo_has_the_outcome_alone() -> None:
     np.testing.assert_allclose(found, np.zeros((2, 2)))
 
 
-def test_mt_grpo_compares_turns_where_they_are_not_the_last() -> None:
+def test_mt_grpo_takes_turns_that_were_not_made_for_zeros() -> None:
     """Three turns, two and one, with a discount of 0.5; by hand."""
     group = [episode(1.0, [0.4, 0.2, 0.1]), episode(0.0, [0.0, 0.3]), episode(0.5, [0.7])]
-    first, outcome = z_score([0.4, 0.0]), z_score([1.1, 0.3, 1.2])
+    first, second = z_score([0.4, 0.0, 0.0]), z_score([0.2, 0.0, 0.0])
+    outcome, together = z_score([1.1, 0.3, 1.2]), z_score([1.7, 0.3, 1.2])
     found = mt_grpo(group, 0.5)
     o = outcome
-    np.testing.assert_allclose(found[0], [first[0] + o[0] / 4, o[0] / 2, o[0]], atol=1e-9)
+    later = second[0] + o[0] / 2
+    np.testing.assert_allclose(found[0], [first[0] + later / 2, later, o[0]], atol=1e-9)
     np.testing.assert_allclose(found[1], [first[1] + o[1] / 2, o[1]], atol=1e-9)
-    np.testing.assert_allclose(found[2], [o[2]], atol=1e-9)
+    np.testing.assert_allclose(found[2], [together[2]], atol=1e-9)
+
+
+def test_mt_grpo_prefers_a_call_that_found_something_to_none() -> None:
+    """Outcomes are alike; who has called, and found, is above who has not."""
+    called, answered = mt_grpo([episode(0.0, [0.4, 0.0]), episode(0.0, [0.0])], 1.0)
+    assert called[0] > 0 > answered[0]
+    assert called[1] == 0
 
 
 def test_mt_grpo_takes_an_episode_without_rewards_for_zeros() -> None:

@@ -83,8 +83,8 @@ def test_two_arms_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         load_study(str(tmp_path / "nothing.toml"))
-    with pytest.raises(ConfigError, match="did you mean 'search_r1_mask'"):
-        load_study("search_r1_masks")
+    with pytest.raises(ConfigError, match="did you mean 'search_r1'"):
+        load_study("search_r2")
     with pytest.raises(ConfigError, match=r"has no \[smallest\]"):
         load_study(write(tmp_path), smallest=True)
 

@@ -107,6 +107,15 @@ def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     assert "not shown: one seed, or seeds that are all alike, give no interval" in shown
 
 
+def test_a_study_without_curves_has_no_plot(shell: Shell, tmp_path: Path) -> None:
+    write_recipe(tmp_path, "Letters", TABLES)
+    file, out, pages = written(tmp_path, curves=[]), tmp_path / "out", tmp_path / "pages"
+    finish(file, out)
+    shell("study", file, "--out", out, "--page", pages)
+    assert "![" not in (pages / "it.md").read_text()
+    assert not list(pages.glob("*.png"))
+
+
 def test_the_smallest_form_says_so(shell: Shell, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     finish(file, out, smallest=True)

@@ -16,6 +16,7 @@ from turnwise.synthesis.demonstrations import (
     hasty,
     mistaken,
     premature,
+    thoughtless,
 )
 from turnwise.types import Action, Outcome, ToolCall, Trajectory
 
@@ -33,6 +34,7 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
     ("behaviour", "successes", "calls", "malformed"),
     [
         ("faithful", {True}, {1}, {0}),
+        ("thoughtless", {True}, {1}, {0}),
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
         ("premature", {True}, {1}, {0}),
@@ -48,6 +50,16 @@ def test_each_behaviour(
     assert {one.tool_calls for one in made} == calls
     errors = {sum(turn.action.error is not None for turn in one.turns) for one in made}
     assert errors == malformed
+
+
+def test_the_thoughtless_act_as_the_oracle_does() -> None:
+    script = [
+        Action("", "look up", (ToolCall("search", {"query": "a"}),)),
+        Action("", "b", answer="b"),
+    ]
+    acted = thoughtless(script, [])
+    assert [(one.calls, one.answer) for one in acted] == [(one.calls, one.answer) for one in script]
+    assert not any(one.thought for one in acted)
 
 
 def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:

@@ -6,6 +6,7 @@ A killed run is a copy of a whole one without what was written after some checkp
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -17,8 +18,10 @@ from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay, TerminalDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows
+from turnwise.training.evaluations import Evaluation
 from turnwise.training.prepare import prepare
 from turnwise.training.run import run as run_stages
+from turnwise.training.run import stages_of
 
 TABLES = """
 [rollout]
@@ -232,3 +235,12 @@ def test_self_distillation_goes_on_exactly(recipe: Path, tmp_path: Path) -> None
     assert lines[-1]["self_teacher/divergence"] > 0
     lost = ["step-000002", "step-000003"]
     assert_same(whole, resume(interrupted(whole, tmp_path / "killed", *lost)), lost[1])
+
+
+@pytest.mark.parametrize(("wanted", "names"), [("true", ["no_search"]), ("false", [])])
+def test_ablations_are_evaluated_where_the_recipe_asks(wanted: str, names: list[str]) -> None:
+    loaded = load_recipe("demo", [f"evaluation.ablations={wanted}"])
+    environment = SimpleNamespace(ablations=lambda: {"no_search": environment})
+    context = SimpleNamespace(recipe=loaded, components=SimpleNamespace(environment=environment))
+    found = [stage.name for stage in stages_of(context) if isinstance(stage, Evaluation)]
+    assert found[found.index("trained") + 1 :] == names

@@ -61,27 +61,30 @@ def turn_rloo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNum
 )
 def mt_grpo(group: Sequence[EstimatorInput], discount: Share = 1.0) -> TurnNumbers:
     """A_k = sum_{l=k}^{K-2} discount^(l-k) I_l + discount^(K-1-k) O: the rewards of turns before
-    the last z-scored for each turn index over the episodes in which that turn is not the last (I),
-    outcomes over the group (O). A reward of the last turn is part of its outcome.
+    the last z-scored for each turn index over the group, 0 where an episode has no such turn (I),
+    outcomes over the group (O). A reward of the last turn is part of its outcome. An episode of one
+    turn, which has called nothing, has the z-score of all its rewards in one sum.
 
     Source: arXiv 2505.11821, first version, and its program, which have two turns: A_0 = I + O and
-    A_1 = O. It is biased where the policy decides when to stop: which turns are compared then
-    depends on the actions. It is here to be compared with; `turn_rloo` is the estimator without
-    that fault.
+    A_1 = O; what stands here for turns that were not made is the program's. It is biased where the
+    policy decides when to stop: which turns are compared then depends on the actions. It is here to
+    be compared with; `turn_rloo` is the estimator without that fault.
     """
     rewards = [_turn_rewards(episode) for episode in group]
-    totals = [
-        e.shaped_reward + float(row[-1:].sum()) for e, row in zip(group, rewards, strict=True)
+    own = [episode.shaped_reward for episode in group]
+    outcome = grpo(np.array([o + row[-1:].sum() for o, row in zip(own, rewards, strict=True)]))
+    together = grpo(np.array([o + row.sum() for o, row in zip(own, rewards, strict=True)]))
+    before = [row[:-1] for row in rewards]
+    scores = [
+        grpo(np.array([row[turn] if turn < len(row) else 0.0 for row in before], np.float64))
+        for turn in range(max(map(len, before), default=0))
     ]
-    outcome = grpo(np.array(totals, np.float64))
     advantages = []
     for index, row in enumerate(rewards):
         numbers = np.zeros(len(row))
-        numbers[-1:] = outcome[index]
+        numbers[-1:] = (outcome if len(row) > 1 else together)[index]
         for turn in range(len(row) - 2, -1, -1):
-            column = [other[turn] for other in rewards if turn < len(other) - 1]
-            place = sum(turn < len(other) - 1 for other in rewards[:index])
-            numbers[turn] = grpo(np.array(column))[place] + discount * numbers[turn + 1]
+            numbers[turn] = scores[turn][index] + discount * numbers[turn + 1]
         advantages.append(numbers)
     return advantages
 

@@ -166,6 +166,9 @@ class EvaluationConfig(Section):
     sft: bool = False
     """Evaluate imitation alone: the weights that the run begins with, after as many updates on the
     cold start's demonstrations as the cold start and RL have together."""
+    ablations: bool = True
+    """Evaluate the trained policy also in the environment's variants in which something needed is
+    taken away."""
     during_rl: ValidationConfig | None = None
     """None is made where this is left out."""
     prices: PriceConfig | None = None

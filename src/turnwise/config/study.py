@@ -110,8 +110,8 @@ class StudyConfig(Section):
     """Changes by which an arm differs from the others."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)
     effects: list[EffectConfig] = Field(default_factory=list)
-    curves: list[str] = Field(default_factory=lambda: ["rollout/success"], min_length=1)
-    """Series of metrics.jsonl that are drawn, a panel each."""
+    curves: list[str] = ["rollout/success"]
+    """Series of metrics.jsonl that are drawn, a panel each; none for a study without RL."""
     smallest: SmallestConfig | None = None
 
     @model_validator(mode="after")

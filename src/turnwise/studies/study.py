@@ -90,7 +90,9 @@ def publish(found: Figures, folder: Path, target: Path) -> Path:
     lists all of them. Returns the study's page."""
     try:
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / f"{found.name}.png", target / f"{found.name}.png")
+        plot = f"{found.name}.png"
+        if (folder / plot).is_file():  # a study without RL has none
+            shutil.copyfile(folder / plot, target / plot)
         shutil.copyfile(folder / f"{found.name}.md", target / f"{found.name}.md")
         shutil.copyfile(folder / FIGURES, target / f"{found.name}.json")
         files = sorted(target.glob("*.json"))
@@ -119,7 +121,7 @@ def _check(study: Study, runs: Sequence[PlannedRun]) -> None:
     def ablations() -> set[str]:
         found: list[EnvironmentConfig] = []
         for recipe in arms.values():
-            if recipe.environment not in found:
+            if recipe.evaluation.ablations and recipe.environment not in found:
                 found.append(recipe.environment)
         made = (make_environment(chosen.name, chosen.options) for chosen in found)
         return {name for environment in made for name in environment.ablations()}
@@ -136,9 +138,10 @@ def _write(study: Study, command: str, runs: Sequence[PlannedRun], folder: Path)
     found = figures(study, command, folders, others)
     curves = read_curves(study.config.curves, folders)
     write_curves(curves, folder / "curves.csv")
-    plot = folder / f"{found.name}.png"
-    draw_curves(curves, plot)
+    plot = f"{found.name}.png" if curves else ""
+    if plot:
+        draw_curves(curves, folder / plot)
     (folder / "table.md").write_text(table(found), encoding="utf-8")
     (folder / FIGURES).write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
-    (folder / f"{found.name}.md").write_text(page(found, plot.name), encoding="utf-8")
+    (folder / f"{found.name}.md").write_text(page(found, plot), encoding="utf-8")
     return found

@@ -38,6 +38,13 @@ def faithful(script: Script, other: Script) -> Script:
     return script
 
 
+@BEHAVIOURS.built_in("thoughtless")
+def thoughtless(script: Script, other: Script) -> Script:
+    """Acts as the oracle does, and writes no thoughts."""
+    del other
+    return [replace(action, thought="") for action in script]
+
+
 @BEHAVIOURS.built_in("astray")
 def astray(script: Script, other: Script) -> Script:
     """Does what another task needs, the last of it again and again: for games."""

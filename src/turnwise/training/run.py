@@ -62,8 +62,9 @@ def stages_of(context: RunContext) -> list[Stage]:
         stages.append(Reinforcement())
     if recipe.preferences.steps:
         stages.append(Preferences())
-    variants = {"trained": environment, **environment.ablations()}
-    stages += [Evaluation(name, variant) for name, variant in variants.items()]
+    stages.append(Evaluation("trained", environment))
+    if recipe.evaluation.ablations:
+        stages += [Evaluation(*variant) for variant in environment.ablations().items()]
     if recipe.evaluation.sft:
         stages.append(Imitation())
     return stages

@@ -83,6 +83,40 @@ def test_answers_seen_but_not_given_earn_nothing(library):
     assert not hedged.verdict.success
 
 
+def test_results_of_the_question_in_the_prompt():
+    environment = make_environment(
+        "search", {"access": "prompt", "tasks": {"inverse": False, "hops": ["one"]}}
+    )
+    assert environment.tools() == []
+    for task in environment.tasks("heldout")[:50]:
+        shown = asyncio.run(environment.reset(task.public(), seed=0)).content
+        question, *results = shown.split("\n")
+        assert question == task.prompt
+        assert [line[:4] for line in results] == ["[1] ", "[2] ", "[3] "]
+        assert any(task.secret["answers"][0] in line for line in results)
+        (action,) = environment.oracle(task)
+        assert action.answer == task.secret["answers"][0]
+    nothing = environment.ablations()["no_search"]
+    assert asyncio.run(nothing.reset(task.public(), seed=0)).content.endswith("\nNo results.")
+
+
+def test_neither_tool_nor_results():
+    environment = make_environment("search", {"access": "none", "tasks": {"hops": ["two"]}})
+    task = environment.tasks("train")[0]
+    assert environment.tools() == []
+    assert environment.ablations() == {}
+    trajectory = asyncio.run(play(environment, task, environment.oracle(task)))
+    assert trajectory.verdict.success
+    assert len(trajectory.turns) == 1
+
+
+def test_questions_of_some_kinds_alone(library):
+    environment = make_environment("search", {"tasks": {"hops": ["two", "three"]}})
+    for split in ("train", "heldout"):
+        wanted = [one for one in library.tasks(split) if one.info["hops"] in ("two", "three")]
+        assert environment.tasks(split) == wanted
+
+
 def test_a_result_is_a_line_with_a_card(library):
     lines = library.search("TarFile").splitlines()
     assert len(lines) == 3

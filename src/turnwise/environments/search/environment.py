@@ -8,6 +8,7 @@ how a search ranks (`tools/bm25.py`, `tools/dense.py`).
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.search.corpus import Document
@@ -32,10 +33,12 @@ from turnwise.errors import NotSupportedError, ToolError
 from turnwise.ranges import Count
 from turnwise.rewards.answer import exact_match, f1
 from turnwise.seeds import derive
+from turnwise.tokens import Source
 from turnwise.tools.dense import Index
-from turnwise.tools.tool import tool
-from turnwise.types import Action, Task, ToolCall, Trajectory, Turn, Verdict
+from turnwise.tools.tool import Tool, tool
+from turnwise.types import Action, Observation, Task, ToolCall, Trajectory, Turn, Verdict
 
+Access = Literal["tool", "prompt", "none"]
 NOTHING_FOUND = "No results."
 LOOK_UP = "look up"
 """The oracle's thought before a search for a name that the question has."""
@@ -56,6 +59,7 @@ class SearchEnvironment(Environment):
 
     facts = EnvironmentSpec("search", "1", parts=PARTS)
     stateless = True
+    access: Access = "tool"
 
     _index: Index
     _by_name: Mapping[str, Sequence[Document]]
@@ -67,15 +71,19 @@ class SearchEnvironment(Environment):
         result_tokens: Count = 32,
         retrieval: Retrieval = "bm25",
         embedding: str = "",
+        access: Access = "tool",
     ) -> None:
         """A search gives `top_k` results of `result_tokens` tokens each, ranked by words (`bm25`),
         by the vectors of an `embedding` (`dense`), or both (`hybrid`).
+
+        The agent has the `tool`; or, without it, the results of a search for the question in the
+        `prompt` (retrieval-augmented generation); or `none` of them.
 
         Raises ConfigError for an embedding that is missing or has no use, and DataError for files
         that are missing or broken.
         """
         check_retrieval(retrieval, embedding)
-        self.top_k, self.result_tokens = top_k, result_tokens
+        self.top_k, self.result_tokens, self.access = top_k, result_tokens, access
         library = tasks.load()
         self.documents, self.task_set = library.documents, library.task_set
         self._by_name = by_name(self.documents)
@@ -98,11 +106,25 @@ class SearchEnvironment(Environment):
         environment.task_set = task_set(documents, {"train": tasks, "heldout": ()})
         return environment
 
+    def tools(self) -> list[Tool]:
+        """The search, where the agent has it."""
+        return super().tools() if self.access == "tool" else []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """The question; below it the results of a search for it, where they stand in the prompt."""
+        if self.access != "prompt":
+            return await super().reset(task, seed)
+        return Observation(f"{task.prompt}\n{self._listed(task.prompt)}", Source.USER)
+
     @tool
     def search(self, query: str) -> str:
         """Search the documents for words or names; gives the best matches, one on each line."""
         if not query.strip():
             raise ToolError("the query is empty: write the words to search for")
+        return self._listed(query)
+
+    def _listed(self, query: str) -> str:
+        """The results, numbered, one on each line."""
         found = [self._shown(self.documents[position]) for position in self._find(query)]
         lines = [f"[{number}] {result}" for number, result in enumerate(found, start=1)]
         return "\n".join(lines) or NOTHING_FOUND
@@ -144,18 +166,24 @@ class SearchEnvironment(Environment):
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """Search for each name on the way, then answer; a thought says what the results before it
-        are read for. Built-in tasks only."""
+        are read for. Without the tool it answers at once, and its one thought names the whole way.
+        Built-in tasks only."""
         if "chain" not in task.secret:
             raise NotSupportedError(f"search: there is no known way to the answer of {task.id}")
+        answer = task.secret["answers"][0]
+        if self.access != "tool":
+            return [Action("", ", ".join(filter(None, task.secret["wanted"])), answer=answer)]
         thoughts = [wanted or LOOK_UP for wanted in ("", *task.secret["wanted"])]
         searches = [
             Action("", thought, (ToolCall("search", {"query": query}),))
             for thought, (query, _) in zip(thoughts, task.secret["chain"], strict=False)
         ]
-        return [*searches, Action("", thoughts[-1], answer=task.secret["answers"][0])]
+        return [*searches, Action("", thoughts[-1], answer=answer)]
 
     def ablations(self) -> Mapping[str, Environment]:
         """Variants with a search that finds nothing, and with one that finds anything."""
+        if self.access == "none":
+            return {}
         return {
             "no_search": self.variant(NoSearchEnvironment),
             "random_document": self.variant(RandomDocumentEnvironment),
@@ -179,9 +207,7 @@ def _results(turn: Turn) -> list[str]:
 class NoSearchEnvironment(SearchEnvironment):
     """An ablation: every search comes back empty, so an answer is the model's own knowledge."""
 
-    @tool
-    def search(self, query: str) -> str:
-        """Search the documents for words or names; gives the best matches, one on each line."""
+    def _listed(self, query: str) -> str:
         del query
         return NOTHING_FOUND
 

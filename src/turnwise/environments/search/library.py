@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from turnwise.environments.search.corpus import Document, standard_library
 from turnwise.environments.search.documents import index_documents, read_documents
@@ -23,6 +24,9 @@ from turnwise.environments.tasksets import (
 )
 from turnwise.options import Options
 from turnwise.tools.bm25 import BM25Index
+from turnwise.types import Task
+
+Hops = Literal["one", "two", "three", "intersection"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,11 @@ class Library:
 @dataclass(frozen=True)
 class StandardQuestions(Options):
     """Questions about Python's library. Without `inverse` those that look for a thing by what is
-    stated of it (the class derived from another one, all intersections) are left out."""
+    stated of it (the class derived from another one, all intersections) are left out; with `hops`
+    those of other kinds than these."""
 
     inverse: bool = True
+    hops: tuple[Hops, ...] = ()
 
     def load(self) -> Library:
         """Make them, or take them from the cache."""
@@ -47,10 +53,13 @@ class StandardQuestions(Options):
         words = index_documents(documents)
         every = standard_tasks(documents, words)
         tasks: Tasks = {
-            split: [task for task in every[split] if self.inverse or not task.secret["inverse"]]
-            for split in SPLITS
+            split: [task for task in every[split] if self._asks(task)] for split in SPLITS
         }
         return Library(documents, words, task_set(documents, tasks, SOLVED))
+
+    def _asks(self, task: Task) -> bool:
+        wanted = not self.hops or task.info["hops"] in self.hops
+        return wanted and (self.inverse or not task.secret["inverse"])
 
 
 STANDARD = StandardQuestions()

@@ -42,7 +42,7 @@ def by_metric(figures: Figures) -> Iterator[tuple[str, str, OfArm]]:
 
 
 def page(figures: Figures, plot: str) -> str:
-    """The whole page; `plot` is the name of the plot beside it."""
+    """The whole page; `plot` is the name of the plot beside it, empty for none."""
     parts = [
         MADE,
         f"# {figures.title}",
@@ -54,7 +54,7 @@ def page(figures: Figures, plot: str) -> str:
         "## All arms and seeds",
         table(figures).rstrip(),
         _reading(figures),
-        f"![{', '.join(figures.arms)} by step]({plot})",
+        f"![{', '.join(figures.arms)} by step]({plot})" if plot else "",
         "## How it was measured",
         "\n".join(_facts(figures)),
     ]
