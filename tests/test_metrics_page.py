@@ -112,7 +112,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
 }
 """What is measured together; what cannot be has a run of its own."""
-UNMEASURED = {"rollout/tool_success"}
+UNMEASURED = {"rollout/tool_success", "rollout/recovered"}
 """A random model calls no tool."""
 PARTS = ("reward/parts/", "reward/turn_parts/", "reward/multipliers/")
 ROUNDED = ("critic", "process rewards", "reward model")

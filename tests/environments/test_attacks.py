@@ -26,6 +26,7 @@ STATEMENTS = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "code": {"tasks": {"count": 2}},
+    "mathematics": {"interpreter": "python", "tasks": {"count": 2}},
     "multi_tool": {"interpreter": "python", "count": 2},
     "shell": {"tasks": {"count": 2}},
     "repair": {"tasks": {"count": 2}},

@@ -116,6 +116,7 @@ def test_the_recipe_chooses_the_sandbox():
     ("name", "table", "message"),
     [
         ("search", {"kind": "docker"}, "search takes no table .sandbox.: remove it"),
+        ("mathematics", {"warm": 1}, "is for interpreter = 'python'"),
         ("multi_tool", {"warm": 1}, "is for interpreter = 'python'"),
         ("code", {"kin": "docker"}, "did you mean 'sandbox.kind'"),
         ("code", {"tier": "rlimits"}, "allow_unisolated = true"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.learning.conftest import random_trajectory
 from turnwise.monitor.metrics import finite, rollout_metrics, step_text
-from turnwise.types import Action, Group, Step, Turn
+from turnwise.types import Action, Group, Step, ToolCall, ToolResult, Turn
 
 Rewards = list[float | None]
 MEASURED_OF_GRADES = {
@@ -45,6 +45,24 @@ def test_groups_of_one_grade_have_no_spread() -> None:
 
 def test_without_a_tool_call_there_is_no_share_of_good_ones() -> None:
     assert "rollout/tool_success" not in rollout_metrics(groups([1.0, 0.0]))
+
+
+def test_recovery_is_of_episodes_with_a_failed_call() -> None:
+    (group,) = groups([1.0, 0.0, 0.0, 1.0])
+    call = ToolCall("python", {"code": "1"})
+
+    def turn(*worked: bool) -> Turn:
+        return Turn(Action("x"), Step(results=tuple(ToolResult(call, "", ok) for ok in worked)))
+
+    turns = [(turn(False), turn(True)), (turn(False),), (turn(True, True),), (turn(),)]
+    members = [
+        replace(one, turns=played) for one, played in zip(group.trajectories, turns, strict=True)
+    ]
+    metrics = rollout_metrics([replace(group, trajectories=tuple(members))])
+    assert metrics["rollout/calling"] == 0.75
+    assert metrics["rollout/recovered"] == 0.5
+    worked = rollout_metrics([replace(group, trajectories=tuple(members[2:]))])
+    assert "rollout/recovered" not in worked
 
 
 def test_parts_of_the_reward_and_turn_rewards_are_means_over_what_is_graded() -> None:

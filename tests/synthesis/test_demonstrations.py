@@ -11,7 +11,10 @@ from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.synthesis.demonstrations import (
     BEHAVIOURS,
     astray,
+    checked,
     demonstrate,
+    direct,
+    faulty,
     guessing,
     hasty,
     mistaken,
@@ -40,6 +43,9 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
+        ("direct", {True}, {0}, {0}),
+        ("checked", {True}, {1}, {0}),
+        ("faulty", {True}, {2}, {0}),
     ],
 )
 def test_each_behaviour(
@@ -86,6 +92,11 @@ def test_scripts_that_end_without_a_call() -> None:
     (first, given) = premature([call, second, early], other)
     assert (first, given.thought, given.answer, given.calls) == (call, "a thought", "x", ())
     assert premature([call, early], other) == [call, early]
+    thought = Action("", "1+6=7", answer="7")
+    assert checked([call, thought], other)[-1].thought == "1+6=7 check: 1+6=7"
+    assert direct([call, thought], other) == [Action("", answer="7")]
+    slip, again, last = faulty([call, thought], other)
+    assert (slip.calls[0].arguments, again, last) == ({"at": "x("}, call, thought)
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
 

@@ -84,7 +84,7 @@ for _name, _target, _line in (
     (
         "mathematics",
         "mathematics.environment:Mathematics",
-        "solve word problems with a calculator: made ones, or yours in GSM8K's format",
+        "solve word problems and sums with a calculator, Python or neither; or GSM8K's format",
     ),
     (
         "multi_tool",

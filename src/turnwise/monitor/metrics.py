@@ -29,7 +29,11 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "rollout/success": [m.verdict is not None and m.verdict.success for m in graded],
         "rollout/turns": [len(m.turns) for m in members],
         "rollout/tool_calls": [m.tool_calls for m in members],
+        "rollout/calling": [m.tool_calls > 0 for m in members],
         "rollout/tool_success": _results(groups),
+        "rollout/recovered": [
+            any(after) for after in map(_after_failure, members) if after is not None
+        ],
         "rollout/malformed": [t.action.error is not None for m in members for t in m.turns],
         "rollout/length_mean": lengths,
     }
@@ -150,6 +154,15 @@ def _results(groups: Sequence[Group]) -> list[bool]:
         if turn.step is not None
         for result in turn.step.results
     ]
+
+
+def _after_failure(member: Trajectory) -> list[bool] | None:
+    """List for each result after an episode's first failed call whether it worked; None where no
+    call failed."""
+    worked = [
+        result.ok for turn in member.turns if turn.step is not None for result in turn.step.results
+    ]
+    return worked[worked.index(False) + 1 :] if False in worked else None
 
 
 def step_text(metrics: Mapping[str, float]) -> str:

@@ -70,6 +70,34 @@ def hasty(script: Script, other: Script) -> Script:
     return [first, replace(script[-1], answer=found)]
 
 
+@BEHAVIOURS.built_in("direct")
+def direct(script: Script, other: Script) -> Script:
+    """Answers at once, without a tool and without a thought."""
+    del other
+    return [Action("", answer=script[-1].answer or "nothing")]
+
+
+@BEHAVIOURS.built_in("checked")
+def checked(script: Script, other: Script) -> Script:
+    """Thinks all of its last thought once more before it answers, as a check."""
+    del other
+    last = script[-1]
+    return [*script[:-1], replace(last, thought=f"{last.thought} check: {last.thought}")]
+
+
+@BEHAVIOURS.built_in("faulty")
+def faulty(script: Script, other: Script) -> Script:
+    """Makes its first call with a bracket too many, which no interpreter reads, and then mends
+    it."""
+    del other
+    if not script[0].calls:
+        return script
+    (call,) = script[0].calls
+    (name,) = call.arguments
+    slip = replace(call, arguments={name: f"{call.arguments[name]}("})
+    return [replace(script[0], calls=(slip,)), *script]
+
+
 @BEHAVIOURS.built_in("premature")
 def premature(script: Script, other: Script) -> Script:
     """Answers as soon as a name is found, with the thought that led to the next tool call."""

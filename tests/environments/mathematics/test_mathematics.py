@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.environments.playing import answered, judged, played, prototype, reward
+from tests.environments.playing import answered, calling, judged, played, prototype, reward
 from turnwise.environments.mathematics.environment import Mathematics
 from turnwise.environments.mathematics.problems import numbers_in
-from turnwise.environments.mathematics.tasks import MadeProblems, QuestionFile
+from turnwise.environments.mathematics.tasks import MadeProblems, QuestionFile, Sums
 from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.evaluation.measurement import all_tasks
@@ -30,6 +30,9 @@ QUESTION = {
 
 
 made = prototype("mathematics")
+python = prototype(
+    "mathematics", tasks={"digits": 1, "terms": 3, "count": 20}, interpreter="python"
+)
 
 
 def test_the_oracle_is_right_on_every_task(made: Mathematics) -> None:
@@ -274,3 +277,68 @@ def test_expressions_are_kept_when_they_are_asked_for(tmp_path: Path) -> None:
     path.write_text(json.dumps(records[0]) + "\n" + json.dumps(records[0] | {"answer": "x"}))
     with pytest.raises(DataError, match="line 2: the question was there before"):
         Mathematics(QuestionFile(str(path), expressions=True))
+
+
+def test_sums_are_split_and_written_out_where_there_is_no_tool() -> None:
+    environment = Mathematics(Sums(digits=2, terms=3, count=30), interpreter="none")
+    tasks = all_tasks(environment)
+    assert len({task.prompt for task in tasks}) == 60
+    for task in tasks:
+        first, second, third = numbers_in(task.prompt)
+        assert task.secret["answer"] == str(first + second + third)
+        (action,) = environment.oracle(task)
+        assert action.thought.split("=") == [
+            f"{first}+{second}+{third}",
+            f"{first + second}+{third}",
+            task.secret["answer"],
+        ]
+        assert reward(environment, task, action) == 1.0
+    assert environment.tools() == []
+    assert environment.ablations() == {}
+    step = asyncio.run(environment.fresh().step(calling("python", code="1")))
+    assert "there is no tool 'python'" in step.results[0].content
+    with pytest.raises(ConfigError, match="only about 40 such tasks: lower count"):
+        Mathematics(Sums(digits=1, count=1000))
+
+
+def test_a_share_of_the_solutions_is_in_writing() -> None:
+    environment = Mathematics(Sums(digits=1, terms=4, count=200), written=0.3)
+    lengths = [len(environment.oracle(task)) for task in all_tasks(environment)]
+    assert set(lengths) == {1, 2}
+    assert 0.25 < lengths.count(1) / len(lengths) < 0.35
+
+
+def test_word_problems_in_writing() -> None:
+    environment = Mathematics(MadeProblems(30), interpreter="none")
+    for task in all_tasks(environment):
+        (action,) = environment.oracle(task)
+        assert action.thought.endswith(f"={task.secret['answer']}")
+        assert reward(environment, task, action) == 1.0
+
+
+def test_whether_a_thought_checks_is_reported(made: Mathematics) -> None:
+    task = made.tasks("train")[0]
+    for thought, checked in (("3+4=7 Check: 3+4=7", 1.0), ("3+4=7", 0.0)):
+        assert judged(made, task, Action("", thought, answer="7")).parts["checked"] == checked
+
+
+def test_python_tells_the_last_line_of_an_error(python: Mathematics) -> None:
+    """As in ToRL: a traceback is long, and its last line says what is wrong."""
+    task = python.tasks("train")[0]
+    assert reward(python, task, *python.oracle(task)) == 1.0
+    (call,) = python.oracle(task)[0].calls
+    assert call.arguments["code"] == f"print({task.secret['solution'][0]})"
+    codes = ("print(3 + 4)", "print(3 + 4", "3 / 0", "import sys; sys.exit(1)")
+    play = played(python, task, *(calling("python", code=code) for code in codes))
+    results = [turn.step.results[0] for turn in play.trajectory.turns if turn.step]
+    assert [result.ok for result in results] == [True, False, False, False]
+    assert [result.content for result in results] == [
+        "7",
+        "Error: SyntaxError: '(' was never closed",
+        "Error: ZeroDivisionError: division by zero",
+        "Error: (no output)",
+    ]
+    assert [tool.name for tool in python.tools()] == ["python"]
+    ablation = python.ablations()["no_python"]
+    without = played(ablation, task, *python.oracle(task)).trajectory
+    assert set(without.observed) == {"Error: the python does not work now"}

@@ -1,11 +1,12 @@
-"""The tasks of the mathematics environment: made by program, or read from files in GSM8K's
-or MATH's format.
+"""The tasks of the mathematics environment: made by program, as stories or as plain sums, or read
+from files in GSM8K's or MATH's format.
 
 A task's secret is the accepted number, its unit's names where they are known, and the way there.
 Both splits are decided by content. Not here: how problems are made (`problems.py`).
 """
 
 import hashlib
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from turnwise.environments.mathematics.problems import Problem, problems
-from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskSet, every
+from turnwise.environments.tasksets import SOLVED, Draft, TaskFile, Tasks, TaskSet, drafted, every
 from turnwise.errors import ConfigError, DataError
 from turnwise.options import Options
 from turnwise.ranges import Count, Range
@@ -21,6 +22,7 @@ from turnwise.rewards.expressions import plain, read_expression, unit_of
 from turnwise.rewards.mathematics import is_number
 from turnwise.rewards.numeric import matches, read_quantity
 from turnwise.rewards.symbolic import check_installed
+from turnwise.seeds import derive
 from turnwise.types import Task
 
 RANDOM_SCORE = 0.0455
@@ -60,6 +62,30 @@ STANDARD = MadeProblems()
 
 
 @dataclass(frozen=True)
+class Sums(Options):
+    """`count` plain sums in each split, of `terms` numbers of `digits` digits each."""
+
+    digits: Annotated[int, Range(1, 9)]
+    terms: Annotated[int, Range(2, 20)] = 2
+    count: Count = 1000
+
+    def load(self) -> TaskSet:
+        """Make them. Raises ConfigError where there are not so many."""
+        drafts = drafted(self._draft, 2 * self.count * DRAFTS_PER_TASK)
+        return TaskSet.made("mathematics", drafts, self.count, content=_content)
+
+    def _draft(self, number: int) -> Draft:
+        stream = random.Random(derive("sums", self.digits, self.terms, number))
+        lowest = 10 ** (self.digits - 1)
+        numbers = [stream.randrange(lowest, 10 * lowest) for _ in range(self.terms)]
+        expression = "+".join(map(str, numbers))
+        problem = Problem(
+            f"What is {expression}?", (expression,), str(sum(numbers)), "", "sum", expression
+        )
+        return Draft(expression, partial(_made, problem))
+
+
+@dataclass(frozen=True)
 class QuestionFile(TaskFile):
     """The questions of a .jsonl or .json file in GSM8K's or MATH's format.
 
@@ -95,7 +121,8 @@ class QuestionFile(TaskFile):
 
 
 def _made(problem: Problem) -> Task:
-    secret = {"answer": problem.answer, "units": [problem.unit], "solution": list(problem.steps)}
+    units = [problem.unit] if problem.unit else None
+    secret = {"answer": problem.answer, "units": units, "solution": list(problem.steps)}
     info = {"steps": len(problem.steps), "kind": problem.kind}
     return Task(_id(problem.text), problem.text, secret, info=info)
 
