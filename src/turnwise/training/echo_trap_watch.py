@@ -52,8 +52,9 @@ class EchoTrapWatch:
         context.display.say(REACTIONS.get(config.reaction)(situation))
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
-        """The step whose checkpoint is kept, to go back to: that of the most held-out success, or of
-        the best rewards while nothing was evaluated; None where nothing goes back."""
+        """The step whose checkpoint is kept, to go back to; None where nothing goes back.
+
+        It has the most held-out success, or, while nothing was evaluated, the best rewards."""
         if self._context.recipe.monitor.echo_trap.reaction != "roll_back":
             return None
         every = self._context.recipe.train.checkpoint_every
