@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/echo_trap_signs.py runs/ragen runs/verifiability runs/gigpo
 
 Reads the finished runs in folders of studies. A run has collapsed where success, averaged over five
-steps, fell to half of its highest; it is sound where it never did and ends with three quarters of
-the highest at least; others are left out. A sign leads where it is there before the step of the
+steps, fell to half of its highest, and the reward with it; where the reward rose meanwhile it was
+hacked, which is another fault, and the run is left out. A run is sound where success never fell so
+far and ends with three quarters of its highest at least; others are left out too. A sign leads where it is there before the step of the
 collapse, and is a false alarm in a sound run. It counts only while success, averaged over five
 steps, is neither rising nor above the level of a solved task, as in the warning. The threshold of a
 sign is the one that leads most often with at most 5% of false alarms in the runs of even seeds; the
@@ -22,7 +23,7 @@ from typing import Any
 from tables import table
 
 from turnwise.monitor.collapse import collapse_step
-from turnwise.monitor.echo_trap import Thresholds, averages, detect
+from turnwise.monitor.echo_trap import REWARD, Thresholds, averages, detect
 
 WINDOW, SOLVED, GAIN = Thresholds().window, Thresholds().solved, Thresholds().gain
 FALSE_ALARMS = 0.05
@@ -44,14 +45,22 @@ class Run:
 
     @property
     def collapse(self) -> int | None:
-        """The step of the collapse."""
-        return collapse_step(self.history)
+        """The step of the collapse; None also where the reward did not fall with success."""
+        step = collapse_step(self.history)
+        if step is None:
+            return None
+        success, reward = (
+            averages([line[series] for line in self.history[:step]], WINDOW)
+            for series in (SUCCESS, REWARD)
+        )
+        return step if reward[-1] < reward[success.index(max(success))] else None
 
     @property
     def is_sound(self) -> bool:
         """Whether it kept its success."""
         success = averages([line[SUCCESS] for line in self.history], WINDOW)
-        return self.collapse is None and 0 < max(success) * KEPT <= success[-1]
+        fallen = collapse_step(self.history) is not None
+        return not fallen and 0 < max(success) * KEPT <= success[-1]
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,7 @@ SIGNS = (
     Sign("gradient norm spikes", spike("policy/gradient_norm"), MULTIPLES),
     Sign("repetition within episodes rises", rise("repetition/actions"), SHARES),
     Sign("repetition in groups rises", rise("repetition/episodes"), SHARES),
+    Sign("success itself falls", fall(SUCCESS), SHARES[:9]),
     Sign("the warning", warning, [1.0]),
 )
 

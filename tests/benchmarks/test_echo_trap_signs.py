@@ -33,6 +33,12 @@ def test_levels_by_hand() -> None:
     assert spike("policy/entropy")(spikes.history) is None
 
 
+def test_a_run_whose_reward_rose_was_hacked_and_has_not_collapsed() -> None:
+    line = TRAPPED.history
+    hacked = Run("a", 0, [{**one, "reward/mean": float(one["step"])} for one in line])
+    assert (hacked.collapse, hacked.is_sound) == (None, False)
+
+
 def test_a_sign_leads_by_the_steps_to_the_collapse() -> None:
     """The spread's average is 0.3 below its highest after step 10 (0.5, 0.42, 0.34), and the run
     has collapsed at step 15."""
