@@ -5,11 +5,12 @@
 Reads the finished runs in folders of studies. A run has collapsed where success, averaged over five
 steps, fell to half of its highest, and the reward with it; where the reward rose meanwhile it was
 hacked, which is another fault, and the run is left out. A run is sound where success never fell so
-far and ends with three quarters of its highest at least; others are left out too. A sign leads where it is there before the step of the
-collapse, and is a false alarm in a sound run. It counts only while success, averaged over five
-steps, is neither rising nor above the level of a solved task, as in the warning. The threshold of a
-sign is the one that leads most often with at most 5% of false alarms in the runs of even seeds; the
-figures are also those of odd seeds, which chose nothing. Writes echo_trap_signs.json and .md.
+far and ends with three quarters of its highest at least; others are left out too. A sign leads
+where it is there before the step of the collapse, and is a false alarm in a sound run. It counts
+only while success, averaged over five steps, is neither rising nor above the level of a solved
+task, as in the warning. The threshold of a sign is the one that leads most often with at most 5% of
+false alarms in the runs of even seeds; the figures are also those of odd seeds, which chose
+nothing. Writes echo_trap_signs.json and .md.
 """
 
 import argparse
