@@ -12,7 +12,6 @@ from statistics import fmean
 from typing import Any
 
 from turnwise import open_run
-from turnwise.monitor.echo_trap import Thresholds, averages, detect
 from turnwise.rewards.answer import normalise
 
 LIMIT = 0.8
@@ -64,31 +63,6 @@ def answers(folder: Path) -> float | None:
     return _mean(one.answers for one in votes_of(folder, "trained").values())
 
 
-def highest(folder: Path) -> float:
-    """The highest success of training, averaged over the warning's window of steps."""
-    return max(_successes(folder))
-
-
-def collapse(folder: Path) -> float | None:
-    """The first step at which that average is half of the highest one before it, or less;
-    None where there was none, or no success at all."""
-    success = _successes(folder)
-    falls = (
-        place + Thresholds().window
-        for place, rate in enumerate(success)
-        if place and rate <= 0.5 * max(success[:place]) and max(success[:place])
-    )
-    return next(falls, None)
-
-
-def warning(folder: Path) -> float | None:
-    """The first step at which the Echo Trap is warned of."""
-    lines = open_run(folder).metrics().to_pylist()
-    history = [{key: one for key, one in line.items() if one is not None} for line in lines]
-    steps = range(1, len(history) + 1)
-    return next((step for step in steps if detect(history[:step], 1.0, Thresholds())), None)
-
-
 def votes_of(folder: Path, evaluation: str) -> dict[str, Votes]:
     """The votes on each held-out task in an evaluation of a run."""
     episodes: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -108,11 +82,6 @@ def vote(episodes: Sequence[Mapping[str, Any]]) -> Votes:
     won = [bool(episode["success"]) for episode in episodes]
     right = any(success for answer, success in zip(given, won, strict=True) if answer == first)
     return Votes(fmean(won), counts[first] / len(given), len(counts), bool(first) and right)
-
-
-def _successes(folder: Path) -> list[float]:
-    values = open_run(folder).metrics().column("rollout/success").to_pylist()
-    return averages(values, Thresholds().window)
 
 
 def _after(folder: Path, right: bool) -> list[Votes]:

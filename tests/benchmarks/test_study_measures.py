@@ -51,18 +51,5 @@ def test_tasks_are_split_by_the_majority_before_training(run: Path) -> None:
     assert measures.success_where_right(run) is None
 
 
-def test_a_collapse_is_a_fall_to_half_of_the_highest(run: Path) -> None:
-    """Averages of five: 1.0, 0.8, 0.6, 0.4 after step 8, which is the first at half or below."""
-    lines = [{"step": step, "rollout/success": float(step < 6)} for step in range(1, 11)]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert measures.highest(run) == 1.0
-    assert measures.collapse(run) == 8
-    assert measures.warning(run) is None
-    for level in (0.5, 0.0):
-        lines = [{**line, "rollout/success": level} for line in lines]
-        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert measures.collapse(run) is None
-
-
 def test_the_distance_from_the_limit_is_of_the_last_steps(run: Path) -> None:
     assert measures.distance_from_limit(run) == pytest.approx(0)

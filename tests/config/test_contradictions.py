@@ -116,8 +116,8 @@ CONTRADICTIONS = [
         "a multiple of train.checkpoint_every = 2",
     ),
     (
-        "evaluation.during_rl={every=1,keep_best=true} monitor.echo_trap=roll_back",
-        "a best checkpoint of their own: choose one of them",
+        "evaluation.during_rl={every=3} train.checkpoint_every=2 monitor.echo_trap=roll_back",
+        "roll_back needs a checkpoint of each step that is evaluated",
     ),
 ]
 """Overrides of a recipe, and what its one line has at its heart."""

@@ -66,6 +66,21 @@ def test_it_is_the_weighted_sum_of_open_parts() -> None:
     assert replace(trajectory(), verdict=right).turn_rewards is None  # the steps' do not count
 
 
+def test_noise_grades_a_share_of_the_episodes_wrongly_and_reports_the_truth() -> None:
+    parts = {"f1": {"weight": 0.5, "gate": "failure"}}
+    members = [
+        replace(trajectory(success, f1=1.0), seed=seed)
+        for seed in range(400)
+        for success in (True, False)
+    ]
+    verdicts = [judged(parts, member, noise=0.25) for member in members]
+    assert [one.success for one in verdicts] == [True, False] * 400
+    assert {one.reward for one in verdicts} == {1.0, 0.5}  # the gate goes by the grade too
+    wrong = [(one.reward < 1) == one.success for one in verdicts]
+    assert 0.2 < sum(wrong) / len(wrong) < 0.3
+    assert verdicts == [judged(parts, member, noise=0.25) for member in members]
+
+
 def test_turns_have_the_rewards_of_their_parts() -> None:
     parts = {"gain": 0.5, "noise": {"weight": 0.1, "gate": "success"}, "steps": {"weight": 2}}
     member = trajectory(gain=(1.0, 0.0), noise=(-1.0, 1.0))
@@ -296,6 +311,16 @@ def test_parts_of_groups_are_added() -> None:
     assert [member.reward for member in found.trajectories] == [1.75, None, 1.25]
     assert found.trajectories[0].verdict is not None
     assert found.trajectories[0].verdict.parts == {"x": 0.25}
+
+
+def test_gates_of_parts_of_groups_go_by_the_grade() -> None:
+    part = RewardPart(0, 1, scope=Scope.GROUP, function=lambda group: [0.5] * len(group.graded))
+    parts = {"x": {"gate": "success"}}
+    config = RewardConfig.model_validate({"parts": parts, "noise": 1.0})
+    made = make_reward(config, {}, 4, {"x": part})
+    found = judged_group(made, members(True, False), {"x": 1.0}, 5.0)
+    assert [member.outcome_reward for member in found.trajectories] == [1.0, 0.5]
+    assert [member.outcome for member in found.trajectories] == [Outcome.SUCCESS, Outcome.FAILURE]
 
 
 def test_a_member_without_a_number_is_ungraded_and_the_others_are_not() -> None:

@@ -22,6 +22,7 @@ from turnwise.training.learners import Learners
 from turnwise.training.prepare import prepare
 from turnwise.training.reactions import best_step, check_reaction
 from turnwise.training.run import run as run_stages
+from turnwise.training.validation import Validation
 
 SEEN_AT, STEPS = 23, 28
 """The step at which the runs here have fallen into the trap, and their length."""
@@ -120,17 +121,19 @@ def test_a_run_that_was_killed_ends_like_one_that_was_not(
     assert all(np.array_equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 
+@pytest.mark.parametrize(("heldout", "best_step"), [(None, 3), (6, 6)])
 def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, heldout: int | None, best_step: int
 ) -> None:
-    """The rewards of a history make step 3 the best; its checkpoint is not among the newest."""
+    """The rewards of a history make step 3 the best, held-out success another one where it was
+    measured; its checkpoint is not among the newest."""
     recipe = trapped_recipe(model, "roll_back")
     folder = RunFolder.new(tmp_path / "run")
     listener = Listener()
     context = prepare(recipe, folder, listener)
     learners = Learners(context)
     learner, history = learners.policy, list[dict[str, float]]()
-    watch = EchoTrapWatch(context, history)
+    watch = EchoTrapWatch(context, history, Validation(context, 0))
     signs = {"reward/group_std": 0.01, "policy/entropy": 0.1, "reward/mean": 0.5}
     best = {}
     for step in range(1, 21):
@@ -139,17 +142,20 @@ def test_rolling_back_gives_the_best_weights_and_keeps_the_newer_step(
             line |= {"reward/group_std": 0.4, "policy/entropy": 1.0, "reward/mean": 0.9}
         history.append(line)
         next(learner.model.parameters()).data.fill_(step)
+        if step == heldout:
+            folder.append("validation.jsonl", {"step": step, "validation/success": 0.5})
+            watch = EchoTrapWatch(context, history, Validation(context, step))
         if step % 3 == 0:
             best_yet = watch.best_step(history)
             context.save(StageName.REINFORCEMENT, step, learners.state(), best_yet)
-        if step == 3:
+        if step == best_step:
             best = {key: value.clone() for key, value in learner.model.state_dict().items()}
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == [
-        "step-000003",
+        f"step-{best_step:06d}",
         "step-000018",
     ]
     watch.check(20, learners)
-    assert "again those of step 3" in listener.said[-1]
+    assert f"again those of step {best_step}" in listener.said[-1]
     assert all((value == best[key]).all() for key, value in learner.model.state_dict().items())
     assert learner.optimizer.learning_rate_factor == 0.5
     watch.check(21, learners)

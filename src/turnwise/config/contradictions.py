@@ -103,19 +103,21 @@ def _of_evaluation(recipe: "Recipe") -> Iterator[str]:
             "evaluation.sft imitates for as many updates as the run makes, and this one makes "
             "none: set it to false"
         )
-    if during is None or not during.keep_best:
+    if during is None or during.every % every == 0:
         return
-    if during.every % every:
-        yield (
-            "evaluation.during_rl.keep_best needs a checkpoint of each step that is evaluated: "
-            f"make evaluation.during_rl.every = {during.every} a multiple of "
-            f"train.checkpoint_every = {every}"
-        )
-    if recipe.monitor.echo_trap.reaction == "roll_back":
-        yield (
-            "monitor.echo_trap.reaction = roll_back and evaluation.during_rl.keep_best each keep a "
-            "best checkpoint of their own: choose one of them"
-        )
+    for name, goes_back in (
+        ("evaluation.during_rl.keep_best", during.keep_best),
+        (
+            "monitor.echo_trap.reaction = roll_back",
+            recipe.monitor.echo_trap.reaction == "roll_back",
+        ),
+    ):
+        if goes_back:
+            yield (
+                f"{name} needs a checkpoint of each step that is evaluated: make "
+                f"evaluation.during_rl.every = {during.every} a multiple of "
+                f"train.checkpoint_every = {every}"
+            )
 
 
 def _of_judge(recipe: "Recipe") -> Iterator[str]:

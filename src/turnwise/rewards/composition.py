@@ -23,6 +23,7 @@ from turnwise.options import checked_options
 from turnwise.rewards.deadlines import Deadlines
 from turnwise.rewards.measuring import PartError, measured, reported_number
 from turnwise.rewards.parts import REWARD_PARTS, RewardPart, Scope
+from turnwise.seeds import derive
 from turnwise.types import Group, Outcome, Trajectory, Verdict
 
 
@@ -89,6 +90,8 @@ class Reward:
     terms: tuple[Term, ...]
     turns: int
     """Turns of an episode at most."""
+    noise: float = 0.0
+    """The chance that an episode is graded as if success were failure, or the other way round."""
 
     @property
     def costs(self) -> list[Term]:
@@ -176,19 +179,25 @@ class Reward:
                 term.name, term.part, term.function, trajectory, len(trajectory.turns)
             )
         verdict = replace(verdict, parts=parts, turn_parts=turn_parts, turn_rewards=())
-        reward = self.outcome if verdict.success else self.failure
+        graded = self._with_noise(verdict, trajectory)
+        reward = self.outcome if graded.success else self.failure
         for term in self._of(Scope.TRAJECTORY):
-            reward += weights[term.name] * parts[term.name] if term.is_open(verdict) else 0.0
+            reward += weights[term.name] * parts[term.name] if term.is_open(graded) else 0.0
         if not self.of_turns:
             return replace(verdict, reward=reward)
         turns = np.zeros(len(trajectory.turns))
         for term in self._of(Scope.TURNS):
-            if term.is_open(verdict):
+            if term.is_open(graded):
                 turns += weights[term.name] * np.array(turn_parts[term.name])
         return replace(verdict, reward=reward, turn_rewards=tuple(turns.tolist()))
 
     def _of(self, scope: Scope) -> list[Term]:
         return [term for term in self.terms if term.part.scope == scope]
+
+    def _with_noise(self, verdict: Verdict, trajectory: Trajectory) -> Verdict:
+        """The verdict that the reward is made of; the one that is kept stays true."""
+        wrong = derive(trajectory.seed, "noise") / 2**63 < self.noise
+        return replace(verdict, success=bool(verdict.success) != wrong)
 
     async def judge_groups(
         self, groups: Sequence[Group], weights: Mapping[str, float], seconds: float
@@ -226,11 +235,28 @@ class Reward:
             members = [
                 member
                 if member.verdict is None or member.reward is None
-                else _with_part(member, member.verdict, term, next(found), weights)
+                else self._with_part(member, member.verdict, term, next(found), weights)
                 for member in group.trajectories
             ]
             group = replace(group, trajectories=tuple(members))
         return group
+
+    def _with_part(
+        self,
+        member: Trajectory,
+        verdict: Verdict,
+        term: Term,
+        number: float | None,
+        weights: Mapping[str, float],
+    ) -> Trajectory:
+        """The member with a part of its group, without a grade where it has no number."""
+        if number is None:
+            problem = f"reward part {term.name}: no number for this episode"
+            return replace(member, outcome=Outcome.GRADER_ERROR, problem=problem, verdict=None)
+        counts = term.is_open(self._with_noise(verdict, member))
+        reward = verdict.reward + (weights[term.name] * number if counts else 0.0)
+        parts = {**verdict.parts, term.name: number}
+        return replace(member, verdict=replace(verdict, reward=reward, parts=parts))
 
 
 def make_reward(
@@ -258,7 +284,7 @@ def make_reward(
                 f"{term.key}: the environment reports another part of this name: "
                 "give yours another one"
             )
-    reward = Reward(config.outcome, config.failure, terms, turns)
+    reward = Reward(config.outcome, config.failure, terms, turns, config.noise)
     if config.dominance:
         reward.check_dominance()
     return reward
@@ -330,23 +356,6 @@ def _check_read(term: Term, reported: Mapping[str, RewardPart]) -> None:
         )
     if name not in there:
         raise unknown_name(f"{term.key}.options.{option}", name, there)
-
-
-def _with_part(
-    member: Trajectory,
-    verdict: Verdict,
-    term: Term,
-    number: float | None,
-    weights: Mapping[str, float],
-) -> Trajectory:
-    """The member with a part of its group, without a grade where it has no number."""
-    if number is None:
-        problem = f"reward part {term.name}: no number for this episode"
-        return replace(member, outcome=Outcome.GRADER_ERROR, problem=problem, verdict=None)
-    weight = weights[term.name] if term.is_open(verdict) else 0.0
-    parts = {**verdict.parts, term.name: number}
-    verdict = replace(verdict, reward=verdict.reward + weight * number, parts=parts)
-    return replace(member, verdict=verdict)
 
 
 def _ungraded(group: Group, outcome: Outcome, problem: str) -> Group:

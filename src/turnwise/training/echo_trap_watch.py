@@ -10,6 +10,7 @@ from turnwise.storage import checkpoint
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learners
 from turnwise.training.reactions import REACTIONS, Situation, best_step
+from turnwise.training.validation import Validation
 
 
 class EchoTrapWatch:
@@ -17,10 +18,13 @@ class EchoTrapWatch:
 
     Args:
         history: the metrics of every step so far; the caller appends to it.
+        validation: the held-out evaluations so far.
     """
 
-    def __init__(self, context: RunContext, history: Sequence[Mapping[str, float]]) -> None:
-        self._context, self._history = context, history
+    def __init__(
+        self, context: RunContext, history: Sequence[Mapping[str, float]], validation: Validation
+    ) -> None:
+        self._context, self._history, self._validation = context, history, validation
         self.quiet_until = 0
         """No Echo Trap is looked for before that step."""
 
@@ -48,7 +52,10 @@ class EchoTrapWatch:
         context.display.say(REACTIONS.get(config.reaction)(situation))
 
     def best_step(self, history: Sequence[Mapping[str, float]]) -> int | None:
-        """The step whose checkpoint is kept, to go back to; None where nothing goes back."""
+        """The step whose checkpoint is kept, to go back to; None where nothing goes back.
+
+        It has the most held-out success, or, while nothing was evaluated, the best rewards."""
         if self._context.recipe.monitor.echo_trap.reaction != "roll_back":
             return None
-        return best_step(history, self._context.recipe.train.checkpoint_every)
+        every = self._context.recipe.train.checkpoint_every
+        return self._validation.best_step or best_step(history, every)

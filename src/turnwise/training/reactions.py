@@ -31,7 +31,7 @@ class Situation:
     learners: Learners
     model: ModelConfig
     best: Path | None
-    """The checkpoint with the best rewards; None where none is kept."""
+    """The best checkpoint so far; None where none is kept."""
     factor: float
     """The factor of the learning rate, in (0, 1)."""
 
@@ -97,7 +97,7 @@ def roll_back(situation: Situation) -> str:
     if critic is not None:
         critic.load_state(kept.learner["critic"])
     return (
-        f"Weights and optimizer are again those of step {kept.step}, which had the best rewards. "
+        f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)
     )
 

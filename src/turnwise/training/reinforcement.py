@@ -80,8 +80,8 @@ class ReinforcementLoop:
         self.schedule = RolloutSchedule(context.recipe.rollout)
         self.refinement = make_refinement(context.components)
         self.recorder = Recorder(context, self.step)
-        self.watch = EchoTrapWatch(context, self.recorder.history)
         self.validation = Validation(context, self.step)
+        self.watch = EchoTrapWatch(context, self.recorder.history, self.validation)
         train = context.recipe.train
         self.pipeline = Pipeline(range(self.step, train.steps), train.max_staleness)
         self._unsaved = False

@@ -1,0 +1,49 @@
+"""Collapses of finished runs: the step at which success broke down, and the step of the warning.
+
+They are measures of studies, as `function = "turnwise.monitor.collapse:collapse"`. Not here: what
+the warning goes by (`echo_trap.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.monitor.echo_trap import Thresholds, averages, detect
+from turnwise.storage.run_folder import RunFolder
+
+SUCCESS = "rollout/success"
+WINDOW = Thresholds().window
+
+
+def collapse_step(history: Sequence[Mapping[str, Any]]) -> int | None:
+    """The first step at which success, averaged over five steps, is at most half of the highest
+    such average before it; None where there was none, or no success at all."""
+    success = averages([line[SUCCESS] for line in history], WINDOW)
+    falls = (
+        place + WINDOW
+        for place, rate in enumerate(success)
+        if place and rate <= 0.5 * max(success[:place]) and max(success[:place])
+    )
+    return next(falls, None)
+
+
+def highest(run: Path) -> float | None:
+    """The highest success of a run's training, averaged over five steps; None for fewer steps."""
+    return max(averages([line[SUCCESS] for line in _history(run)], WINDOW), default=None)
+
+
+def collapse(run: Path) -> float | None:
+    """The step at which a run collapsed; None where it did not."""
+    return collapse_step(_history(run))
+
+
+def warning(run: Path) -> float | None:
+    """The first step at which the Echo Trap would be warned of, in a run whose highest reward is 1;
+    None where it never would."""
+    history = _history(run)
+    steps = range(1, len(history) + 1)
+    return next((step for step in steps if detect(history[:step], 1.0, Thresholds())), None)
+
+
+def _history(run: Path) -> list[dict[str, Any]]:
+    return RunFolder.open(run).lines("metrics.jsonl")
