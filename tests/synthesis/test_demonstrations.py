@@ -12,6 +12,7 @@ from turnwise.synthesis.demonstrations import (
     BEHAVIOURS,
     astray,
     demonstrate,
+    direct,
     guessing,
     hasty,
     mistaken,
@@ -35,6 +36,7 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("faithful", {True}, {1}, {0}),
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
+        ("direct", {True}, {0}, {0}),
         ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
@@ -76,6 +78,8 @@ def test_scripts_that_end_without_a_call() -> None:
     assert premature([call, early], other) == [call, early]
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
+    assert [one.answer for one in direct([call, answer], other)] == ["7"]
+    assert direct([call], other)[0].answer == "nothing"
 
 
 def test_only_what_the_script_says_is_marked_as_the_models() -> None:

@@ -52,6 +52,13 @@ def guessing(script: Script, other: Script) -> Script:
     return [Action("", "I know it", answer=other[-1].answer or "nothing")]
 
 
+@BEHAVIOURS.built_in("direct")
+def direct(script: Script, other: Script) -> Script:
+    """Answers rightly without any tool: for a policy that has none."""
+    del other
+    return [Action("", "I know it", answer=script[-1].answer or "nothing")]
+
+
 @BEHAVIOURS.built_in("hasty")
 def hasty(script: Script, other: Script) -> Script:
     """Uses one tool call and answers with what it found, also where more calls are needed."""
