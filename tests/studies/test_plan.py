@@ -12,6 +12,7 @@ from turnwise.algorithms.registry import make_algorithm
 from turnwise.config.study import load_study, shipped_studies
 from turnwise.errors import ConfigError
 from turnwise.rewards.composition import make_reward
+from turnwise.rewards.parts import RewardPart
 from turnwise.studies.plan import PlannedRun, leaves, planned_runs
 from turnwise.training.algorithm_checks import check_algorithm_for_environment
 
@@ -131,16 +132,14 @@ def test_a_recipe_beside_the_study(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STUDIES, ids=lambda name: Path(name).stem)
 def test_studies_of_this_repository_can_run(name: str) -> None:
-    """Rewards and algorithms fit the environment: frozen_lake, or else search."""
+    """Rewards and algorithms fit the environments."""
     study = load_study(name)
-    games = {run.recipe.environment.name for run in planned_runs(study)} == {"frozen_lake"}
-    kind = "frozen_lake" if games else "search"
-    (environment,) = opened(kind, {"maps": 9} if games else {"tasks": {"inverse": False}})
     planned_runs(load_study(name, smallest=True))
     for run in planned_runs(study)[: 1 + len(study.config.arms)]:
-        reward = None
+        chosen, reward = run.recipe.environment, None
+        (environment,) = opened(chosen.name, chosen.options)
         if run.recipe.reward is not None:
-            turns = run.recipe.rollout.max_turns
-            reward = make_reward(run.recipe.reward, environment.spec.parts, turns)
+            parts = {**environment.spec.parts, "reward_model": RewardPart(0, 1)}
+            reward = make_reward(run.recipe.reward, parts, run.recipe.rollout.max_turns)
         algorithm = make_algorithm(run.recipe.algorithm.name, run.recipe.algorithm.overrides)
         check_algorithm_for_environment(algorithm, environment, reward)

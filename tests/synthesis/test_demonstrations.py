@@ -40,6 +40,7 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("thoughtless", {True}, {1}, {0}),
         ("hasty", {True}, {1}, {0}),
         ("guessing", {True, False}, {0}, {0}),
+        ("direct", {True}, {0}, {0}),
         ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
@@ -99,6 +100,7 @@ def test_scripts_that_end_without_a_call() -> None:
     assert (slip.calls[0].arguments, again, last) == ({"at": "x("}, call, thought)
     assert guessing([answer], [call])[0].answer == "nothing"
     assert astray([answer], other) == other
+    assert direct([call], other)[0].answer == "nothing"
 
 
 def test_only_what_the_script_says_is_marked_as_the_models() -> None:

@@ -16,7 +16,12 @@ from turnwise.commands.cli import main
 from turnwise.config import RecordedDemonstrations
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import RunFolder
-from turnwise.training.export import export_policy, export_preferences, export_successes
+from turnwise.training.export import (
+    export_helpful_calls,
+    export_policy,
+    export_preferences,
+    export_successes,
+)
 
 TABLES = """
 [rollout]
@@ -125,6 +130,19 @@ def test_pairs_are_the_best_and_the_worst_of_a_group(run: RunFolder, tmp_path: P
     assert pair["prompt"][0]["role"] == "user"
     assert pair["chosen"] != pair["rejected"]
     assert {message["role"] for message in pair["chosen"]} == {"assistant", "tool"}
+
+
+def test_helpful_calls_have_the_right_answer_after_them(run: RunFolder, tmp_path: Path) -> None:
+    """To a random model no result helps; with a threshold below 0 all calls are kept."""
+    with pytest.raises(DataError, match="no call that helps by 9 nats"):
+        export_helpful_calls(run, tmp_path / "none.jsonl", 9.0)
+    file = tmp_path / "calls.jsonl"
+    count, _ = export_helpful_calls(run, file, -9.0)
+    kept = [json.loads(line)["messages"] for line in file.read_text().splitlines()]
+    assert count == len(kept) == 2  # of two tasks, each once
+    for messages in kept:
+        assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant"]
+        assert messages[-1]["content"] in messages[2]["content"]
 
 
 def test_the_command_says_what_it_has_written(

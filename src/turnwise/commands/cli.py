@@ -136,6 +136,12 @@ def export(
         Path | None,
         typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
     ] = None,
+    helpful_calls: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write calls whose results help to the right answer (Toolformer; .jsonl)."
+        ),
+    ] = None,
     inspect: Annotated[
         Path | None,
         typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
@@ -149,17 +155,28 @@ def export(
 ) -> None:
     """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs."""
     from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.export import export_policy, export_preferences, export_successes
+    from turnwise.training.export import (
+        export_helpful_calls,
+        export_policy,
+        export_preferences,
+        export_successes,
+    )
 
     if adapters not in ("merged", "apart"):
         raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    if all(given is None for given in (to, successes, preferences, inspect)):
-        raise ConfigError("say what to export: --to, --successes, --preferences or --inspect")
+    if all(given is None for given in (to, successes, preferences, helpful_calls, inspect)):
+        raise ConfigError(
+            "say what to export: --to, --successes, --preferences, --helpful-calls or --inspect"
+        )
     folder, written = RunFolder.open(run), []
     if to is not None:
         export_policy(folder, to, adapters == "merged")
         written.append(f"the policy in {to}")
-    for file, export_rows in ((successes, export_successes), (preferences, export_preferences)):
+    for file, export_rows in (
+        (successes, export_successes),
+        (preferences, export_preferences),
+        (helpful_calls, export_helpful_calls),
+    ):
         if file is not None:
             count, left_out = export_rows(folder, file)
             written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")

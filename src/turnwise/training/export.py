@@ -12,13 +12,19 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from turnwise.environments.registry import make_environment
 from turnwise.errors import ConfigError, DataError, InfrastructureError
 from turnwise.evaluation.report import report_markdown
 from turnwise.models.load import load_model
+from turnwise.scaffolds.registry import make_scaffold
 from turnwise.storage import checkpoint
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
 from turnwise.synthesis.conversations import messages_of
+from turnwise.synthesis.toolformer import gains
+
+CALLS_HELP = 0.5
+"""Nats by which calls lower the loss of what follows, at least: Toolformer's for calculations."""
 
 
 def export_policy(folder: RunFolder, target: Path, merge: bool) -> None:
@@ -85,6 +91,42 @@ def export_successes(folder: RunFolder, file: Path) -> tuple[int, int]:
             written[json.dumps({"messages": messages})] = None
     _write(file, list(written), f"{folder.path} has no success that can be written as messages")
     return len(written), left_out
+
+
+def export_helpful_calls(
+    folder: RunFolder, file: Path, threshold: float = CALLS_HELP
+) -> tuple[int, int]:
+    """Write the tool calls of all RL steps whose results help the policy to the right answer.
+
+    Toolformer's filter (`synthesis/toolformer.py`), by the newest checkpoint: each line is an
+    episode's calls with their results and the oracle's answer in place of the episode's, for
+    `sft.demonstrations.file`. Returns how many were written, and how many episodes with calls were
+    left out, because the loss of the answer fell by less than `threshold` nats, or as in
+    `export_successes`. Raises DataError where there is no checkpoint.
+    """
+    recipe = folder.recipe()
+    found, _ = checkpoint.newest(folder.checkpoints)
+    if found is None:
+        raise DataError(f"{folder.path} has no checkpoint yet")
+    model, tokenizer = load_model(recipe.model, found.folder, recipe.seed)
+    environment = make_environment(recipe.environment.name, recipe.environment.options)
+    scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+    answers = {task.id: environment.oracle(task)[-1].answer for task in environment.tasks("train")}
+    rows = [row for row in _rows(folder) if row["tool_calls"]]
+    called = [
+        [*messages[:-1], {**messages[-1], "content": answers[row["task"]]}]
+        for row, messages in zip(rows, _conversations(folder, rows), strict=True)
+        if messages is not None and _ends_with_answer(messages)
+    ]
+    helped = gains(model, scaffold, called, recipe.learning)
+    kept = [messages for messages, gain in zip(called, helped, strict=True) if gain >= threshold]
+    lines = dict.fromkeys(json.dumps({"messages": messages}) for messages in kept)
+    _write(file, list(lines), f"{folder.path} has no call that helps by {threshold:g} nats")
+    return len(lines), len(rows) - len(kept)
+
+
+def _ends_with_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
 
 
 def export_preferences(folder: RunFolder, file: Path) -> tuple[int, int]:

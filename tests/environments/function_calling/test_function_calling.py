@@ -206,3 +206,26 @@ def test_toolrls_reward(made: FunctionCalling) -> None:
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="function_calling"):
         make_environment("function_calling", options)
+
+
+def test_some_kinds_of_request_only() -> None:
+    few = FunctionCalling(count=40, max_requests=2, tools=1, kinds=["set_degrees", "add_event"])
+    for task in all_tasks(few):
+        texts = [text for turns in task.secret["calls"] for text in turns]
+        names = {call.name for text in texts for call in read_calls(text)}
+        assert names <= {"set_degrees", "add_event"}
+        assert set(task.data["tools"]) == names  # no more than it needs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": []}, "kinds are some of add_event,"),
+        ({"kinds": ["set_room", "set_room"]}, "each once"),
+        ({"kinds": ["set_rooms"]}, "'set_rooms'"),
+        ({"kinds": ["set_degrees"], "max_requests": 1, "count": 60}, "only about .* lower count"),
+    ],
+)
+def test_kinds_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("function_calling", options)

@@ -114,3 +114,24 @@ def test_the_other_interpreter(made: MultiTool) -> None:
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="multi_tool"):
         make_environment("multi_tool", options)
+
+
+def test_some_kinds_of_question_only() -> None:
+    few = MultiTool(count=8, kinds=["both", "search"])
+    for split in ("train", "heldout"):
+        counts = Counter(task.info["needs"] for task in few.tasks(split))
+        assert counts == {"search": 4, "both": 4}
+    assert few.spec.data_hash != MultiTool(count=8).spec.data_hash
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": []}, "kinds are some of none, search, calculator, both"),
+        ({"kinds": ["both", "both"]}, "each once"),
+        ({"kinds": ["search"], "count": 721}, "there are 720 tasks: lower count"),
+    ],
+)
+def test_kinds_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_environment("multi_tool", options)

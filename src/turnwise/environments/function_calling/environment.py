@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from turnwise.environments.base import Environment, EnvironmentSpec
 from turnwise.environments.function_calling.applications import Desk, application_tools
+from turnwise.environments.function_calling.requests import KINDS, Kind
 from turnwise.environments.function_calling.tasks import COUNT, MAX_REQUESTS, TOOLS, made_tasks
 from turnwise.environments.random_actions import random_call
 from turnwise.environments.turn_parts import (
@@ -27,7 +28,7 @@ from turnwise.environments.turn_parts import (
     share,
     state_parts,
 )
-from turnwise.errors import ToolError
+from turnwise.errors import ConfigError, ToolError
 from turnwise.ranges import Count, Range
 from turnwise.rewards.answer import exact_match
 from turnwise.rewards.numeric import matches, read_quantity
@@ -71,10 +72,17 @@ class FunctionCalling(Environment):
         count: Count = COUNT,
         max_requests: Annotated[int, Range(1, MAX_REQUESTS)] = MAX_REQUESTS,
         tools: Count = TOOLS,
+        kinds: Sequence[Kind] = KINDS,
     ) -> None:
-        """`count` tasks in each split, of 1 to `max_requests` requests, with `tools` tools or as
-        many as are needed."""
-        self.task_set = made_tasks(count, max_requests, tools)
+        """`count` tasks in each split, of 1 to `max_requests` requests of these `kinds`, with
+        `tools` tools or as many as are needed.
+
+        Raises ConfigError for no kind, or one that is given twice.
+        """
+        chosen = tuple(kind for kind in KINDS if kind in kinds)
+        if not chosen or len(chosen) != len(kinds):
+            raise ConfigError(f"function_calling: kinds are some of {', '.join(KINDS)}, each once")
+        self.task_set = made_tasks(count, max_requests, tools, chosen)
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """The tools and the first request."""

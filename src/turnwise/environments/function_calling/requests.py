@@ -6,9 +6,9 @@ need a result first: their calls come in several turns. Not here: tasks (`tasks.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from turnwise.environments.function_calling.applications import (
     DAYS,
@@ -196,11 +196,37 @@ def switch_room(stream: random.Random, state: dict[str, State]) -> Request:
 
 
 Maker = Callable[[random.Random, dict[str, State]], Request]
-MAKERS: tuple[Maker, ...] = (
-    *(add_event, add_two_events, move_event, move_event_to_another, cancel_event),
-    *(write_file, move_file, copy_file, delete_file),
-    *(set_room, set_degrees, warm_room, switch_room),
-)
+Kind = Literal[
+    "add_event",
+    "add_two_events",
+    "move_event",
+    "move_event_to_another",
+    "cancel_event",
+    "write_file",
+    "move_file",
+    "copy_file",
+    "delete_file",
+    "set_room",
+    "set_degrees",
+    "warm_room",
+    "switch_room",
+]
+MAKERS: Mapping[Kind, Maker] = {
+    "add_event": add_event,
+    "add_two_events": add_two_events,
+    "move_event": move_event,
+    "move_event_to_another": move_event_to_another,
+    "cancel_event": cancel_event,
+    "write_file": write_file,
+    "move_file": move_file,
+    "copy_file": copy_file,
+    "delete_file": delete_file,
+    "set_room": set_room,
+    "set_degrees": set_degrees,
+    "warm_room": warm_room,
+    "switch_room": switch_room,
+}
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def _one_by_one(*calls: ToolCall) -> tuple[tuple[ToolCall, ...], ...]:

@@ -21,7 +21,7 @@ from turnwise.environments.function_calling.applications import (
     owners,
     signature,
 )
-from turnwise.environments.function_calling.requests import MAKERS, Request, draw_state
+from turnwise.environments.function_calling.requests import KINDS, MAKERS, Kind, Request, draw_state
 from turnwise.environments.tasksets import SOLVED, TaskSet, drafted
 from turnwise.errors import ToolError
 from turnwise.rewards.tool_calls import write_calls
@@ -33,6 +33,9 @@ RANDOM_SCORE = 0.001
 """Measured, one of the 1,000 standard held-out tasks: success of an agent that makes as many calls
 as are needed, of random offered tools with random words of the requests and random numbers, and
 answers with such words."""
+
+DRAFTS = 50
+"""Drafts for each task wanted, at most: some kinds of request are soon used up."""
 
 Place = tuple[str, str]
 
@@ -52,28 +55,29 @@ class Draft:
         return " / ".join(request.text for request in self.requests)
 
 
-def made_tasks(count: int, max_requests: int, tools: int) -> TaskSet:
-    """`count` tasks for each split, each of 1 to `max_requests` requests and with `tools` tools (or
-    as many as it needs); whatever is asked in one split is not asked in the other."""
+def made_tasks(count: int, max_requests: int, tools: int, kinds: Sequence[Kind]) -> TaskSet:
+    """`count` tasks for each split, each of 1 to `max_requests` requests of these `kinds` and with
+    `tools` tools (or as many as it needs); whatever is asked in one split is not asked in the
+    other."""
 
     def drafted_task(number: int) -> tasksets.Draft | None:
         stream = random.Random(derive("function calling", number))
-        draft = _draft(stream, stream.randint(1, max_requests), tools)
+        draft = _draft(stream, stream.randint(1, max_requests), tools, kinds)
         return None if draft is None else tasksets.Draft(draft.key, lambda: _task(draft))
 
-    standard = (count, max_requests, tools) == (COUNT, MAX_REQUESTS, TOOLS)
+    standard = (count, max_requests, tools, *kinds) == (COUNT, MAX_REQUESTS, TOOLS, *KINDS)
     scores = SOLVED | ({"random": RANDOM_SCORE} if standard else {})
-    return TaskSet.made("function_calling", drafted(drafted_task), count, scores)
+    return TaskSet.made("function_calling", drafted(drafted_task, DRAFTS * count), count, scores)
 
 
-def _draft(stream: random.Random, count: int, tools: int) -> Draft | None:
+def _draft(stream: random.Random, count: int, tools: int, kinds: Sequence[Kind]) -> Draft | None:
     before = draw_state(stream)
     state = copy.deepcopy(before)
     desk = Desk(state, [])
     requests: list[Request] = []
     touched: set[Place] = set()
     for _ in range(count):
-        request = stream.choice(MAKERS)(stream, state)
+        request = MAKERS[stream.choice(kinds)](stream, state)
         earlier = _places(state)
         try:
             for call in (call for turn in request.turns for call in turn):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from turnwise.environments.base import Environment, EnvironmentSpec
-from turnwise.environments.multi_tool.tasks import COUNT, MOST, made_tasks
+from turnwise.environments.multi_tool.tasks import COUNT, KINDS, MOST, Kind, made_tasks
 from turnwise.environments.multi_tool.world import towns
 from turnwise.environments.turn_parts import (
     REPEATS,
@@ -61,13 +61,21 @@ class MultiTool(Environment):
         count: Annotated[int, Range(1, MOST)] = COUNT,
         interpreter: Literal["calculator", "python"] = "calculator",
         top_k: Count = 3,
+        kinds: Sequence[Kind] = KINDS,
         sandbox: Mapping[str, Any] = {},
     ) -> None:
-        """`count` tasks in each split. A search gives `top_k` documents. `sandbox` is a recipe's
-        table for `python` (see `make_sandbox`).
+        """`count` tasks in each split, as many of each of the `kinds`, which say what a question
+        needs. A search gives `top_k` documents. `sandbox` is a recipe's table for `python` (see
+        `make_sandbox`).
 
-        Raises ConfigError for a `sandbox` that nothing would run in.
+        Raises ConfigError for a `sandbox` that nothing would run in, and for kinds that are none,
+        given twice, or too few for so many tasks.
         """
+        chosen = tuple(kind for kind in KINDS if kind in kinds)
+        if not chosen or len(chosen) != len(kinds):
+            raise ConfigError(f"multi_tool: kinds are some of {', '.join(KINDS)}, each once")
+        if count > (most := MOST // len(KINDS) * len(chosen)):
+            raise ConfigError(f"multi_tool: of these kinds there are {most} tasks: lower count")
         limits = Limits(seconds=5.0, cpu_seconds=5.0, memory=256 * MEBIBYTE)
         if sandbox and interpreter != "python":
             raise ConfigError("multi_tool: [sandbox] is for interpreter = 'python': remove it")
@@ -77,7 +85,7 @@ class MultiTool(Environment):
         self._documents = [town.document for split in found.values() for town in split]
         names = [town.name for split in found.values() for town in split]
         self._index = BM25Index(self._documents, names)
-        self.task_set = made_tasks(count, found)
+        self.task_set = made_tasks(count, found, chosen)
 
     def tools(self) -> list[Tool]:
         """The search and the interpreter that was chosen."""

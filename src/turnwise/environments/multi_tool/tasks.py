@@ -1,4 +1,4 @@
-"""Questions of four kinds, as many of each: none, search, calculator and both say what they need.
+"""Questions of four kinds, or some of them, as many of each: a kind says what they need.
 
 An answer is never in its question, but for the kind `none`, where nothing else is needed. Not here:
 the towns (`world.py`), how an answer is judged (`environment.py`).
@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from turnwise.environments.multi_tool.world import RIVERS, TOWNS, Town
 from turnwise.environments.tasksets import SOLVED, SPLITS, Split, Tasks, TaskSet
@@ -17,7 +18,8 @@ from turnwise.seeds import derive
 from turnwise.tools.calculator import calculate
 from turnwise.types import Task
 
-KINDS = ("none", "search", "calculator", "both")
+Kind = Literal["none", "search", "calculator", "both"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 LARGEST = 999_999
 COUNT = 1000
 RANDOM_SCORE = 0.014
@@ -25,7 +27,8 @@ RANDOM_SCORE = 0.014
 FACTS = 3
 """Facts of a town."""
 MOST = len(KINDS) * FACTS * TOWNS
-"""Tasks in a split, at most: each question that needs a search alone is asked once."""
+"""Tasks in a split, at most: each question that needs a search alone is asked once; of fewer kinds
+as many fewer."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,17 @@ class Question:
     """Expressions to be worked out."""
 
 
-def made_tasks(count: int, towns: Mapping[Split, Sequence[Town]]) -> TaskSet:
-    """`count` tasks for each split, a quarter of each kind; splits share neither towns nor sums.
-    The digest is of the documents, too."""
+def made_tasks(
+    count: int, towns: Mapping[Split, Sequence[Town]], kinds: Sequence[Kind] = KINDS
+) -> TaskSet:
+    """`count` tasks for each split, as many of each of the `kinds`; splits share neither towns nor
+    sums. The digest is of the documents, too."""
     tasks: dict[Split, list[Task]] = {"train": [], "heldout": []}
     for split, found in tasks.items():
         seen: set[str] = set()
         number = 0
         while len(found) < count:
-            kind = KINDS[len(found) % len(KINDS)]
+            kind = kinds[len(found) % len(kinds)]
             stream = random.Random(derive("multi tool", split, number))
             question = _MAKERS[kind](stream, towns[split])
             number += 1
@@ -58,7 +63,7 @@ def made_tasks(count: int, towns: Mapping[Split, Sequence[Town]]) -> TaskSet:
                 continue
             seen.add(question.text)
             found.append(_task(question, kind))
-    scores = SOLVED | ({"random": RANDOM_SCORE} if count == COUNT else {})
+    scores = SOLVED | ({"random": RANDOM_SCORE} if (count, *kinds) == (COUNT, *KINDS) else {})
     return TaskSet.of(tasks, scores, content=lambda split: _content(split, towns))
 
 
@@ -145,7 +150,7 @@ def _worked_out(
     return Question(text, answer, names, (expression,))
 
 
-_MAKERS: Mapping[str, Callable[[random.Random, Sequence[Town]], Question | None]] = {
+_MAKERS: Mapping[Kind, Callable[[random.Random, Sequence[Town]], Question | None]] = {
     "none": none,
     "search": search,
     "calculator": calculator,
