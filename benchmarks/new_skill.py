@@ -1,6 +1,6 @@
 """Whether RL teaches tasks that the cold start never solves, or only makes likelier what it does.
 
-    .venv/bin/python benchmarks/new_skill.py runs/search_r1 --arm masked --tasks 50
+    .venv/bin/python benchmarks/new_skill.py runs/search_r1 --arm PPO --tasks 50
 
 A study's cold start plays held-out tasks, 64 tries each at temperature 1; a task that is solved is
 put aside at once. What is left was never solved. The arm's trained weights then play exactly these,
@@ -35,13 +35,14 @@ def main() -> None:
     """Measure each seed of a study, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("study", type=Path, help="the folder of a study with a cold start")
-    parser.add_argument("--arm", default="masked", help="the arm that was trained")
+    parser.add_argument("--arm", default="PPO", help="the arm that was trained")
     parser.add_argument("--tasks", type=int, default=50, help="held-out tasks")
     parser.add_argument("--tries", type=int, default=64)
     arguments = parser.parse_args()
-    trained = sorted(arguments.study.glob(f"{arguments.arm}-[0-9]*"))
+    finished = arguments.study.glob(f"{arguments.arm}-[0-9]*/report.json")
+    trained = sorted(report.parent for report in finished)
     if not trained:
-        raise SystemExit(f"{arguments.study} has no runs of the arm {arguments.arm}")
+        raise SystemExit(f"{arguments.study} has no finished run of the arm {arguments.arm}")
     found = [asyncio.run(seed_of(run, arguments.tasks, arguments.tries)) for run in trained]
     text = json.dumps(found, indent=1)
     (arguments.study / "new_skill.json").write_text(f"{text}\n", encoding="utf-8")
