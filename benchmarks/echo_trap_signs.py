@@ -10,7 +10,8 @@ where it is there before the step of the collapse, and is a false alarm in a sou
 only while success, averaged over five steps, is neither rising nor above the level of a solved
 task, as in the warning. The threshold of a sign is the one that leads most often with at most 5% of
 false alarms in the runs of even seeds; the figures are also those of odd seeds, which chose
-nothing. Writes echo_trap_signs.json and .md.
+nothing. In hindsight is the threshold chosen on all runs, the most that a sign can do here. Writes
+echo_trap_signs.json and .md.
 """
 
 import argparse
@@ -186,14 +187,15 @@ def read_runs(study: Path) -> list[Run]:
 
 
 def scores(runs: Sequence[Run]) -> list[dict[str, Score]]:
-    """For each sign its figures with the threshold chosen on even seeds: over these (`chosen`), and
-    over odd seeds (`tested`)."""
+    """For each sign its figures with the threshold chosen on even seeds: over these (`chosen`),
+    over odd seeds (`tested`), and with the one chosen on all (`hindsight`)."""
     even = [run for run in runs if run.seed % 2 == 0]
     odd = [run for run in runs if run.seed % 2]
     found = []
     for sign in SIGNS:
         best = chosen(sign, even)
-        found.append({"chosen": best, "tested": score(sign, best.threshold, odd)})
+        tested = score(sign, best.threshold, odd)
+        found.append({"chosen": best, "tested": tested, "hindsight": chosen(sign, runs)})
     return found
 
 
@@ -219,7 +221,7 @@ def score(sign: Sign, threshold: float, runs: Sequence[Run]) -> Score:
 
 
 def markdown(found: Sequence[Mapping[str, Score]]) -> str:
-    """A table with a row for each sign, both sets of runs side by side."""
+    """A table with a row for each sign, the sets of runs side by side."""
     rows: list[dict[str, Any]] = []
     for one in found:
         row: dict[str, Any] = {
