@@ -54,9 +54,9 @@ def guessing(script: Script, other: Script) -> Script:
 
 @BEHAVIOURS.built_in("direct")
 def direct(script: Script, other: Script) -> Script:
-    """Answers rightly without any tool: for a policy that has none."""
+    """Answers at once, without a tool and without a thought."""
     del other
-    return [Action("", "I know it", answer=script[-1].answer or "nothing")]
+    return [Action("", answer=script[-1].answer or "nothing")]
 
 
 @BEHAVIOURS.built_in("hasty")
