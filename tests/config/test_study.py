@@ -100,6 +100,8 @@ def test_paths_are_relative_to_the_study(tmp_path: Path) -> None:
         "a": [*there, "tiny", "data", f"{tmp_path}/mine.py:", 3],
     }
     assert anchored("other.py:f", tmp_path) == "other.py:f"
+    prose = "and/or, " * 60
+    assert anchored([prose, "two\n/lines"], tmp_path) == [prose, "two\n/lines"]
 
 
 def test_names_of_folders() -> None:

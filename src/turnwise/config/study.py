@@ -4,6 +4,7 @@ Settings are nested tables as in a recipe; a path in them is relative to the stu
 which runs a study has (`studies/plan.py`), and what is made of them (`evaluation/studies`).
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -185,12 +186,12 @@ def anchored(value: Any, folder: Path) -> Any:
         return {anchored(key, folder): anchored(entry, folder) for key, entry in value.items()}
     if isinstance(value, list):
         return [anchored(entry, folder) for entry in value]
-    if not isinstance(value, str) or len(value) > 1000 or "\n" in value:
+    if not isinstance(value, str):
         return value
     place, separator, name = value.rpartition(":")
     path, rest = (place, f":{name}") if separator and place.endswith(".py") else (value, "")
     is_path = "/" in path or re.search(r"\.\w+$", path)
-    there = is_path and not path.startswith("/") and (folder / path).exists()
+    there = is_path and not path.startswith("/") and os.path.exists(folder / path)  # false of prose
     there = there or path.startswith(("./", "../"))
     return f"{(folder / path).resolve()}{rest}" if there else value
 
