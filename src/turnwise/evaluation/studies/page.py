@@ -4,6 +4,7 @@ Made of `Figures` alone, so that nothing on it was typed by hand but what the st
 here: how they are computed (`figures.py`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -114,17 +115,22 @@ def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     head = ["study", "claim", "published", "here (95% over seeds)", "seeds", "minutes", "command"]
     head.append("verdict")
     lines = [_row(head), _row(["---"] * len(head))]
+    verdicts: Counter[str] = Counter()
     for found in sorted(studies, key=lambda one: str(one["title"])):
         link = f"[{found['title']}]({found['name']}.md)"
         common = [str(len(found["seeds"])), f"{found['minutes']:.0f}", f"`{found['command']}`"]
-        for effect in found["effects"] or [None]:
+        for place, effect in enumerate(found["effects"] or [None]):
             claim, published, here, verdict = _claim(effect, found)
-            lines.append(_row([link, claim, published, here, *common, verdict]))
+            once = [link, *common] if not place else [""] * (1 + len(common))
+            lines.append(_row([once[0], claim, published, here, *once[1:], verdict]))
+            verdicts[verdict] += 1
     text = (
         "A line for each claim, published figures beside ours. A verdict is by the 95% intervals "
         "of the paired difference, over seeds and by task: it is shown if they lie on the claimed "
         "side of 0, opposite if they lie on the other one; all three are results."
     )
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    text += f" {len(studies)} studies, {verdicts.total()} claims: {counts}."
     return f"{MADE}\n\n# Studies\n\n{text}\n\n" + "\n".join(lines) + "\n"
 
 
