@@ -3,15 +3,15 @@
     .venv/bin/python benchmarks/echo_trap_signs.py runs/ragen runs/verifiability runs/gigpo
 
 Reads the finished runs in folders of studies. A run has collapsed where success, averaged over five
-steps, fell to half of its highest, and the reward with it; where the reward rose meanwhile it was
-hacked, which is another fault, and the run is left out. A run is sound where success never fell so
-far and ends with three quarters of its highest at least; others are left out too. A sign leads
-where it is there before the step of the collapse, and is a false alarm in a sound run. It counts
-only while success, averaged over five steps, is neither rising nor above the level of a solved
-task, as in the warning. The threshold of a sign is the one that leads most often with at most 5% of
-false alarms in the runs of even seeds; the figures are also those of odd seeds, which chose
-nothing. In hindsight is the threshold chosen on all runs, the most that a sign can do here. Writes
-echo_trap_signs.json and .md.
+steps, fell to half of its highest and is there at the end, and the reward fell with it; where the
+reward rose meanwhile it was hacked, which is another fault, and the run is left out. A run is sound
+where success never fell so far and ends with three quarters of its highest at least; others are
+left out too. A sign leads where it is there before the step of the collapse, and is a false alarm
+in a sound run. It counts only while success, averaged over five steps, is neither rising nor above
+the level of a solved task, as in the warning. The threshold of a sign is the one that leads most
+often with at most 5% of false alarms in the runs of even seeds; the figures are also those of odd
+seeds, which chose nothing. In hindsight is the threshold chosen on all runs, the most that a sign
+can do here. Writes echo_trap_signs.json and .md.
 """
 
 import argparse
@@ -47,9 +47,11 @@ class Run:
 
     @property
     def collapse(self) -> int | None:
-        """The step of the collapse; None also where the reward did not fall with success."""
+        """The step of the collapse; None also where success came back, and where the reward did not
+        fall with it."""
         step = collapse_step(self.history)
-        if step is None:
+        whole = averages([line[SUCCESS] for line in self.history], WINDOW)
+        if step is None or whole[-1] > 0.5 * max(whole):
             return None
         success, reward = (
             averages([line[series] for line in self.history[:step]], WINDOW)

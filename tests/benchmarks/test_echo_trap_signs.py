@@ -39,6 +39,11 @@ def test_a_run_whose_reward_rose_was_hacked_and_has_not_collapsed() -> None:
     assert (hacked.collapse, hacked.is_sound) == (None, False)
 
 
+def test_success_that_comes_back_has_not_collapsed() -> None:
+    hard_tasks = run(0, [0.4] * 8 + [0.0] * 5 + [0.4] * 7)
+    assert (hard_tasks.collapse, hard_tasks.is_sound) == (None, False)
+
+
 def test_a_sign_leads_by_the_steps_to_the_collapse() -> None:
     """The spread's average is 0.3 below its highest after step 10 (0.5, 0.42, 0.34), and the run
     has collapsed at step 15."""
@@ -63,10 +68,8 @@ def test_the_threshold_is_chosen_on_even_seeds_and_tested_on_odd_ones() -> None:
     found = scores([TRAPPED, SOUND, *odd])
     assert found[0]["chosen"].leads == found[0]["tested"].leads == [4]
     text = markdown(found)
-    assert (
-        "| spread of rewards falls | 0.45 | 1 of 1 | 4 | 0 of 1 | 1 of 1 | 4 | 0 of 1 | 2 of 2 | 4 | 0 of 2 |"
-        in text
-    )
+    row = "| spread of rewards falls | 0.45 | 1 of 1 | 4 | 0 of 1 | 1 of 1 | 4 | 0 of 1 |"
+    assert row in text
 
 
 def test_only_finished_runs_with_steps_enough_are_read(tmp_path: Path) -> None:
