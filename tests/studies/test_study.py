@@ -107,6 +107,14 @@ def test_finished_runs_become_a_page_and_a_line_of_the_overview(
     assert "not shown: one seed, or seeds that are all alike, give no interval" in shown
 
 
+def test_the_folder_of_a_study_is_no_folder_of_pages(
+    shell: Shell, file: Path, tmp_path: Path
+) -> None:
+    finish(file, tmp_path)
+    shell("study", file, "--out", tmp_path, "--page", tmp_path, code=2)
+    assert "--page is the study's own folder" in shell.err
+
+
 def test_a_study_without_curves_has_no_plot(shell: Shell, tmp_path: Path) -> None:
     write_recipe(tmp_path, "Letters", TABLES)
     file, out, pages = written(tmp_path, curves=[]), tmp_path / "out", tmp_path / "pages"

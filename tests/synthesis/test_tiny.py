@@ -6,12 +6,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import Qwen3ForCausalLM
 
 from turnwise.environments.search.corpus import standard_library
 from turnwise.errors import ConfigError, DataError
+from turnwise.models.tiny import VOCABULARY, Shape, tiny_config
 from turnwise.monitor.display import SilentDisplay
 from turnwise.synthesis.pretraining_tasks import PretrainingTask
-from turnwise.synthesis.tiny import BATCH_TOKENS, SHIPPED, Sizes, balanced, batches, build
+from turnwise.synthesis.tiny import (
+    BATCH_TOKENS,
+    SHIPPED,
+    Sizes,
+    balanced,
+    batches,
+    build,
+    train_tokenizer,
+)
 from turnwise.types import Task
 
 
@@ -50,6 +61,23 @@ def test_stages_that_are_left_out_are_not_learned(tmp_path: Path) -> None:
     assert whole["stages"] == list(SHIPPED) == ["read", "cards", "tags", "words"]
     assert set(whole) - set(part) == {"cards", "tags", "words"}
     assert whole["cards"]["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "millions"), [(192, 4, 2.2), (256, 6, 5.2), (384, 8, 15)]
+)
+def test_a_shape_has_so_many_parameters(width: int, layers: int, millions: float) -> None:
+    tokenizer = train_tokenizer(standard_library()[:300], VOCABULARY)
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(tiny_config(tokenizer, Shape(width, layers)))
+    count = sum(weight.numel() for weight in model.parameters())
+    assert count / 1e6 == pytest.approx(millions, rel=0.03)
+
+
+@pytest.mark.parametrize(("width", "layers"), [(200, 4), (0, 4), (192, 0)])
+def test_a_shape_that_makes_no_model_is_refused(width: int, layers: int) -> None:
+    with pytest.raises(ConfigError, match="multiple of 32"):
+        Shape(width, layers)
 
 
 def test_a_stage_that_there_is_not_and_a_folder_with_files_are_refused(tmp_path: Path) -> None:

@@ -49,13 +49,17 @@ def build_tiny(
             help="Any of read, cards, tags, words, search; the shipped model has no search."
         ),
     ] = "read,cards,tags,words",
+    width: Annotated[int, typer.Option(help="Of the layers, a multiple of 32.")] = 192,
+    layers: Annotated[int, typer.Option(help="256 and 6 make 5 million parameters.")] = 4,
 ) -> None:
     """Make the embedded model `tiny` from scratch: tokenizer, pretraining tasks, checkpoint (over
-    an hour)."""
+    an hour; a larger model takes longer)."""
     from turnwise.threads import configure_threads
 
     configure_threads(2)
     from turnwise.environments.search.corpus import standard_library
+    from turnwise.models.tiny import Shape
     from turnwise.synthesis.tiny import build
 
-    build(target, standard_library(), seed, terminal_display(), stages.split(","))
+    shape = Shape(width, layers)
+    build(target, standard_library(), seed, terminal_display(), stages.split(","), shape=shape)

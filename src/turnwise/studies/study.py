@@ -87,9 +87,13 @@ def run_study(
 
 def publish(found: Figures, folder: Path, target: Path) -> Path:
     """Write a study's page, plot and figures into a folder of pages, and renew the page there that
-    lists all of them. Returns the study's page."""
+    lists all of them. Returns the study's page.
+
+    Raises ConfigError where that folder is the study's own."""
     try:
         target.mkdir(parents=True, exist_ok=True)
+        if target.samefile(folder):
+            raise ConfigError(f"--page is the study's own folder, {folder}; give another folder")
         plot = f"{found.name}.png"
         if (folder / plot).is_file():  # a study without RL has none
             shutil.copyfile(folder / plot, target / plot)

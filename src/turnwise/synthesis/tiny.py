@@ -32,7 +32,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from turnwise.config import RolloutConfig
 from turnwise.environments.search.corpus import Document
 from turnwise.errors import DataError, unknown_name
-from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, VOCABULARY, tiny_config
+from turnwise.models.tiny import END, PAD, SPECIAL_TOKENS, TINY, VOCABULARY, Shape, tiny_config
 from turnwise.monitor.display import Display
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.seeds import derive
@@ -119,6 +119,7 @@ def build(
     display: Display,
     stages: Sequence[str] = SHIPPED,
     sizes: Sizes = Sizes(),
+    shape: Shape = TINY,
 ) -> None:
     """Write tokenizer, weights (bfloat16) and figures into `target`, which must be new or empty.
 
@@ -133,7 +134,7 @@ def build(
     tokenizer = train_tokenizer(documents, FIRST_VOCABULARY)
     with torch.random.fork_rng():
         torch.manual_seed(derive(seed, "tiny", "weights") % 2**32)
-        model = Qwen3ForCausalLM(tiny_config(tokenizer))
+        model = Qwen3ForCausalLM(tiny_config(tokenizer, shape))
     figures: dict[str, Any] = {"seed": seed, "stages": list(stages)}
     for stage in STAGES:
         if stage != "read" and len(tokenizer) < VOCABULARY:

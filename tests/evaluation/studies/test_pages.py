@@ -87,7 +87,7 @@ def test_the_page_has_all_of_it(folders: dict[str, dict[int, Path]]) -> None:
         "**Effect shown**",
         "| success | new | 90.0% (45.0% – 100.0%) | 85.0%",
         "| steps | old | – | – | – |",
-        "![new, old by step](it.png)",
+        "![new; old by step](it.png)",
         "Command: `turnwise study it`",
         "Seeds: 3, 5; 6 minutes",
         "Machine: m",

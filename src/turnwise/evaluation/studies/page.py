@@ -55,7 +55,7 @@ def page(figures: Figures, plot: str) -> str:
         "## All arms and seeds",
         table(figures).rstrip(),
         _reading(figures),
-        f"![{', '.join(figures.arms)} by step]({plot})" if plot else "",
+        f"![{'; '.join(figures.arms)} by step]({plot})" if plot else "",
         "## How it was measured",
         "\n".join(_facts(figures)),
     ]
