@@ -123,8 +123,11 @@ def test_the_overview_has_a_line_for_each_claim(folders: dict[str, dict[int, Pat
     one = json.loads(json.dumps(asdict(found(folders))))
     none = one | {"name": "other", "title": "Other", "effects": []}
     text = overview([none, one])
-    assert "[It](it.md) | new against old | 0.4 against 0.3 | success +80.0 points (+16.5" in text
-    assert "| 2 | 6 | `turnwise study it` | effect shown |" in text
+    study = "| [It](it.md)<br>2 seeds, 6 minutes<br>`turnwise study it` |"
+    assert f"{study} new against old | effect shown | success +80.0 points (+16.5" in text
+    assert "| 0.4 against 0.3 |" in text
+    assert "2 studies, 2 claims: 1 effect shown, 1 a comparison." in text
+    assert "first claim is shown in 1 of them, at least one claim in 1." in text
     assert text.index("[It]") < text.index("[Other]")
     assert "a comparison" in text
 

@@ -13,6 +13,8 @@ from turnwise.evaluation.studies.effects import Effect, Mean
 from turnwise.evaluation.studies.figures import Figures, OfArm
 from turnwise.evaluation.studies.measures import Measured
 
+WIDE = "---\nhide: [toc]\n---"
+"""The site gives a page without a table of contents more room."""
 MADE = "<!-- Made by `turnwise study`: give the command below again. -->"
 SMALLEST = (
     "**This is the smallest form of the study, with which one sees that it works. It is no "
@@ -112,31 +114,37 @@ def measured_text(one: Measured, rate: bool) -> str:
 
 def overview(studies: Sequence[Mapping[str, Any]]) -> str:
     """The page that lists studies, from their figures.json; a line for each claim."""
-    head = ["study", "claim", "published", "here (95% over seeds)", "seeds", "minutes", "command"]
-    head.append("verdict")
+    head = ["study", "claim", "verdict", "here (95% over seeds)", "published"]
     lines = [_row(head), _row(["---"] * len(head))]
-    verdicts: Counter[str] = Counter()
+    verdicts: list[list[str]] = []
     for found in sorted(studies, key=lambda one: str(one["title"])):
-        link = f"[{found['title']}]({found['name']}.md)"
-        common = [str(len(found["seeds"])), f"{found['minutes']:.0f}", f"`{found['command']}`"]
-        for place, effect in enumerate(found["effects"] or [None]):
-            claim, published, here, verdict = _claim(effect, found)
-            once = [link, *common] if not place else [""] * (1 + len(common))
-            lines.append(_row([once[0], claim, published, here, *once[1:], verdict]))
-            verdicts[verdict] += 1
+        claims = [_claim(effect, found) for effect in found["effects"] or [None]]
+        verdicts.append([verdict for _, verdict, *_ in claims])
+        for place, cells in enumerate(claims):
+            lines.append(_row(["" if place else _study(found), *cells]))
+    counts = Counter(verdict for one in verdicts for verdict in one)
+    first, some = (sum("effect shown" in one[:claims] for one in verdicts) for claims in (1, None))
     text = (
         "A line for each claim, published figures beside ours. A verdict is by the 95% intervals "
         "of the paired difference, over seeds and by task: it is shown if they lie on the claimed "
-        "side of 0, opposite if they lie on the other one; all three are results."
+        "side of 0, opposite if they lie on the other one; all three are results. Minutes are of "
+        f"all runs of a study, added up. {len(studies)} studies, {counts.total()} claims: "
+        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}. A study's "
+        f"first claim is shown in {first} of them, at least one claim in {some}."
     )
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    text += f" {len(studies)} studies, {verdicts.total()} claims: {counts}."
-    return f"{MADE}\n\n# Studies\n\n{text}\n\n" + "\n".join(lines) + "\n"
+    return "\n\n".join([WIDE, MADE, "# Studies", text, "\n".join(lines)]) + "\n"
+
+
+def _study(found: Mapping[str, Any]) -> str:
+    """A study's cell: its page, how much was run, and the command."""
+    count = len(found["seeds"])
+    seeds = f"{count} seed{'s' if count > 1 else ''}, {found['minutes']:.0f} minutes"
+    return f"[{found['title']}]({found['name']}.md)<br>{seeds}<br>`{found['command']}`"
 
 
 def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[str, str, str, str]:
     if effect is None:
-        return NONE, NONE, NONE, "a comparison"
+        return NONE, "a comparison", NONE, NONE
     claim = effect["claim"] or f"{effect['arm']} against {effect['against']}"
     rate, mean = effect["metric"] in study["rates"], effect["over_seeds"]
     here = NONE
@@ -147,7 +155,7 @@ def _claim(effect: Mapping[str, Any] | None, study: Mapping[str, Any]) -> tuple[
         if effect["ratio"] is not None:
             here += f", {_times(Mean(**effect['ratio']))}"
     verdict = "smallest form, no result" if study["smallest"] else effect["verdict"]
-    return claim.rstrip("."), effect["published"] or NONE, here, verdict
+    return claim.rstrip("."), verdict, here, effect["published"] or NONE
 
 
 def _facts(figures: Figures) -> list[str]:
