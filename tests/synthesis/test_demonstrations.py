@@ -44,7 +44,6 @@ def make(shares: dict[str, float], count: int = 12, seed: int = 0) -> list[Traje
         ("premature", {True}, {1}, {0}),
         ("mistaken", {False}, {1}, {0}),
         ("malformed", {False}, {1}, {3}),
-        ("direct", {True}, {0}, {0}),
         ("checked", {True}, {1}, {0}),
         ("faulty", {True}, {2}, {0}),
     ],
