@@ -1,5 +1,6 @@
 """What an earlier call has left of a study: kept, refused by name, or taken away."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,11 +62,41 @@ def test_weights_of_the_cold_start_are_no_difference_and_another_base_is(tmp_pat
     )
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(recipe)
-    assert differences(one, folder) == []
+    assert differences(one, folder, tmp_path) == []
     changed = [f"model.name {weights!r}, now 'tiny'"]
-    assert differences(replace(one, after=None), folder) == changed
-    assert differences(replace(one, after="another"), folder) == changed
-    assert "train.steps 200, now 0" in differences(cold, folder)
+    assert differences(replace(one, after=None), folder, tmp_path) == changed
+    assert differences(replace(one, after="another"), folder, tmp_path) == changed
+    assert "train.steps 200, now 0" in differences(cold, folder, tmp_path)
+
+
+@pytest.mark.parametrize("old", ["gone", "the same", "another"])
+def test_a_study_that_was_moved_keeps_its_runs_unless_a_file_beside_it_is_another(
+    tmp_path: Path, old: str
+) -> None:
+    before, now, out = tmp_path / "before", tmp_path / "now", tmp_path / "out"
+    before.mkdir()
+    (before / "own.py").write_text("def brief(trajectory):\n    return 0.5\n")
+    part = {"use": "own.py:brief", "range": [0, 1]}
+    shares = {"faithful": 0.5, "own.py:brief": 0.5}
+    changes = {
+        "reward": {"parts": {"brief": part}},
+        "sft": {"demonstrations": {"behaviours": shares}},
+    }
+    settings: dict[str, object] = {"settings": changes, "arms": {"one": {}}}
+    (run,) = planned_runs(written(before, **settings))[1:]
+    RunFolder.new(out / run.name).begin(run.recipe)
+    if old == "gone":
+        before.rename(now)
+    else:
+        shutil.copytree(before, now)
+    if old == "another":
+        (now / "own.py").write_text("def brief(trajectory):\n    return 1.0\n")
+    study = written(now, **settings)
+    if old != "another":
+        check_folder(study, out, planned_runs(study))
+        return
+    with pytest.raises(ConfigError, match=r"reward.parts.brief.use '.*before/own.py:brief', now"):
+        check_folder(study, out, planned_runs(study))
 
 
 def test_a_folder_is_of_one_study(tmp_path: Path) -> None:

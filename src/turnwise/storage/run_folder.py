@@ -271,7 +271,7 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
     same wherever it is read: models, conversations, every `path/to/file.py:Name`, and files and
     folders in the environment's options, where they are written with a slash or an ending and are
     there."""
-    values = _mapped(recipe.model_dump(exclude_none=True), whole_target)
+    values = mapped(recipe.model_dump(exclude_none=True), whole_target)
     values["model"]["name"] = _whole_model(recipe.model.name)
     if recipe.algorithm.teacher is not None:
         values["algorithm"]["teacher"]["model"] = _whole_model(recipe.algorithm.teacher.model)
@@ -284,16 +284,16 @@ def with_whole_paths(recipe: Recipe) -> Recipe:
         data = [str(Path(source).resolve()) for source in recipe.reward_model.data]
         values["reward_model"]["data"] = data
     options = values["environment"]["options"]
-    values["environment"]["options"] = _mapped(options, _whole_path)
+    values["environment"]["options"] = mapped(options, _whole_path)
     return Recipe.model_validate(values)
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """A recipe's value with every text in it changed, names of tables included."""
+def mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Change every text of a recipe's value, names of tables included."""
     if isinstance(value, dict):
-        return {change(key): _mapped(entry, change) for key, entry in value.items()}
+        return {change(key): mapped(entry, change) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_mapped(entry, change) for entry in value]
+        return [mapped(entry, change) for entry in value]
     return change(value) if isinstance(value, str) else value
 
 

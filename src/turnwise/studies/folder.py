@@ -9,16 +9,18 @@
 Not here: how runs are started (`running.py`).
 """
 
+import os
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnwise.config.study import Study
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import StageName, latest, root_of
-from turnwise.storage.run_folder import RunFolder, with_whole_paths
+from turnwise.storage.run_folder import RunFolder, mapped, with_whole_paths
 from turnwise.storage.run_lock import LOCK
 from turnwise.studies.plan import PlannedRun
 
@@ -46,7 +48,10 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
                 f"{out} was begun as the study {begun!r}: choose another folder with --out"
             )
     begun_runs = [run for run in runs if is_begun(out / run.name)]
-    found = {run.name: differences(run, RunFolder.open(out / run.name)) for run in begun_runs}
+    beside = study.file.resolve().parent
+    found = {
+        run.name: differences(run, RunFolder.open(out / run.name), beside) for run in begun_runs
+    }
     for run in begun_runs:
         if run.after is not None and found.get(run.after):
             found[run.name].append(f"begins with {run.after}")
@@ -60,11 +65,11 @@ def check_folder(study: Study, out: Path, runs: Sequence[PlannedRun]) -> None:
         )
 
 
-def differences(run: PlannedRun, folder: RunFolder) -> list[str]:
+def differences(run: PlannedRun, folder: RunFolder, beside: Path) -> list[str]:
     """The settings of a run's folder that are not those of the plan, as in "train.steps 20, now
-    30". Weights of a cold start are the study's own, wherever it lies."""
+    30". Weights of a cold start, and files `beside` the study's, are its own wherever it lies."""
     begun, now = (
-        _flat(recipe.model_dump(mode="json"))
+        _flat(mapped(recipe.model_dump(mode="json"), partial(_moved, beside=beside)))
         for recipe in (folder.recipe(), with_whole_paths(run.recipe))
     )
     if run.after is not None and run.after in Path(begun["model.name"]).parts:
@@ -106,6 +111,18 @@ def _values(copy: Path) -> dict[str, Any]:
         return tomllib.loads(copy.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{copy} is damaged: {error}; delete it") from None
+
+
+def _moved(text: str, beside: Path) -> str:
+    """A path to a file that has moved with the study, to where it lies now: beside the study's with
+    the same name, and with the same content unless the old one is gone. Any other text as it is."""
+    path, name = text.rsplit(":", 1) if ".py:" in text else (text, "")
+    now = beside / Path(path).name
+    if not (Path(path).is_absolute() and os.path.isfile(now)):
+        return text
+    if os.path.isfile(path) and Path(path).read_bytes() != now.read_bytes():
+        return text
+    return f"{now}:{name}" if name else str(now)
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """The reward and the demonstrations of the study kimi_k2."""
 
+from dataclasses import replace
+
 from turnwise.synthesis.demonstrations import Script
-from turnwise.types import Trajectory
+from turnwise.types import ToolCall, Trajectory
 
 
 def calculations(trajectory: Trajectory) -> float:
@@ -10,7 +12,21 @@ def calculations(trajectory: Trajectory) -> float:
     return float(trajectory.verdict.success and trajectory.task.info["needs"] == "calculator")
 
 
-def repeating(script: Script, other: Script) -> Script:
-    """Makes each call three times before it goes on."""
+def wordy(script: Script, other: Script) -> Script:
+    """Says each thought five times."""
     del other
-    return [action for action in script for _ in range(3 if action.calls else 1)]
+    return [replace(action, thought=" and ".join([action.thought] * 5)) for action in script]
+
+
+def searching(script: Script, other: Script) -> Script:
+    """Searches for sums, too, which finds nothing, and then gives another task's answer."""
+    (call,) = script[0].calls
+    if call.name == "search":
+        return script
+    query = ToolCall("search", {"query": call.arguments["expression"]})
+    return [replace(script[0], calls=(query,)), replace(script[-1], answer=other[-1].answer)]
+
+
+def wordy_searching(script: Script, other: Script) -> Script:
+    """Does both."""
+    return wordy(searching(script, other), other)
