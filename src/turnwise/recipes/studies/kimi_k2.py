@@ -28,5 +28,5 @@ def searching(script: Script, other: Script) -> Script:
 
 
 def wordy_searching(script: Script, other: Script) -> Script:
-    """Does both."""
+    """Searches for sums, too, and says each thought five times."""
     return wordy(searching(script, other), other)
