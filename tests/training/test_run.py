@@ -27,6 +27,7 @@ from turnwise.threads import configure_threads
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
 from turnwise.training.prepare import prepare
+from turnwise.training.validation import Validation
 
 TABLES = """
 [engine]
@@ -269,7 +270,7 @@ def test_an_echo_trap_stops_a_run_that_asks_for_it(
         loaded = load_recipe(str(recipe), [f'monitor.echo_trap="{action}"'])
         folder = RunFolder.new(tmp_path / action)
         context = prepare(loaded, folder, TerminalDisplay(Console(stderr=True)))
-        learners, watch = Learners(context), EchoTrapWatch(context, history)
+        learners, watch = Learners(context), EchoTrapWatch(context, history, Validation(context, 0))
         if action == "stop":
             with pytest.raises(RunStoppedError, match=r"from 0\.400 to 0\.010"):
                 watch.check(20, learners)
