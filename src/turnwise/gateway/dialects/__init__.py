@@ -1,0 +1,1 @@
+"""The request and reply formats of language-model services, one file each."""

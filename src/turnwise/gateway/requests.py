@@ -1,0 +1,129 @@
+"""Requests of an agent and replies to it, in the same words for every dialect: plain data.
+
+Not here: the formats of services (`dialects/`), and how messages become tokens (`contexts.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from turnwise.types import ToolCall
+
+Role = Literal["system", "user", "assistant", "tool"]
+Ending = Literal["stop", "calls", "length"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of a conversation, as an agent sends it.
+
+    >>> Message("tool", "18 degrees", call="call_1").role
+    'tool'
+    """
+
+    role: Role
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    """The calls of an assistant's message, in order, with the ids that the agent knows them by."""
+    call: str = ""
+    """The id of the call that a tool's message answers."""
+    images: tuple[bytes, ...] = field(default=(), repr=False)
+    """Images as PNG, after the text."""
+
+
+@dataclass(frozen=True)
+class ToolSchema:
+    """A tool of the agent's own, which runs it.
+
+    Example: ToolSchema("search", "Search the library.", {"type": "object", "properties": {}}).
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of an object."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request for one reply, or several.
+
+    Example: Request((Message("user", "Hello."),), dialect="messages").
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSchema, ...] = ()
+    dialect: str = ""
+    """The name of the format that it came in."""
+    model: str = ""
+    """The model's name as the agent gave it."""
+    max_tokens: int | None = None
+    """The most tokens of a reply; None is the recipe's bound."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a reply, and are not part of it."""
+    count: int = 1
+    """Replies asked for."""
+    logprobs: bool = False
+    """Whether the reply lists its tokens with their log-probabilities."""
+    stream: bool = False
+    """Whether the reply is sent as server-sent events."""
+    ignored: tuple[str, ...] = ()
+    """Fields that have no bearing here, such as `temperature`, which is the recipe's."""
+
+
+@dataclass(frozen=True)
+class SampledToken:
+    """A token as a reply lists it."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A reply. Example: Choice("It is warm.", ending="stop")."""
+
+    text: str
+    """The words for the agent, without calls and thoughts."""
+    thought: str = ""
+    """The words before them in which the model thought."""
+    calls: tuple[ToolCall, ...] = ()
+    """The calls that the agent is to run, with ids."""
+    ending: Ending = "stop"
+    """`length`: the reply was cut off at a bound of tokens."""
+    sampled: int = 0
+    """Number of its tokens."""
+    tokens: Sequence[SampledToken] = ()
+    """Its tokens, if they were asked for."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """All replies to one request. Example: Reply("r-3", "turnwise", (Choice("Yes."),), 12)."""
+
+    id: str
+    """Unique in the session, made of letters, digits and hyphens."""
+    model: str
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    created: int
+    """Seconds since 1970."""
+
+    @property
+    def sampled(self) -> int:
+        """Tokens of all choices."""
+        return sum(choice.sampled for choice in self.choices)
+
+
+class RefusedError(Exception):
+    """A request that is not answered: its reader is the agent's author, through the API's error.
+
+    `status` is that of HTTP, `field` names what is wrong in the request's body, and `kind` is one
+    of OpenAI's and Anthropic's words for it.
+    """
+
+    def __init__(
+        self, message: str, status: int = 400, field: str = "", kind: str = "invalid_request_error"
+    ) -> None:
+        super().__init__(message)
+        self.message, self.status, self.field, self.kind = message, status, field, kind
