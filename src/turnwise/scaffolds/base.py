@@ -18,8 +18,9 @@ class Scaffold(Protocol):
     stop: tuple[str, ...]
     """Strings that end a model turn."""
 
-    def begin(self, prompt: Observation) -> list[Segment]:
-        """The first tokens of an episode: instructions, the task, the start of the reply."""
+    def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
+        """The first tokens of an episode: instructions, the task, the start of the reply. `system`
+        is what an agent of its own says of its part, before the task."""
         ...
 
     def extend(
@@ -27,10 +28,12 @@ class Scaffold(Protocol):
         observation: Observation,
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
+        words: Sequence[str] = (),
     ) -> list[Segment]:
         """The tokens between two model turns, after the `written` ones, which the scaffold closes
         where the model left something open. `results` are what the observation is made of where it
-        joins several calls': a scaffold with a message for each shows them one by one, in order."""
+        joins several calls': a scaffold with a message for each shows them one by one, in order.
+        `words` are what a user says after it."""
         ...
 
     def parse(self, tokens: Sequence[int]) -> Action:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from turnwise.scaffolds.text import TextScaffold, contents
+from turnwise.scaffolds.text import TextScaffold
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
@@ -51,14 +51,16 @@ class CodeScaffold(TextScaffold):
         observation: Observation,
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
+        words: Sequence[str] = (),
     ) -> list[Segment]:
-        """An output block, which holds each result in order; what stands in it cannot contain
-        special tokens."""
-        del written
-        text = "\n".join(contents(observation, results))
+        """An output block, which holds each result in order, and a user's words after them; what
+        stands in it cannot contain special tokens."""
+        del written, results
+        said = "".join(f"\n{text}" for text in words)
         return [
             Segment(self._encode("\n<output>\n"), Source.TEMPLATE),
-            Segment(self._encode_foreign(text), observation.source),
+            Segment(self._encode_foreign(observation.content), observation.source),
+            *([Segment(self._encode_foreign(said), Source.USER)] if said else []),
             *self._images(observation),
             Segment(self._encode("\n</output>\n"), Source.TEMPLATE),
         ]

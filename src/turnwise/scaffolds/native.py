@@ -63,30 +63,32 @@ class NativeScaffold(TextScaffold):
         self._thinks = self._has_room_for_thoughts()
         self._closed = self._written(Action("", answer="Hello."))
 
-    def begin(self, prompt: Observation) -> list[Segment]:
+    def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
         """The system message with the tools, the task, and the beginning of the model's turn."""
-        system = [{"role": "system", "content": self._instructions}] if self._instructions else []
+        said = "\n\n".join(filter(None, (self._instructions, system)))
+        first = [{"role": "system", "content": said}] if said else []
         rendered = self._renderer.render(
-            [*system, {"role": "user", "content": prompt.content}],
+            [*first, {"role": "user", "content": prompt.content}],
             tools=self._specs,
             add_generation_prompt=True,
         )
-        return self._segments(rendered, 0, {len(system): (prompt.content, prompt.source)})
+        return self._segments(rendered, 0, {len(first): (prompt.content, prompt.source)})
 
     def extend(
         self,
         observation: Observation,
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
+        words: Sequence[str] = (),
     ) -> list[Segment]:
         """The end of the model's turn where it did not write one, a message for each result, or one
-        for anything else, and the beginning of the next turn."""
-        texts = contents(observation, results)
-        messages: list[dict[str, Any]] = [{"role": "user", "content": text} for text in texts]
+        for anything else, and for each of a user's words, and the beginning of the next turn."""
+        shown = contents(observation, results, words)
+        messages: list[dict[str, Any]] = [{"role": "user", "content": text} for text, _ in shown]
         if observation.source == Source.TOOL:
             attempts = self._parsed(written).tool_calls
             named = [call for call in attempts if call.status == "ok"]
-            for place, message in enumerate(messages):
+            for place, message in enumerate(messages[: len(messages) - len(words)]):
                 call = named[place] if place < len(named) else None
                 given = results[place].call if place < len(results) else None
                 message["role"] = "tool"
@@ -98,7 +100,7 @@ class NativeScaffold(TextScaffold):
             closing = [] if written and written[-1] in self._ends else self._closed[-1:]
             used = self._closed
             rendered = self._after(used, messages)
-        sources = {place: (text, observation.source) for place, text in enumerate(texts)}
+        sources = dict(enumerate(shown))
         segments = self._segments(rendered, len(self._prompt) + len(used), sources)
         return [Segment(closing, Source.TEMPLATE), *segments] if closing else segments
 

@@ -56,15 +56,17 @@ class ReActScaffold(TextScaffold):
         observation: Observation,
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
+        words: Sequence[str] = (),
     ) -> list[Segment]:
         """The observation after its label, which is only added where the model did not write it;
-        each of several results has its own. What stands in it cannot hold special tokens."""
+        each of several results has its own, and a user's words. What stands in it cannot hold
+        special tokens."""
         begun = self._decode(written).rstrip().endswith(OBSERVATION)
         segments = []
-        for text in contents(observation, results):
+        for text, source in contents(observation, results, words):
             if not begun:
                 segments.append(Segment(self._encode(f"\n{OBSERVATION}"), Source.TEMPLATE))
-            segments.append(Segment(self._encode_foreign(f" {text}"), observation.source))
+            segments.append(Segment(self._encode_foreign(f" {text}"), source))
             begun = False
         end = Segment(self._encode("\n"), Source.TEMPLATE)
         return [*segments, *self._images(observation), end]

@@ -58,13 +58,14 @@ class TagsScaffold(TextScaffold):
         observation: Observation,
         written: Sequence[int] = (),
         results: Sequence[ToolResult] = (),
+        words: Sequence[str] = (),
     ) -> list[Segment]:
-        """An information block, or one for each of several results, the last one with the images;
-        what stands in it cannot contain special tokens."""
+        """An information block, or one for each of several results and of a user's words, the last
+        one with the images; what stands in it cannot contain special tokens."""
         del written
         segments = []
-        for text in contents(observation, results):
-            content = Segment(self._encode_foreign(f" {text}"), observation.source)
+        for text, source in contents(observation, results, words):
+            content = Segment(self._encode_foreign(f" {text}"), source)
             segments += [self._opening, content, self._closing]
         return [*segments[:-1], *self._images(observation), *segments[-1:]]
 

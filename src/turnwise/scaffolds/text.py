@@ -42,13 +42,15 @@ class TextScaffold:
         self._tools = {tool.name: tool for tool in tools}
         self._instructions = instructions.replace("{tools}", self._described())
 
-    def begin(self, prompt: Observation) -> list[Segment]:
-        """The chat template's opening where the tokenizer has one, plain text otherwise."""
+    def begin(self, prompt: Observation, system: str = "") -> list[Segment]:
+        """The chat template's opening where the tokenizer has one, plain text otherwise; `system`
+        and the task are one message, with a blank line between them."""
         with_images = self.encode_image is not None
         if with_images not in self._frames:
             self._frames[with_images] = self._frame(with_images)
         before, after = self._frames[with_images]
-        content = Segment(self._encode_foreign(prompt.content), prompt.source)
+        said = f"{system}\n\n{prompt.content}" if system else prompt.content
+        content = Segment(self._encode_foreign(said), prompt.source)
         return [before, content, *self._images(prompt), after]
 
     def _frame(self, with_images: bool) -> tuple[Segment, Segment]:
@@ -110,12 +112,16 @@ class TextScaffold:
         return str(self._tokenizer.eos_token or "")
 
 
-def contents(observation: Observation, results: Sequence[ToolResult]) -> list[str]:
-    """The results one by one where the observation is nothing but several of them, in the order of
-    the calls; else the observation as a whole."""
+def contents(
+    observation: Observation, results: Sequence[ToolResult], words: Sequence[str] = ()
+) -> list[tuple[str, Source]]:
+    """The texts to show, each with its source: the results one by one where the observation is
+    nothing but several of them, in the order of the calls, else the observation as a whole; then
+    what a user says."""
     single = [result.content for result in results]
     several = len(single) > 1 and "\n".join(single) == observation.content
-    return single if several else [observation.content]
+    shown = single if several else [observation.content]
+    return [(text, observation.source) for text in shown] + [(text, Source.USER) for text in words]
 
 
 def single_argument(tool: Tool) -> str | None:

@@ -1,0 +1,338 @@
+"""The HTTP server that agents talk to: every episode has an address with a secret of its own.
+
+    /e/EPISODE/SECRET/v1/chat/completions, responses, messages, messages/count_tokens, models
+    /e/EPISODE/SECRET/reward, end
+
+It listens on this machine alone unless told otherwise, and runs on the event loop of the engine.
+Not here: the formats (`dialects/`), and what a request does (`session.py`).
+"""
+
+import asyncio
+import hmac
+import json
+import math
+import secrets
+import socket
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from turnwise.errors import InfrastructureError
+from turnwise.gateway.dialects import chat_completions, messages, responses
+from turnwise.gateway.requests import RefusedError
+from turnwise.gateway.session import MODEL, GivenReward, Session
+
+LARGEST_BODY = 10_000_000
+"""Bytes of a request's body."""
+PATIENCE = 30.0
+"""Seconds that a client has for the headers of a request, and for its body."""
+REMEMBERED = 10_000
+"""Episodes that have ended and are still known by their addresses."""
+Dialect = Any
+"""A module of `dialects`."""
+Handler = Callable[[Request, Session], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """An episode's address. Example: Address("http://127.0.0.1:8123", "0-1", "…")."""
+
+    server: str
+    episode: str
+    secret: str
+
+    @property
+    def root(self) -> str:
+        """The address for clients of Anthropic's, who add `/v1/messages`."""
+        return f"{self.server}/e/{self.episode}/{self.secret}"
+
+    @property
+    def openai(self) -> str:
+        """The address for clients of OpenAI's, who add `/chat/completions`."""
+        return f"{self.root}/v1"
+
+
+class Gateway:
+    """The server, which begins with its first episode."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, public_url: str = "") -> None:
+        """`port` 0 is any free one; `public_url` is the server's address for agents that reach it
+        by another name than `host`."""
+        self._host, self._port, self._public_url = host, port, public_url.rstrip("/")
+        self._sessions: dict[str, tuple[str, Session]] = {}
+        self._ended: OrderedDict[str, str] = OrderedDict()
+        self._numbers = 0
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def open(self, session: Session) -> Address:
+        """Give a session an address. Raises InfrastructureError where the server cannot begin."""
+        async with self._starting:
+            if self._server is None:
+                await self._start()
+        self._numbers += 1
+        name, secret = f"{self._numbers}", secrets.token_urlsafe(16)
+        self._sessions[name] = secret, session
+        return Address(self._public_url or self._url, name, secret)
+
+    async def close(self, address: Address) -> None:
+        """End a session: requests under way are stopped, later ones refused. Idempotent."""
+        found = self._sessions.pop(address.episode, None)
+        if found is None:
+            return
+        self._ended[address.episode] = address.secret
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+        await found[1].close()
+
+    async def stop(self) -> None:
+        """End the server. Idempotent."""
+        if self._server is None or self._serving is None:
+            return
+        self._server.should_exit = True
+        await self._serving
+        self._server = self._serving = None
+
+    async def _start(self) -> None:
+        try:
+            listening = socket.create_server((self._host, self._port), backlog=2048)
+        except OSError as error:
+            raise InfrastructureError(
+                f"the gateway cannot listen at {self._host}:{self._port}: {error.strerror}"
+            ) from None
+        self._url = f"http://{self._host}:{listening.getsockname()[1]}"
+        app = Starlette(routes=self._routes(), exception_handlers={404: _no_route, 405: _no_route})
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http=_Impatient,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        while not self._server.started:
+            if self._serving.done():
+                self._serving.result()
+            await asyncio.sleep(0.001)
+
+    def _routes(self) -> list[Route]:
+        at = "/e/{episode}/{secret}"
+        dialects = (chat_completions, responses, messages)
+        made = [
+            Route(f"{at}{one.PATH}", self._route(_asking(one), one), methods=["POST"])
+            for one in dialects
+        ]
+        openai = chat_completions
+        others = [
+            (messages.COUNT_PATH, _count, messages, "POST"),
+            ("/v1/models", _models, openai, "GET"),
+            ("/v1/models/{model}", _model, openai, "GET"),
+            ("/reward", _reward, openai, "POST"),
+            ("/end", _end, openai, "POST"),
+        ]
+        return made + [
+            Route(f"{at}{path}", self._route(handler, dialect), methods=[method])
+            for path, handler, dialect, method in others
+        ]
+
+    def _route(
+        self, handler: Handler, dialect: Dialect
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def route(request: Request) -> Response:
+            session = None
+            try:
+                session = self._session(request)
+                return await handler(request, session)
+            except RefusedError as refused:
+                return JSONResponse(dialect.error(refused), refused.status)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+            except Exception as error:
+                if session is not None:
+                    session.bug = error  # the episode raises it
+                raise
+
+        return route
+
+    def _session(self, request: Request) -> Session:
+        """The session of an address. Raises RefusedError for an episode or secret that is wrong,
+        without saying which."""
+        name, secret = request.path_params["episode"], request.path_params["secret"]
+        known = self._ended.get(name) or self._sessions.get(name, ("", None))[0]
+        if not known or not hmac.compare_digest(known.encode(), secret.encode()):
+            raise RefusedError(
+                "there is no such episode, or the secret is wrong", 401, kind="authentication_error"
+            )
+        if name in self._ended:
+            raise RefusedError("the episode has ended", 403, kind="permission_error")
+        return self._sessions[name][1]
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the run."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection whose first request does not come."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._impatience = self.loop.call_later(PATIENCE, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._impatience.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+def _asking(dialect: Dialect) -> Handler:
+    async def handler(request: Request, session: Session) -> Response:
+        asked = dialect.read(await _body(request))
+        again = request.headers.get("x-stainless-retry-count", "0") != "0"
+        reply = await session.ask(asked, again)
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        if not asked.stream:
+            arrived = BackgroundTask(session.arrived, reply)
+            return JSONResponse(dialect.body(asked, reply), background=arrived)
+
+        async def events() -> Any:
+            for event in dialect.events(asked, reply):
+                if await request.is_disconnected():
+                    return
+                yield event
+            session.arrived(reply)
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    return handler
+
+
+async def _count(request: Request, session: Session) -> Response:
+    asked = messages.read({"max_tokens": 1, **await _body(request)})
+    return JSONResponse(messages.counted(session.count(asked)))
+
+
+async def _models(request: Request, session: Session) -> Response:
+    del request, session
+    entry = _described()
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": [entry],
+            "has_more": False,
+            "first_id": entry["id"],
+            "last_id": entry["id"],
+        }
+    )
+
+
+async def _model(request: Request, session: Session) -> Response:
+    del session
+    name = request.path_params["model"]
+    if name != MODEL:
+        raise RefusedError(f"there is no model {name!r}", 404, "model", "not_found_error")
+    return JSONResponse(_described())
+
+
+def _described() -> dict[str, Any]:
+    """The policy in the words of both families of clients."""
+    return {
+        "id": MODEL,
+        "object": "model",
+        "created": 0,
+        "owned_by": "turnwise",
+        "type": "model",
+        "display_name": MODEL,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+
+
+async def _reward(request: Request, session: Session) -> Response:
+    given = await _body(request)
+    for name in given:
+        if name not in ("reward", "success", "parts", "reply"):
+            raise RefusedError(f"unknown field {name!r}", field=name)
+    reward = _number(given, "reward")
+    if "reply" in given:
+        session.reward_reply(str(given["reply"]), reward)
+        return JSONResponse({"ok": True})
+    parts = given.get("parts") or {}
+    if not isinstance(parts, Mapping):
+        raise RefusedError("parts is an object of numbers", field="parts")
+    success = given.get("success", reward >= 1)
+    if not isinstance(success, bool):
+        raise RefusedError("success is true or false", field="success")
+    numbers = {str(name): _number(parts, name) for name in parts}
+    session.rewarded(GivenReward(reward, success, numbers))
+    return JSONResponse({"ok": True})
+
+
+async def _end(request: Request, session: Session) -> Response:
+    await request.body()
+    session.ended = True
+    return JSONResponse({"ok": True})
+
+
+def _number(given: Mapping[str, Any], name: str) -> float:
+    value = given.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RefusedError(f"{name} is {value!r}: give a number", field=name)
+    return float(value)
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's body. Raises RefusedError for one that is too large, comes too
+    slowly, or is none."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > LARGEST_BODY:
+                    raise RefusedError(
+                        f"the body has more than {LARGEST_BODY} bytes",
+                        413,
+                        kind="request_too_large",
+                    )
+    except TimeoutError:
+        raise RefusedError(f"no whole body within {PATIENCE:g} s", 408) from None
+    try:
+        body = json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        raise RefusedError("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise RefusedError("the body is not a JSON object")
+    return body
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    refused = RefusedError(
+        f"there is no {request.method} {request.url.path.rpartition('/v1/')[2]} here: use "
+        "/v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /reward or /end",
+        getattr(error, "status_code", 404),
+        kind="not_found_error",
+    )
+    return JSONResponse(chat_completions.error(refused), refused.status)
