@@ -174,7 +174,7 @@ def close(components: Components) -> None:
 
     >>> turnwise.close(components)
     """
-    event_loop.finish(components.engine.stop())
+    event_loop.finish(components.stop())
 
 
 def sample_groups(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from turnwise.capture import Capture
 from turnwise.tokens import Source, Tokens
 
 
@@ -259,6 +260,8 @@ class Trajectory:
     seconds: float = 0.0
     problem: str = ""
     """Message for people on what went wrong, with infrastructure and grader outcomes."""
+    capture: Capture | None = None
+    """The account of an agent's calls, where an agent of the user's own has played the episode."""
 
     @property
     def id(self) -> TrajectoryId:

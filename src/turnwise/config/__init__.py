@@ -4,6 +4,7 @@ A choice carries its own settings. Not here: what the names of environments, alg
 stand for; each registry checks its own.
 """
 
+from turnwise.config.agent import AgentConfig, AnyAgentConfig, CommandAgent, FunctionAgent
 from turnwise.config.engine import (
     EXACT_PARITY,
     ROUNDED_PARITY,
@@ -86,12 +87,15 @@ __all__ = [
     "EXACT_PARITY",
     "GATES",
     "ROUNDED_PARITY",
+    "AgentConfig",
     "AlgorithmConfig",
     "AllTasks",
+    "AnyAgentConfig",
     "AnyEngineConfig",
     "AnyJudgeConfig",
     "BySuccess",
     "Choice",
+    "CommandAgent",
     "CostConfig",
     "CriticConfig",
     "EmbeddedEngineConfig",
@@ -99,6 +103,7 @@ __all__ = [
     "EngineConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
+    "FunctionAgent",
     "ImplicitRewardConfig",
     "LatencyConfig",
     "LearningConfig",

@@ -6,8 +6,9 @@ own. Nor how a recipe is read (`loading.py`).
 
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from turnwise.config.agent import AnyAgentConfig
 from turnwise.config.contradictions import contradictions
 from turnwise.config.engine import (
     EXACT_PARITY,
@@ -59,6 +60,8 @@ class Recipe(Section):
     scaffold: ScaffoldConfig = ScaffoldConfig()
     engine: AnyEngineConfig = EmbeddedEngineConfig()
     rollout: RolloutConfig = RolloutConfig()
+    agent: AnyAgentConfig | None = None
+    """An agent of one's own that plays the episodes; without it, turnwise's own loop does."""
     reward: RewardConfig | None = None
     """The reward that the recipe puts together; without it, the environment's own."""
     judge: AnyJudgeConfig | None = None
@@ -87,6 +90,11 @@ class Recipe(Section):
         return not isinstance(engine, EmbeddedEngineConfig) or (
             "bfloat16" in types | {engine.compute_dtype}
         )
+
+    @field_validator("agent", mode="before")
+    @classmethod
+    def _list_is_a_command(cls, value: Any) -> Any:
+        return {"command": value} if isinstance(value, list | tuple) else value
 
     @model_validator(mode="after")
     def _sections_go_together(self) -> "Recipe":

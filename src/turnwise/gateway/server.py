@@ -16,7 +16,6 @@ import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -28,6 +27,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnwise.errors import InfrastructureError
+from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions, messages, responses
 from turnwise.gateway.requests import RefusedError
 from turnwise.gateway.session import MODEL, GivenReward, Session
@@ -41,25 +41,6 @@ REMEMBERED = 10_000
 Dialect = Any
 """A module of `dialects`."""
 Handler = Callable[[Request, Session], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Address:
-    """An episode's address. Example: Address("http://127.0.0.1:8123", "0-1", "…")."""
-
-    server: str
-    episode: str
-    secret: str
-
-    @property
-    def root(self) -> str:
-        """The address for clients of Anthropic's, who add `/v1/messages`."""
-        return f"{self.server}/e/{self.episode}/{self.secret}"
-
-    @property
-    def openai(self) -> str:
-        """The address for clients of OpenAI's, who add `/chat/completions`."""
-        return f"{self.root}/v1"
 
 
 class Gateway:

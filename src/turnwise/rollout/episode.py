@@ -122,21 +122,7 @@ class Episode:
         async with self.semaphore.held(self.priority, self._open_session, self._close_session):
             start = self.clock()
             try:
-                await self._begin()
-                while (turn := len(self.turns)) < self.limits.max_turns:
-                    if self.snapshots:
-                        self.environment_states.append(await self._snapshot())
-                    action = await self._act(turn)
-                    step = await self._step(action, turn)
-                    if step.done and step.truncated:
-                        raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
-                    if step.done:
-                        self.outcome = Outcome.FAILURE  # until the verifier says otherwise
-                        break
-                    if step.observation is not None and turn + 1 < self.limits.max_turns:
-                        await self._observe(step.observation, step, turn)
-                else:
-                    raise EpisodeEnded(self._out_of_turns())
+                await self._play()
             except EpisodeEnded as end:
                 self.outcome, self.problem = end.outcome, end.problem
             try:
@@ -147,6 +133,23 @@ class Episode:
         if self.progress is not None:
             self.progress(self.trajectory)
         return self.trajectory
+
+    async def _play(self) -> None:
+        """Take turns until the episode is done. Raises EpisodeEnded where it ends before."""
+        await self._begin()
+        while (turn := len(self.turns)) < self.limits.max_turns:
+            if self.snapshots:
+                self.environment_states.append(await self._snapshot())
+            action = await self._act(turn)
+            step = await self._step(action, turn)
+            if step.done and step.truncated:
+                raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
+            if step.done:
+                self.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                return
+            if step.observation is not None and turn + 1 < self.limits.max_turns:
+                await self._observe(step.observation, step, turn)
+        raise EpisodeEnded(self._out_of_turns())
 
     def _open_session(self) -> None:
         self.engine.open(self.session)
@@ -308,10 +311,9 @@ class Episode:
         if not self.outcome.graded:
             return
         trajectory = self.trajectory
-        assert self._environment is not None  # graded episodes have been reset
         try:
             async with deadline(self.limits.max_seconds):
-                verdict = checked_verdict(trajectory, await self._environment.verify(trajectory))
+                verdict = checked_verdict(trajectory, await self._verify(trajectory))
                 if self.reward is not None:
                     judged = replace(trajectory, verdict=verdict)
                     rewarded = await self.reward.judge(judged, self.weights)
@@ -328,6 +330,10 @@ class Episode:
             self.verdict = verdict
             if self.outcome == Outcome.FAILURE and verdict.success:
                 self.outcome = Outcome.SUCCESS
+
+    async def _verify(self, trajectory: Trajectory) -> Verdict:
+        assert self._environment is not None  # graded episodes have been reset
+        return await self._environment.verify(trajectory)
 
     async def _guard(
         self,

@@ -7,12 +7,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from turnwise.config import RolloutConfig
 from turnwise.engines.base import Engine
 from turnwise.environments.base import Budget, Environment
 from turnwise.errors import RunStoppedError
 from turnwise.rewards.composition import Reward
+from turnwise.rollout.agent_episode import AgentEpisode, AgentHost
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
@@ -73,6 +75,8 @@ class RolloutRunner:
     """The reward in place of the environment's own."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """The weights of the reward's parts."""
+    host: AgentHost | None = None
+    """The agent of the user's own that plays the episodes, in place of turnwise's loop."""
 
     async def collect(
         self, tasks: Sequence[Task], group_size: int, seed: int, label: str
@@ -109,7 +113,8 @@ class RolloutRunner:
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
         """The agent loop of one trajectory; `index` is its number among all that are played with
         this priority at the same time."""
-        return Episode(
+        kind = Episode if self.host is None else partial(AgentEpisode, host=self.host)
+        return kind(
             planned,
             self.environment,
             self.scaffold,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from turnwise.capture import Capture
 from turnwise.errors import DataError
 from turnwise.judges.refinement import LABEL
 from turnwise.learning.signals.base import NOTHING, SignalArrays
@@ -53,6 +54,7 @@ SCHEMA = pa.schema(
         ("detail", pa.string()),
         ("answer", pa.string()),
         ("problem", pa.string()),
+        ("capture", pa.string()),
         ("turns", pa.int32()),
         ("tool_calls", pa.int32()),
         ("actions", pa.string()),
@@ -119,6 +121,7 @@ def trajectory_row(
         "detail": verdict.detail if verdict is not None else "",
         "answer": trajectory.answer,
         "problem": encodable(trajectory.problem),
+        "capture": None if trajectory.capture is None else json.dumps(vars(trajectory.capture)),
         "turns": len(trajectory.turns),
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
@@ -168,6 +171,7 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
         parent=row["parent"],
         first_turn=row["first_turn"],
         problem=row["problem"],
+        capture=None if row["capture"] is None else Capture(**json.loads(row["capture"])),
     )
 
 

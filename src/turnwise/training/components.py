@@ -23,6 +23,7 @@ from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
+from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
@@ -56,6 +57,8 @@ class Components:
     """The language model that scores episodes."""
     reward_model: RewardModel | None = None
     """The model that has learned to reward."""
+    host: AgentHost | None = None
+    """The agent of the user's own that plays the episodes."""
 
     def runner(
         self,
@@ -75,6 +78,7 @@ class Components:
             progress=progress,
             reward=self.reward,
             weights=self.reward.weights(step) if self.reward is not None else {},
+            host=self.host,
         )
 
     async def load(self, version: int) -> None:
@@ -85,6 +89,12 @@ class Components:
         """
         weights = trained_weights(self.model) if _copied(self.recipe) else {}
         await self.engine.load_weights(weights, version)
+
+    async def stop(self) -> None:
+        """End what goes on in the background: the gateway, and the engine's work. Idempotent."""
+        if self.host is not None:
+            await self.host.gateway.stop()
+        await self.engine.stop()
 
     async def check(self) -> None:
         """Raise NotSupportedError, a line that names the model and says by how much, unless engine
@@ -188,7 +198,15 @@ def build_components(
         reward,
         judge,
         reward_model,
+        _host(recipe, tokenizer),
     )
+
+
+def _host(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> AgentHost | None:
+    """The agent that a recipe names, if it does."""
+    if recipe.agent is None:
+        return None
+    return AgentHost.of(recipe.agent, recipe.scaffold, tokenizer)
 
 
 def _judge(

@@ -106,7 +106,7 @@ async def _judge_for(
         await parts.check()
         yield judge
     finally:
-        await parts.engine.stop()
+        await parts.stop()
 
 
 async def _scored(

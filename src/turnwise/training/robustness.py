@@ -69,7 +69,7 @@ def evaluate_robustness(
             summaries = {name: dict(one.summary) for name, one in found.items()}
             return summaries | {"comparisons": [asdict(one) for one in comparisons]}
         finally:
-            await parts.engine.stop()
+            await parts.stop()
 
     return event_loop.run(work())
 

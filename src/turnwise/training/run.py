@@ -42,7 +42,7 @@ async def run(context: RunContext) -> dict[str, Any]:
         for stage in stages:
             step = await stage.run(context, step)
     finally:
-        await context.components.engine.stop()
+        await context.components.stop()
         context.display.close()
     return _write_report(context)
 
@@ -63,7 +63,7 @@ def stages_of(context: RunContext) -> list[Stage]:
     if recipe.preferences.steps:
         stages.append(Preferences())
     stages.append(Evaluation("trained", environment))
-    if recipe.evaluation.ablations:
+    if recipe.evaluation.ablations and recipe.agent is None:  # whose tools are its own
         stages += [Evaluation(*variant) for variant in environment.ablations().items()]
     if recipe.evaluation.sft:
         stages.append(Imitation())

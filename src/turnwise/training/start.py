@@ -91,7 +91,7 @@ def evaluate_recipe(
         try:
             return await evaluate_parts(parts, display, True, step, out, weights)
         finally:
-            await parts.engine.stop()
+            await parts.stop()
 
     return event_loop.run(work())
 

@@ -1,0 +1,46 @@
+"""Settings of an agent of the user's own, which talks to the policy through the gateway.
+
+Not here: what the gateway answers (`gateway`), and how an agent is run
+(`rollout/agent_episode.py`).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from turnwise.config.section import Choice, Section
+
+
+class AgentConfig(Section):
+    """The settings that every agent has."""
+
+    reward: Literal["environment", "agent"] = "environment"
+    """The source of an episode's reward: the environment's verifier, or the agent's side, by what
+    its function returns or by `POST /reward`."""
+    coverage: float = Field(0.95, ge=0, le=1)
+    """Share of a step's sampled tokens that are in its trajectories, at least; the run stops where
+    more are lost, such as those of replies that an agent hangs up on."""
+    host: str = "127.0.0.1"
+    """The address at which the gateway listens: by default for this machine alone."""
+    port: int = Field(0, ge=0, le=65535)
+    """The port at which it listens; 0 is any free one."""
+    public_url: str = ""
+    """The gateway's address for agents that reach it by another name, such as through a tunnel."""
+
+
+class FunctionAgent(AgentConfig):
+    """A function, `async def run(task, model)`, in this process."""
+
+    run: str
+    """`path/to/file.py:run` or `package.module:run`."""
+
+
+class CommandAgent(AgentConfig):
+    """A program, started once for each episode."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    """The program and its arguments; `{prompt}` in one of them becomes the task's prompt."""
+
+
+AnyAgentConfig = Annotated[FunctionAgent | CommandAgent, Choice("run")]
+"""An agent: `agent = "file.py:run"`, or `agent = { command = ["node", "agent.mjs"] }`."""

@@ -1,0 +1,205 @@
+"""Agents of the user's own: a function in this process, or a program, for each episode.
+
+Not here: what an episode makes of it (`rollout/agent_episode.py`), and what they are answered
+(`session.py`).
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import math
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from turnwise.config import AnyAgentConfig, FunctionAgent
+from turnwise.errors import ConfigError, InfrastructureError, located
+from turnwise.gateway.dialects import chat_completions
+from turnwise.gateway.requests import RefusedError
+from turnwise.gateway.address import Address
+from turnwise.gateway.session import MODEL, GivenReward, Session
+from turnwise.registry import load_function
+from turnwise.tools.tool import in_thread
+from turnwise.types import Task
+
+SHOWN = 2_000
+"""Characters of a program's last words that an error quotes."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The end of an agent's work. Example: Returned(answer="Paris")."""
+
+    answer: str | None = None
+    """Its answer, in place of the last reply's."""
+    reward: GivenReward | None = None
+    error: str = ""
+    """The reason why it failed; empty where it did not."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The policy, for a function that is an agent.
+
+    >>> async def run(task, model):
+    ...     reply = await model.chat([{"role": "user", "content": task.prompt}])
+    ...     return reply["choices"][0]["message"]["content"]
+    """
+
+    base_url: str
+    """The address for OpenAI's clients."""
+    anthropic_base_url: str
+    """The address for Anthropic's."""
+    api_key: str
+    name: str = MODEL
+    """The model's name in requests."""
+    _session: Session | None = field(default=None, repr=False)
+
+    async def chat(self, messages: list[Any], tools: list[Any] | None = None) -> dict[str, Any]:
+        """A chat completion, as OpenAI's API has it, without a client. Raises RefusedError for what
+        the gateway refuses."""
+        assert self._session is not None  # the gateway makes them
+        body: dict[str, Any] = {"model": self.name, "messages": messages}
+        request = chat_completions.read(body | ({"tools": tools} if tools else {}))
+        reply = await self._session.ask(request)
+        self._session.arrived(reply)
+        answer: dict[str, Any] = chat_completions.body(request, reply)
+        return answer
+
+
+class Agent(Protocol):
+    """The seam: plays one task, with the policy at an address."""
+
+    async def play(self, task: Task, address: Address, session: Session) -> Returned:
+        """Work until done. Cancelled, it ends at once, with all that it has started."""
+        ...
+
+
+def make_agent(config: AnyAgentConfig) -> Agent:
+    """The agent of a recipe. Raises ConfigError for a function that is not there, or takes other
+    arguments."""
+    if isinstance(config, FunctionAgent):
+        return FunctionPlayer(load_function(config.run, "agent"), config.run)
+    return CommandPlayer(config.command)
+
+
+class FunctionPlayer:
+    """A function of the user's: awaited if it is asynchronous, else in a thread of its own."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise ConfigError(f"agent.run {name}: write run(task, model): {error}") from None
+        self._function = function
+
+    async def play(self, task: Task, address: Address, session: Session) -> Returned:
+        model = Model(address.openai, address.root, address.secret, _session=session)
+        try:
+            return _returned(await self.called(task, model))
+        except RefusedError as refused:
+            return Returned(error=refused.message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's agent may raise anything
+            return Returned(error=located(error))
+
+    async def called(self, task: Task, model: Model) -> Any:
+        """The function's result; `interrupt` knows this method by its name."""
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(task, model)
+        result = await in_thread(partial(self._function, task, model))
+        return await result if inspect.isawaitable(result) else result
+
+
+class CommandPlayer:
+    """A program, which finds the policy's address in its environment variables."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._command = command
+
+    async def play(self, task: Task, address: Address, session: Session) -> Returned:
+        del session
+        arguments = [part.replace("{prompt}", task.prompt) for part in self._command]
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *arguments,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    env={**os.environ, **variables(task, address)},
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                raise InfrastructureError(
+                    f"agent.command {self._command[0]} cannot be started: {error}"
+                ) from None
+            try:
+                code = await process.wait()
+            finally:
+                await _end(process)
+            if code == 0:
+                return Returned()
+            said.seek(0, os.SEEK_END)
+            said.seek(max(0, said.tell() - SHOWN))
+            words = said.read().decode(errors="replace").strip()
+        return Returned(error=f"{self._command[0]} ended with code {code}: {words}")
+
+
+def variables(task: Task, address: Address) -> dict[str, str]:
+    """The environment variables by which a program finds the policy, and its task as JSON."""
+    return {
+        "OPENAI_BASE_URL": address.openai,
+        "OPENAI_API_BASE": address.openai,
+        "OPENAI_API_KEY": address.secret,
+        "OPENAI_MODEL": MODEL,
+        "ANTHROPIC_BASE_URL": address.root,
+        "ANTHROPIC_API_KEY": address.secret,
+        "ANTHROPIC_MODEL": MODEL,
+        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
+        "TURNWISE_GATEWAY": address.root,
+        "TURNWISE_TASK": json.dumps(
+            {"id": task.id, "prompt": task.prompt, "data": dict(task.data)}, default=str
+        ),
+    }
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a program and what it has started, which is one group of processes."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _returned(value: Any) -> Returned:
+    """The meaning of what a function returned: nothing, an answer, a reward, or a table of both.
+    Raises TypeError for anything else."""
+    if value is None or isinstance(value, str):
+        return Returned(answer=value)
+    if isinstance(value, bool | int | float):
+        return Returned(reward=_reward(value))
+    if isinstance(value, Mapping) and set(value) <= {"answer", "reward", "success", "parts"}:
+        given = None
+        if "reward" in value:
+            given = _reward(value["reward"], value.get("success"), value.get("parts"))
+        answer = value.get("answer")
+        return Returned(None if answer is None else str(answer), given)
+    raise TypeError(
+        f"an agent returns nothing, an answer, a reward, or a table with answer, reward, success "
+        f"and parts, not {value!r}"
+    )
+
+
+def _reward(value: Any, success: Any = None, parts: Any = None) -> GivenReward:
+    reward = float(value)
+    if not math.isfinite(reward):
+        raise TypeError(f"the reward is {reward}")
+    numbers = {str(name): float(number) for name, number in (parts or {}).items()}
+    return GivenReward(reward, reward >= 1 if success is None else bool(success), numbers)

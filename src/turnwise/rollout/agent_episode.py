@@ -1,0 +1,160 @@
+"""An episode that an agent of the user's own plays, by way of the gateway.
+
+The environment gives the task and the verdict; turns are what the agent asks the policy for. Not
+here: the agent loop of turnwise's own (`episode.py`), and how requests become tokens (`gateway`).
+"""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.capture import Capture
+from turnwise.config import AnyAgentConfig, ScaffoldConfig
+from turnwise.errors import InfrastructureError, MissingExtraError
+from turnwise.gateway.agents import Agent, Returned, make_agent
+from turnwise.gateway.rendering import Scaffolds
+from turnwise.gateway.session import GivenReward, Session
+from turnwise.interrupt import interrupted_after
+from turnwise.rewards.verdicts import VerdictError
+from turnwise.rollout.episode import Episode, EpisodeEnded
+from turnwise.types import Outcome, Trajectory, Verdict
+
+if TYPE_CHECKING:
+    from turnwise.gateway.server import Gateway
+
+GRACE = 5.0
+"""Seconds that a function has to end when it is cancelled; its requests are refused by then."""
+NO_REWARD = (
+    'the agent gave no reward: return one, or POST it to /reward, or set agent.reward="environment"'
+)
+UNASKED = (
+    'the agent gave a reward, and agent.reward is "environment", whose verifier gives it: set '
+    'agent.reward="agent", or leave it out'
+)
+
+
+@dataclass(frozen=True)
+class AgentHost:
+    """The parts that all episodes of an agent share. Example: AgentHost.of(config, ...)."""
+
+    config: AnyAgentConfig
+    agent: Agent
+    gateway: "Gateway"
+    scaffolds: Scaffolds
+    tokenizer: PreTrainedTokenizerBase
+
+    @classmethod
+    def of(
+        cls,
+        config: AnyAgentConfig,
+        scaffold: ScaffoldConfig,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> "AgentHost":
+        """Build them. Raises ConfigError for an agent that cannot be one, MissingExtraError without
+        the packages that the gateway needs."""
+        try:
+            from turnwise.gateway.server import Gateway
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(str(error.name), "gateway") from None
+        gateway = Gateway(config.host, config.port, config.public_url)
+        return cls(config, make_agent(config), gateway, Scaffolds(scaffold, tokenizer), tokenizer)
+
+
+@dataclass
+class AgentEpisode(Episode):
+    """One run of an agent. Example: `await runner.episode(0, planned).run()`."""
+
+    host: AgentHost = field(kw_only=True)
+    capture: Capture | None = field(default=None, init=False)
+    """The account of its calls, when it has ended."""
+    _returned: Returned = field(default_factory=Returned, init=False)
+    _reward: GivenReward | None = field(default=None, init=False)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return replace(super().trajectory, capture=self.capture)
+
+    async def _play(self) -> None:
+        prompt = await self._reset()
+        task = replace(self.planned.task.public(), prompt=prompt.content)
+        host = self.host
+        session = Session(
+            self.session,
+            self.planned.seed,
+            self.limits,
+            self.engine,
+            host.scaffolds,
+            host.tokenizer,
+            clock=self.clock,
+        )
+        try:
+            address = await host.gateway.open(session)
+        except InfrastructureError as error:
+            raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
+        late = False
+        playing = asyncio.create_task(host.agent.play(task, address, session))
+        try:
+            late = not await self._ended_in_time(playing, session)
+        finally:
+            playing.cancel()
+            await asyncio.wait({playing}, timeout=GRACE)
+            await host.gateway.close(address)
+            self.tokens, self.turns[:], self.capture = session.record()
+        self._conclude(playing, session, late)
+
+    async def _ended_in_time(self, playing: "asyncio.Task[Returned]", session: Session) -> bool:
+        """Wait for the agent. The time in which it waits for the model does not count, because how
+        long that takes depends on the other episodes."""
+        begun, most = self.clock(), self.limits.max_seconds
+        with interrupted_after(most):
+            while not (playing.done() or session.ended):
+                left = most - (self.clock() - begun - session.waited)
+                if left <= 0:
+                    return False
+                await asyncio.wait({playing}, timeout=min(left, 1.0))
+        return True
+
+    def _conclude(self, playing: "asyncio.Task[Returned]", session: Session, late: bool) -> None:
+        """Say how the agent's work ended. Raises EpisodeEnded for all but its own end."""
+        if session.bug is not None:
+            raise session.bug
+        if playing.done() and not playing.cancelled():
+            try:
+                self._returned = playing.result()
+            except InfrastructureError as error:
+                raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
+        failed = self._returned.error
+        self._reward = self._returned.reward or session.reward
+        if session.failure:
+            raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, session.failure)
+        if not self.turns:
+            why = failed or ("it was late" if late else "it ended")
+            raise EpisodeEnded(
+                Outcome.INFRASTRUCTURE_STEP, f"the agent got no reply of the policy: {why}"
+            )
+        if late:
+            raise EpisodeEnded(Outcome.TRUNCATED_TIME)
+        if session.limit is not None:
+            raise EpisodeEnded(session.limit, failed)
+        if failed:
+            raise EpisodeEnded(Outcome.AGENT_ABORT, failed)
+        if self._returned.answer is not None:
+            last = self.turns[-1]
+            action = replace(last.action, calls=(), answer=self._returned.answer, error=None)
+            self.turns[-1] = replace(last, action=action)
+        self.outcome = Outcome.FAILURE  # until the verdict says otherwise
+
+    async def _verify(self, trajectory: Trajectory) -> Verdict:
+        given = self._reward
+        if self.host.config.reward == "environment":
+            if given is not None:
+                raise VerdictError(UNASKED)
+            return await super()._verify(trajectory)
+        if given is None and self.outcome is not Outcome.FAILURE:
+            return Verdict(0.0, False, detail="the agent failed before it gave a reward")
+        if given is None:
+            raise VerdictError(NO_REWARD)
+        return Verdict(given.reward, given.success, given.parts)
