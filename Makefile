@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --editable
-EXTRAS := games,lora,plots
+EXTRAS := games,gateway,lora,plots
 # Packages of others whose adapters are tested. Not among them: inspect, which wants an older fsspec.
 TESTED := browser,dense,mathematics,mcp,openenv,postgres,reasoning-gym,renderers,textworld,verifiers,vision
 # Each of two workers begins with half of the files, so that what a file's tests share is made once.
@@ -77,5 +77,5 @@ setup: .venv/developing
 	touch $@
 
 .venv/developing: .venv/ready
-	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev --group docs
+	$(INSTALL) ".[$(EXTRAS),$(TESTED)]" --group dev --group docs --group agents
 	touch $@

@@ -1,0 +1,74 @@
+"""A dialect behind HTTP without a socket, as agents reach it: a fixed reply to every request."""
+
+from collections.abc import AsyncIterator
+from types import ModuleType
+
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from turnwise.gateway.requests import Choice, RefusedError, Reply, Request, SampledToken
+from turnwise.types import ToolCall
+
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+}
+"""Parameters of a tool."""
+CALLS = (
+    ToolCall("weather", {"city": "Zürich “Nord”, by the lake", "days": 2}, id="call_1"),
+    ToolCall("clock", {}, id="call_2"),
+)
+WORDS = "I look that up: the weather first,\nand then the time. Ώρα — 時間, naturally."
+THOUGHT = "Both tools are needed,  and neither waits for the other."
+CALLING = Reply("s1-2", "policy", (Choice(WORDS, THOUGHT, CALLS, "calls", sampled=31),), 57, 1_700)
+SILENT = Reply("s1-3", "policy", (Choice("", calls=CALLS, ending="calls", sampled=9),), 5, 1_700)
+PLAIN = Reply("s1-4", "policy", (Choice("It is warm.", sampled=4),), 12, 1_700)
+CUT_OFF = Reply("s1-5", "policy", (Choice("It is", ending="length", sampled=2),), 12, 1_700)
+TOKENS = (SampledToken("It", -0.5), SampledToken(" is", -0.25), SampledToken(" ü", -2.0))
+TWO = Reply(
+    "s1-6",
+    "policy",
+    (
+        Choice("It is warm, and it stays warm.", sampled=9, tokens=TOKENS),
+        Choice("It is", ending="length", sampled=2, tokens=TOKENS[:1]),
+    ),
+    12,
+    1_700,
+)
+PNG = (
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00:~\x9bU"
+    b"\x00\x00\x00\nIDATx\x9cc`\x00\x00\x00\x02\x00\x01H\xaf\xa4q\x00\x00\x00\x00IEND\xaeB`\x82"
+)
+
+
+class Served:
+    """An application with one dialect, and what it has read."""
+
+    def __init__(self, dialect: ModuleType, reply: Reply) -> None:
+        self._dialect, self._reply = dialect, reply
+        self.requests: list[Request] = []
+        routes = [Route(dialect.PATH, self._answer, methods=["POST"])]
+        if hasattr(dialect, "COUNT_PATH"):
+            routes.append(Route(dialect.COUNT_PATH, self._count, methods=["POST"]))
+        self.app = Starlette(routes=routes)
+
+    async def _answer(self, http: HttpRequest) -> Response:
+        try:
+            request = self._dialect.read(await http.json())
+        except RefusedError as refused:
+            return JSONResponse(self._dialect.error(refused), refused.status)
+        self.requests.append(request)
+        if not request.stream:
+            return JSONResponse(self._dialect.body(request, self._reply))
+        return StreamingResponse(self._events(request), media_type="text/event-stream")
+
+    async def _events(self, request: Request) -> AsyncIterator[str]:
+        for event in self._dialect.events(request, self._reply):
+            yield event
+
+    async def _count(self, http: HttpRequest) -> Response:
+        self.requests.append(self._dialect.read(await http.json()))
+        return JSONResponse(self._dialect.counted(self._reply.prompt_tokens))
