@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 from turnwise.config import AnyAgentConfig, FunctionAgent
 from turnwise.errors import ConfigError, InfrastructureError, located
+from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.requests import RefusedError
-from turnwise.gateway.address import Address
 from turnwise.gateway.session import MODEL, GivenReward, Session
 from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread

@@ -279,8 +279,8 @@ class Session:
         text = action.answer or ""
         if action.error is not None:
             text = action.text.removesuffix(str(self.tokenizer.eos_token or ""))
-        for end in request.stop:
-            text = text.removesuffix(end)
+        stopped_at = next((end for end in request.stop if text.endswith(end)), "")
+        text = text.removesuffix(stopped_at)
         ending: Ending = "calls" if action.calls else "stop"
         if completion.stop_reason in (StopReason.MAX_TOKENS, StopReason.CONTEXT):
             ending = "length"
@@ -290,11 +290,12 @@ class Session:
             listed = tuple(SampledToken(self.tokenizer.decode([one]), p) for one, p in pairs)
         return Choice(
             text,
-            "" if action.error is not None else action.thought,
-            action.calls,
-            ending,
-            len(completion.tokens),
-            listed,
+            thought="" if action.error is not None else action.thought,
+            calls=action.calls,
+            ending=ending,
+            stopped_at=stopped_at,
+            sampled=len(completion.tokens),
+            tokens=listed,
         )
 
     def _count_waiting(self, change: int) -> None:

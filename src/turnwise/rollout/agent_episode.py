@@ -6,7 +6,6 @@ here: the agent loop of turnwise's own (`episode.py`), and how requests become t
 
 import asyncio
 from dataclasses import dataclass, field, replace
-
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase

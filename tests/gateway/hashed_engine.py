@@ -1,0 +1,98 @@
+"""An engine whose log-probabilities are a function of all that a token follows, so that a record
+can be checked against what was really sampled."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from tests.fakes import byte_tokenizer
+from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.errors import InfrastructureError
+from turnwise.tokens import Image, Tokens
+
+TOKENIZER = byte_tokenizer()
+TURNS = (
+    "<lookup> France</lookup>",
+    "<think> Hm.</think><lookup> Italy</lookup>",
+    "<answer> Paris</answer>",
+    "<answer> Rome</answer>",
+    "nonsense",
+)
+
+
+def encode(text: str) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+def logprob(before: Sequence[int], token: int) -> float:
+    digest = sha256(repr([*before, token]).encode()).digest()
+    return -int.from_bytes(digest[:3], "big") / 2**24
+
+
+class HashedEngine:
+    """Says one of `TURNS`, by the request's seed, after as many turns of the loop as that says."""
+
+    version = 3
+
+    def __init__(self, turns: Sequence[str] = TURNS, fails: Sequence[int] = ()) -> None:
+        self.turns, self.fails = turns, set(fails)
+        self.open_sessions: set[str] = set()
+        self.busy: set[str] = set()
+        self.requests = 0
+        self.sampled = 0
+
+    def open(self, session: str) -> None:
+        assert session not in self.open_sessions
+        self.open_sessions.add(session)
+
+    def close(self, session: str) -> None:
+        self.open_sessions.discard(session)
+
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        images: Sequence[Image] = (),
+    ) -> Completion:
+        del images
+        assert session in self.open_sessions
+        assert session not in self.busy
+        self.requests += 1
+        fails = self.requests in self.fails
+        self.busy.add(session)
+        stream = random.Random(sampling.seed)
+        try:
+            for _ in range(stream.randrange(4)):
+                await asyncio.sleep(0)
+        finally:
+            self.busy.discard(session)
+        if fails:
+            raise InfrastructureError("the engine is down")
+        tokens = encode(stream.choice(self.turns))[: sampling.max_tokens]
+        known, logprobs = list(prompt), []
+        for token in tokens:
+            logprobs.append(logprob(known, token))
+            known.append(token)
+        self.sampled += len(tokens)
+        return Completion(tokens, logprobs, StopReason.STOP_STRING, self.version)
+
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        raise NotImplementedError
+
+    async def sleep(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def check_record(tokens: Tokens) -> None:
+    """Every sampled token stands after what it was sampled after."""
+    for span in tokens.spans:
+        ids = tokens.ids[span].tolist()
+        for place, sampled in enumerate(tokens.mask[span]):
+            if sampled:
+                found = float(tokens.logprob[span.start + place])
+                assert abs(found - logprob(ids[:place], ids[place])) < 1e-6
