@@ -328,6 +328,31 @@ def test_a_reward_of_a_turn_is_its_step_s() -> None:
     asyncio.run(work())
 
 
+RAW = {
+    (("lookup", "France"), ""): "<lookup> France</lookup>",
+    (("lookup", "Italy"), ""): "<think> Hm.</think><lookup> Italy</lookup>",
+    ((), "Paris"): "<answer> Paris</answer>",
+    ((), "Rome"): "<answer> Rome</answer>",
+    ((), "nonsense"): "nonsense",
+    ((), "something else"): "<answer> something else</answer>",
+}
+"""The tokens' text of each message of the assistant."""
+
+
+def written(messages: tuple[Message, ...]) -> str:
+    """The text that the policy should read before it replies to these messages."""
+    text, fresh = "", list[str]()
+    for message in (*messages, Message("assistant", "")):
+        if message.role != "assistant":
+            fresh.append(message.text)
+            continue
+        shown = "\n\n".join(fresh)
+        text += f"\n<information> {shown}</information>\n" if text else f"{shown}\n"
+        call = tuple((one.name, one.arguments["country"]) for one in message.calls)
+        text, fresh = text + RAW.get((*call, message.text) if call else ((), message.text), ""), []
+    return text
+
+
 class Program:
     """An agent that does anything: goes on, tries again, forks, edits, sums up, loses replies."""
 
@@ -341,6 +366,9 @@ class Program:
 
     async def ask(self, messages: tuple[Message, ...], **others: Any) -> None:
         reply = await asked(self.own, messages, **others)
+        for exchange in self.own._exchanges[reply.id]:
+            before = exchange.context.tokens.ids[: exchange.start].tolist()
+            assert TOKENIZER.decode(before) == written(messages)
         choice = self.stream.randrange(len(reply.choices))
         shown = self.stream.choice(["It is Paris.", "Look again.", ""])
         self.conversations.append(went_on(messages, reply, shown, choice))
