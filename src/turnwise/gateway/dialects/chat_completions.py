@@ -18,7 +18,7 @@ from turnwise.gateway.dialects.conversation import (
 )
 from turnwise.gateway.dialects.fields import Fields
 from turnwise.gateway.dialects.images import from_data_url
-from turnwise.gateway.dialects.writing import arguments_json, event, pieces
+from turnwise.gateway.dialects.writing import arguments_json, event, openai_error, pieces
 from turnwise.gateway.requests import Choice, Message, RefusedError, Reply, Request, ToolSchema
 from turnwise.types import ToolCall
 
@@ -108,8 +108,7 @@ def events(request: Request, reply: Reply) -> Iterator[str]:
 
 def error(refused: RefusedError) -> dict[str, Any]:
     """The body of an error."""
-    about = {"message": refused.message, "type": refused.kind, "param": refused.field or None}
-    return {"error": {**about, "code": None}}
+    return openai_error(refused)
 
 
 def _check_options(fields: Fields, tools: tuple[ToolSchema, ...]) -> None:

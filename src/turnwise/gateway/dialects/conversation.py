@@ -52,7 +52,18 @@ def read_tool(tool: Fields, parameters: str) -> ToolSchema:
         raise tool.refused("name", "must not be empty")
     read = ToolSchema(name, tool.text("description", ""), tool.schema(parameters))
     tool.ignore("strict")  # as sampling is: the recipe's
+    if set(tool.texts("allowed_callers")) - {"direct"}:
+        raise tool.refused("allowed_callers", "only 'direct' is supported")
+    tool.refuse({"defer_loading": "every tool is shown to the model from the beginning"})
     return read
+
+
+def check_caller(call: Fields) -> None:
+    """Read who made a call. Raises RefusedError unless it is the model itself."""
+    if "caller" in call:
+        caller = call.object("caller")
+        caller.kind("type", "direct")
+        caller.end()
 
 
 def distinct(fields: Fields, tools: Sequence[ToolSchema]) -> tuple[ToolSchema, ...]:

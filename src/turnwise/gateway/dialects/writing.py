@@ -1,9 +1,11 @@
-"""Parts of replies that all dialects write alike: arguments of calls, server-sent events."""
+"""Parts of replies that all dialects write alike: arguments of calls, server-sent events,
+errors."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from turnwise.gateway.requests import RefusedError
 from turnwise.types import ToolCall
 
 PIECE = 24
@@ -32,3 +34,9 @@ def event(data: Mapping[str, Any], named: bool = True) -> str:
     """
     line = f"data: {json.dumps(data)}\n\n"
     return f"event: {data['type']}\n{line}" if named else line
+
+
+def openai_error(refused: RefusedError) -> dict[str, Any]:
+    """The body of an error in both of OpenAI's formats."""
+    about = {"message": refused.message, "type": refused.kind, "param": refused.field or None}
+    return {"error": {**about, "code": None}}
