@@ -33,6 +33,11 @@ class Capture:
         """Sampled tokens that are in the record, each once."""
         return self.sampled - sum(self.dropped.values())
 
+    @property
+    def coverage(self) -> float:
+        """Share of the sampled tokens that are in the record; 1 where there are none."""
+        return self.trained / self.sampled if self.sampled else 1.0
+
 
 def total(captures: Iterable[Capture]) -> Capture:
     """The sum of several."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnwise.commands import agents
 from turnwise.commands.evaluating import (
     AsJson,
     Overrides,
@@ -313,6 +314,7 @@ def environments(
         print_table(environments_table(rows))
 
 
+app.add_typer(agents.app, name="agent")
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)

@@ -22,6 +22,23 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_evaluation(recipe)
     yield from _of_judge(recipe)
     yield from _of_reward_model(recipe)
+    yield from _of_agent(recipe)
+
+
+def _of_agent(recipe: "Recipe") -> Iterator[str]:
+    """Settings of turnwise's own loop beside an agent that has its own."""
+    if recipe.agent is None:
+        return
+    given = {
+        f"rollout.context = {recipe.rollout.context} is": recipe.rollout.context != "fail",
+        "environment.tools are": bool(recipe.environment.tools),
+        "environment.consequential is": bool(recipe.environment.consequential),
+        "environment.latency is": recipe.environment.latency is not None,
+        "judge.refinement is": getattr(recipe.judge, "refinement", None) is not None,
+    }
+    for what, there in given.items():
+        if there:
+            yield f"{what} for turnwise's own agent loop, and agent has its own: leave one out"
 
 
 def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:

@@ -50,6 +50,26 @@ class GivenReward:
     parts: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Counts of what an agent's requests were, by name."""
+
+    dialects: Counter[str] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    """Requests in which a tool was offered."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Requests with a field that has no bearing here."""
+    endings: Counter[str] = field(default_factory=Counter)
+    """Replies by how they ended."""
+
+    def count(self, request: Request, reply: Reply) -> None:
+        """Add one."""
+        self.dialects[request.dialect] += 1
+        self.tools.update(tool.name for tool in request.tools)
+        self.ignored.update(request.ignored)
+        self.endings.update(choice.ending for choice in reply.choices)
+
+
 @dataclass
 class Session:
     """The requests of one episode, until it is closed."""
@@ -78,6 +98,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.contexts = Contexts()
+        self.usage = Usage()
         self._sessions = EngineSessions(self.engine, self.name)
         self._running: set[asyncio.Task[Reply]] = set()
         self._asked: dict[str, asyncio.Task[Reply]] = {}
@@ -209,6 +230,7 @@ class Session:
             int(self.now()),
         )
         self._replies += 1
+        self.usage.count(request, reply)
         self._exchanges[reply.id] = exchanges
         return reply
 

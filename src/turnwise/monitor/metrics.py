@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
+from turnwise.capture import Capture, total
 from turnwise.monitor.repetition import repetition_metrics
 from turnwise.types import Group, Trajectory
 
@@ -50,6 +51,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     contexts = [len(m.tokens.contexts) for m in members]
     if max(contexts, default=1) > 1:
         metrics["rollout/contexts"] = fmean(contexts)
+    metrics |= _captured([m.capture for m in members if m.capture is not None])
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _baseline_rollouts(
         [member for group in groups for member in group.baseline_rollouts]
@@ -81,6 +83,20 @@ def refinement_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return {
         **{f"judge/refinement_{name}": fmean(values) for name, values in means.items() if values},
         **{f"judge/refinement_{name}": float(count) for name, count in counts.items()},
+    }
+
+
+def _captured(captures: Sequence[Capture]) -> dict[str, float]:
+    """Requests of an agent of the user's own, and its sampled tokens; empty without one."""
+    if not captures:
+        return {}
+    found = total(captures)
+    return {
+        "agent/calls": found.calls / len(captures),
+        "agent/refused": float(sum(found.refused.values())),
+        "agent/retried": float(found.retried),
+        "agent/undelivered": float(found.dropped.get("undelivered", 0)),
+        "agent/coverage": found.coverage,
     }
 
 

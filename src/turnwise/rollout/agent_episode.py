@@ -15,7 +15,7 @@ from turnwise.config import AnyAgentConfig, ScaffoldConfig
 from turnwise.errors import InfrastructureError, MissingExtraError
 from turnwise.gateway.agents import Agent, Returned, make_agent
 from turnwise.gateway.rendering import Scaffolds
-from turnwise.gateway.session import GivenReward, Session
+from turnwise.gateway.session import GivenReward, Session, Usage
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
 from turnwise.rollout.episode import Episode, EpisodeEnded
@@ -69,6 +69,8 @@ class AgentEpisode(Episode):
     host: AgentHost = field(kw_only=True)
     capture: Capture | None = field(default=None, init=False)
     """The account of its calls, when it has ended."""
+    usage: Usage = field(default_factory=Usage, init=False)
+    """The kinds of its requests."""
     _returned: Returned = field(default_factory=Returned, init=False)
     _reward: GivenReward | None = field(default=None, init=False)
 
@@ -93,7 +95,7 @@ class AgentEpisode(Episode):
             address = await host.gateway.open(session)
         except InfrastructureError as error:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
-        late = False
+        self.usage, late = session.usage, False
         playing = asyncio.create_task(host.agent.play(task, address, session))
         try:
             late = not await self._ended_in_time(playing, session)

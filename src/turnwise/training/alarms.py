@@ -7,12 +7,14 @@ Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
 import math
 from collections.abc import Iterable, Mapping
 
+from turnwise.capture import total
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
 from turnwise.evaluation.intervals import wilson
 from turnwise.judges.asking import Counts
 from turnwise.learning.parity import check_gap
 from turnwise.monitor.display import Display
+from turnwise.types import Group
 
 MAX_SKIPPED_STEPS = 3
 """Steps in a row that may have an update skipped for a loss or gradient that is not finite."""
@@ -95,6 +97,22 @@ class SkippedUpdates:
                 f"updates were skipped in {self._in_a_row} steps in a row, last: {problem}; "
                 "lower learning_rate"
             )
+
+
+def check_coverage(recipe: Recipe, groups: Iterable[Group]) -> None:
+    """Stop the run where too many of the tokens that were sampled for an agent are in no
+    trajectory."""
+    captures = [m.capture for group in groups for m in group.trajectories if m.capture is not None]
+    if recipe.agent is None or not captures:
+        return
+    found = total(captures)
+    if found.coverage < recipe.agent.coverage:
+        lost = ", ".join(f"{count} {reason}" for reason, count in found.dropped.items())
+        raise RunStoppedError(
+            f"{found.trained} of {found.sampled} tokens sampled for the agent are in its "
+            f"trajectories ({lost}), and agent.coverage asks for {recipe.agent.coverage:g}: see "
+            "why it hangs up on replies (turnwise agent check), or lower agent.coverage"
+        )
 
 
 def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -> None:

@@ -29,6 +29,12 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
     _check_losses(recipe, algorithm)
     _check_kl(recipe, algorithm)
     _check_refinement(recipe, algorithm)
+    if recipe.agent is not None and Requirement.RESTORABLE in algorithm.needs:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: rollout {algorithm.rollout} goes on from the middle of "
+            "episodes, which an agent of your own plays from the beginning: choose another "
+            "algorithm, or leave agent out"
+        )
 
 
 def check_algorithm_for_environment(

@@ -30,7 +30,7 @@ from turnwise.rollout.staleness import check_staleness
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
 from turnwise.threads import frozen_gc
-from turnwise.training.alarms import check_logprob_gap
+from turnwise.training.alarms import check_coverage, check_logprob_gap
 from turnwise.training.context import RunContext
 from turnwise.training.echo_trap_watch import EchoTrapWatch
 from turnwise.training.learners import Learners
@@ -115,6 +115,7 @@ class ReinforcementLoop:
         check_staleness(
             [*played.groups, *played.refinement], self.step, context.recipe.train.max_staleness
         )
+        check_coverage(context.recipe, played.groups)
         sampled = time.monotonic()
         await context.components.engine.sleep()
         learned = await self._beside_sampling(

@@ -1,0 +1,144 @@
+"""The command `agent check`: one episode of an agent, and an account of all that it asked for.
+
+Not here: how the episode is played (`rollout/agent_episode.py`).
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from turnwise.commands.evaluating import AsJson
+from turnwise.commands.printing import print_json, print_line, print_table
+from turnwise.config import Recipe, load_recipe
+from turnwise.errors import ConfigError, DataError
+from turnwise.types import Trajectory
+
+app = typer.Typer(help="Agents of your own, which talk to the policy.", no_args_is_help=True)
+AROUND = 12
+"""Tokens that are shown of a context from where it parts from another."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The account of one episode."""
+
+    outcome: str
+    reward: float | None
+    problem: str
+    counts: Mapping[str, Any]
+    """Numbers and names for a table, by what they are."""
+    forks: list[str]
+    """Where each context parts from an earlier one, in a sentence."""
+
+
+@app.command()
+def check(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="The agent, after `--`: a program with its arguments, or path/to/file.py:run. "
+            "The recipe's if not given."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="A recipe, for the task, the model and the scaffold.")
+    ] = "demo",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A change of the recipe, as in rollout.max_turns=20."),
+    ] = None,
+    task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
+    and where they part, which sampled tokens would be trained, and what had no bearing."""
+    from turnwise.training.start import configure
+
+    loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
+    if loaded.agent is None:
+        raise ConfigError("give the agent after --, as in: turnwise agent check -- node agent.mjs")
+    configure(loaded)
+    found = asyncio.run(_check(loaded, task))
+    if as_json:
+        print_json(vars(found))
+        return
+    table = Table("", "", show_header=False)
+    for name, value in found.counts.items():
+        table.add_row(name, str(value))
+    print_table(table)
+    for sentence in found.forks:
+        print_line(sentence)
+    reward = "no reward" if found.reward is None else f"reward {found.reward:g}"
+    print_line(f"{found.outcome}, {reward}{f': {found.problem}' if found.problem else ''}")
+
+
+def _agent(command: list[str]) -> list[str]:
+    """The override of a recipe that names the agent."""
+    if not command:
+        return []
+    if len(command) == 1 and ".py:" in command[0]:
+        return [f"agent={json.dumps(command[0])}"]
+    return [f"agent={json.dumps(command)}"]
+
+
+async def _check(recipe: Recipe, number: int) -> Check:
+    from turnwise.rollout.agent_episode import AgentEpisode
+    from turnwise.rollout.runner import new_member
+    from turnwise.training.components import build_components
+
+    parts = build_components(recipe)
+    try:
+        tasks = parts.environment.tasks("heldout")
+        if number >= len(tasks):
+            raise DataError(f"there are {len(tasks)} held-out tasks, numbered from 0")
+        await parts.load(0)
+        planned = new_member(tasks[number], "check", 0, recipe.seed, "check")
+        episode = parts.runner(recipe.rollout).episode(0, planned)
+        assert isinstance(episode, AgentEpisode)  # the recipe names an agent
+        played = await episode.run()
+        return _account(played, episode, parts.tokenizer.decode)
+    finally:
+        await parts.stop()
+
+
+def _account(played: Trajectory, episode: Any, decode: Any) -> Check:
+    from turnwise.gateway.forks import forks
+
+    capture, usage, tokens = episode.capture, episode.usage, played.tokens
+    counts = {
+        "calls by dialect": _listed(usage.dialects),
+        "turns": len(played.turns),
+        "tools offered": _listed(usage.tools),
+        "tool calls that came back": played.tool_calls,
+        "malformed turns": sum(turn.action.error is not None for turn in played.turns),
+        "contexts": len(tokens.spans) if len(tokens) else 0,
+        "tokens, with what was read": len(tokens),
+        "tokens sampled": capture.sampled,
+        "tokens that would be trained": f"{capture.trained} ({capture.coverage:.0%})",
+        "not trained, and why": _listed(capture.dropped),
+        "replies by ending": _listed(usage.endings),
+        "refused, by field or limit": _listed(capture.refused),
+        "requests that came again": capture.retried,
+        "fields without bearing": _listed(usage.ignored),
+        "seconds": f"{played.seconds:.1f}",
+    }
+    said = []
+    for fork in forks(tokens):
+        one, other = (
+            decode(tokens.ids[tokens.spans[n]][fork.shared : fork.shared + AROUND].tolist())
+            for n in (fork.context, fork.other)
+        )
+        said.append(
+            f"context {fork.context + 1} begins with {fork.shared} of its {fork.length} tokens as "
+            f"context {fork.other + 1} does; then it has {one!r}, the other {other!r}"
+        )
+    return Check(str(played.outcome), played.reward, played.problem, counts, said)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
