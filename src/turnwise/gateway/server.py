@@ -14,13 +14,12 @@ import math
 import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -28,7 +27,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnwise.errors import InfrastructureError
 from turnwise.gateway.address import Address
-from turnwise.gateway.dialects import chat_completions, messages, responses
+from turnwise.gateway.dialects import chat_completions, messages
+from turnwise.gateway.dialects.registry import DIALECTS, Dialect
 from turnwise.gateway.requests import RefusedError
 from turnwise.gateway.session import MODEL, GivenReward, Session
 
@@ -38,8 +38,6 @@ PATIENCE = 30.0
 """Seconds that a client has for the headers of a request, and for its body."""
 REMEMBERED = 10_000
 """Episodes that have ended and are still known by their addresses."""
-Dialect = Any
-"""A module of `dialects`."""
 Handler = Callable[[Request, Session], Awaitable[Response]]
 
 
@@ -113,13 +111,12 @@ class Gateway:
 
     def _routes(self) -> list[Route]:
         at = "/e/{episode}/{secret}"
-        dialects = (chat_completions, responses, messages)
         made = [
-            Route(f"{at}{one.PATH}", self._route(_asking(one), one), methods=["POST"])
-            for one in dialects
+            Route(f"{at}{path}", self._route(_asking(one), one), methods=["POST"])
+            for path, one in DIALECTS.items()
         ]
-        openai = chat_completions
-        others = [
+        openai: Dialect = chat_completions
+        others: list[tuple[str, Handler, Dialect, str]] = [
             (messages.COUNT_PATH, _count, messages, "POST"),
             ("/v1/models", _models, openai, "GET"),
             ("/v1/models/{model}", _model, openai, "GET"),
@@ -196,15 +193,17 @@ def _asking(dialect: Dialect) -> Handler:
         if await request.is_disconnected():
             raise ClientDisconnect
         if not asked.stream:
-            arrived = BackgroundTask(session.arrived, reply)
-            return JSONResponse(dialect.body(asked, reply), background=arrived)
+            session.arrived(reply)  # before it is sent: the agent may be done the moment it has it
+            return JSONResponse(dialect.body(asked, reply))
 
-        async def events() -> Any:
-            for event in dialect.events(asked, reply):
+        async def events() -> AsyncIterator[str]:
+            *first, last = dialect.events(asked, reply)
+            for event in first:
                 if await request.is_disconnected():
                     return
                 yield event
             session.arrived(reply)
+            yield last
 
         return StreamingResponse(events(), media_type="text/event-stream")
 

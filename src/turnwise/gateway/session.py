@@ -159,10 +159,10 @@ class Session:
         self.reward = reward
 
     def reward_reply(self, reply: str, reward: float) -> None:
-        """Keep the reward of one turn, by the id of the reply. Raises RefusedError for an id of
-        none."""
+        """Keep the reward of one turn, by the id of the reply, before which each dialect has a word
+        of its own. Raises RefusedError for an id of none."""
         self._check_open()
-        exchanges = self._exchanges.get(reply)
+        exchanges = self._exchanges.get(reply.replace("_", "-").rpartition("-")[2])
         if not exchanges:
             raise RefusedError(f"there is no reply {reply!r}", 404, "reply", "not_found_error")
         for exchange in exchanges:
