@@ -1,0 +1,259 @@
+"""Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import Capitals
+from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
+from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
+from turnwise.errors import ConfigError
+from turnwise.rollout.agent_episode import AgentHost
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.types import Outcome, Trajectory
+
+pytest.importorskip("uvicorn")
+LIMITS = RolloutConfig(
+    max_turns=4, max_turn_tokens=80, max_tokens=700, max_ungraded_share=1.0, max_seconds=20
+)
+RIGHT = ["<answer> Paris</answer>"]
+SCAFFOLD = ScaffoldConfig(options={"instructions": ""})
+
+
+def play(
+    agent: FunctionAgent | CommandAgent,
+    engine: Any = None,
+    limits: RolloutConfig = LIMITS,
+    episodes: int = 1,
+) -> list[Trajectory]:
+    """Episodes of one task."""
+    environment = Capitals()
+    engine = engine or HashedEngine(RIGHT)
+    host = AgentHost.of(agent, SCAFFOLD, TOKENIZER)
+    scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
+    runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(50), host=host)
+
+    async def work() -> list[Trajectory]:
+        try:
+            task = Capitals().tasks("train")[0]
+            (group,) = await runner.collect([task], episodes, 0, "test")
+        finally:
+            await host.gateway.stop()
+        return list(group.trajectories)
+
+    return asyncio.run(work())
+
+
+def function(folder: Path, body: str, **settings: Any) -> FunctionAgent:
+    """An agent of these lines."""
+    file = folder / "agent.py"
+    file.write_text(
+        "import asyncio, time\n\n\nasync def run(task, model):\n"
+        "    async def ask(words=task.prompt):\n"
+        "        reply = await model.chat([{'role': 'user', 'content': words}])\n"
+        "        return reply['choices'][0]['message']['content']\n\n"
+        + "".join(f"    {line}\n" for line in body.splitlines())
+    )
+    return FunctionAgent(run=f"{file}:run", **settings)
+
+
+def one(
+    folder: Path, body: str, settings: dict[str, Any] | None = None, **others: Any
+) -> Trajectory:
+    (played,) = play(function(folder, body, **(settings or {})), **others)
+    return played
+
+
+def test_the_environment_judges_the_last_reply(tmp_path: Path) -> None:
+    played = one(tmp_path, "await ask()")
+    assert played.outcome is Outcome.SUCCESS
+    assert played.reward == 1.0
+    assert played.answer == "Paris"
+    assert TOKENIZER.decode(played.tokens.ids.tolist()) == f"Capital of France?\n{RIGHT[0]}"
+    assert played.capture is not None
+    assert played.capture.calls == 1
+
+
+def test_an_answer_that_is_returned_stands_in_place_of_the_last_reply(tmp_path: Path) -> None:
+    played = one(tmp_path, "await ask()\nreturn 'Lyon'")
+    assert (played.answer, played.outcome) == ("Lyon", Outcome.FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("returned", "reward", "success"),
+    [
+        ("0.5", 0.5, False),
+        ("1", 1.0, True),
+        ("True", 1.0, True),
+        ("{'reward': 0.2, 'success': True, 'parts': {'style': 1}}", 0.2, True),
+    ],
+)
+def test_the_agent_s_own_reward(
+    tmp_path: Path, returned: str, reward: float, success: bool
+) -> None:
+    played = one(tmp_path, f"await ask()\nreturn {returned}", {"reward": "agent"})
+    assert played.reward == reward
+    assert (played.outcome is Outcome.SUCCESS) == success
+
+
+def test_a_missing_reward_is_none_and_one_too_many_is_said(tmp_path: Path) -> None:
+    missing = one(tmp_path, "await ask()", {"reward": "agent"})
+    assert (missing.outcome, missing.reward) == (Outcome.GRADER_ERROR, None)
+    assert "the agent gave no reward" in missing.problem
+    unasked = one(tmp_path, "await ask()\nreturn 1.0")
+    assert (unasked.outcome, unasked.reward) == (Outcome.GRADER_ERROR, None)
+    assert 'agent.reward="agent"' in unasked.problem
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome", "problem"),
+    [
+        ("await ask()\nraise ValueError('oh')", Outcome.AGENT_ABORT, "ValueError: oh ("),
+        ("raise ValueError('oh')", Outcome.INFRASTRUCTURE_STEP, "ValueError: oh"),
+        ("return 'Paris'", Outcome.INFRASTRUCTURE_STEP, "got no reply"),
+        ("await ask()\nreturn [1]", Outcome.AGENT_ABORT, "an agent returns nothing"),
+        ("for _ in range(9): await ask()", Outcome.TRUNCATED_TURNS, "max_turns"),
+        ("await ask()\nawait ask('x' * 900)", Outcome.TRUNCATED_TOKENS, "length"),
+    ],
+)
+def test_each_end_has_its_outcome(
+    tmp_path: Path, body: str, outcome: Outcome, problem: str
+) -> None:
+    played = one(tmp_path, body)
+    assert played.outcome is outcome
+    assert problem in played.problem
+    assert (played.reward is None) == (not outcome.graded)
+
+
+def test_an_agent_that_hangs_is_late_and_graded(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 0.5})
+    played = one(tmp_path, "await ask()\nawait asyncio.sleep(60)", limits=limits)
+    assert played.outcome is Outcome.TRUNCATED_TIME
+    assert played.reward == 1.0
+    assert played.seconds < 10
+
+
+def test_an_agent_that_blocks_the_loop_is_told_so(tmp_path: Path) -> None:
+    limits = LIMITS.model_copy(update={"max_seconds": 0.5})
+    played = one(tmp_path, "await ask()\ntime.sleep(60)", limits=limits)
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "it blocks the event loop at" in played.problem
+    assert played.seconds < 20
+
+
+def test_time_in_which_the_model_is_slow_does_not_count(tmp_path: Path) -> None:
+    class Slow(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await super().generate(*given, **others)
+
+    limits = LIMITS.model_copy(update={"max_seconds": 0.3})
+    played = one(tmp_path, "await ask()\nawait ask()", engine=Slow(RIGHT), limits=limits)
+    assert played.outcome is Outcome.SUCCESS
+
+
+def test_a_failing_engine_leaves_the_episode_ungraded(tmp_path: Path) -> None:
+    body = "await ask()\nawait ask()"
+    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+    assert played.problem == "the engine is down"
+
+
+def test_a_plain_function_runs_in_a_thread(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(
+        "import json, urllib.request\n\n\ndef run(task, model):\n"
+        "    body = {'model': model.name, 'messages': [{'role': 'user', 'content': task.prompt}]}\n"
+        "    asked = urllib.request.Request(f'{model.base_url}/chat/completions',\n"
+        "        json.dumps(body).encode(), {'content-type': 'application/json'})\n"
+        "    with urllib.request.urlopen(asked) as reply:\n"
+        "        return json.load(reply)['choices'][0]['message']['content']\n"
+    )
+    played = play(FunctionAgent(run=f"{file}:run"), episodes=3)
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 3
+
+
+def test_a_function_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.py"
+    file.write_text("def run(task):\n    pass\n")
+    with pytest.raises(ConfigError, match=r"write run\(task, model\)"):
+        play(FunctionAgent(run=f"{file}:run"))
+    with pytest.raises(ConfigError, match="unknown function 'walk'"):
+        play(FunctionAgent(run=f"{file}:walk"))
+
+
+PROGRAM = """
+import json, os, sys, urllib.request
+task = json.loads(os.environ["TURNWISE_TASK"])
+assert sys.argv[1] == task["prompt"] == "Capital of France?"
+assert "answers" not in os.environ["TURNWISE_TASK"]
+body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": sys.argv[1]}]}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+asked = urllib.request.Request(url, json.dumps(body).encode(), headers)
+urllib.request.urlopen(asked).read()
+"""
+
+
+def command(folder: Path, lines: str, *more: str) -> CommandAgent:
+    file = folder / "agent.py"
+    file.write_text(PROGRAM + lines)
+    return CommandAgent(command=(sys.executable, str(file), "{prompt}", *more))
+
+
+def test_a_program_finds_its_task_and_the_policy_in_its_environment(tmp_path: Path) -> None:
+    played = play(command(tmp_path, ""), episodes=2)
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+
+
+def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
+    (played,) = play(command(tmp_path, "sys.exit('no idea')"))
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert played.problem.endswith("ended with code 1: no idea")
+    (missing,) = play(CommandAgent(command=("no-such-program",)))
+    assert missing.outcome is Outcome.INFRASTRUCTURE_STEP
+    assert "cannot be started" in missing.problem
+
+
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    mark = tmp_path / "pids"
+    lines = (
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        f"open({str(mark)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(60)\n"
+    )
+    limits = LIMITS.model_copy(update={"max_seconds": 3.0})
+    begun = time.monotonic()
+    (played,) = play(command(tmp_path, lines), limits=limits)
+    assert played.outcome is Outcome.TRUNCATED_TIME
+    assert time.monotonic() - begun < 30
+    assert _alive(map(int, mark.read_text().split())) == []
+
+
+def _alive(processes: Any) -> Sequence[int]:
+    """Those that still run, after a moment in which the killed ones vanish."""
+    alive = list(processes)
+    for _ in range(50):
+        alive = [one for one in alive if _runs(one)]
+        if not alive:
+            break
+        time.sleep(0.1)
+    return alive
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return state != "Z"
