@@ -67,12 +67,12 @@ class Request:
     """Whether the reply lists its tokens with their log-probabilities."""
     stream: bool = False
     """Whether the reply is sent as server-sent events."""
+    ignored: tuple[str, ...] = ()
+    """Fields that have no bearing here, such as `temperature`, which is the recipe's."""
     stream_usage: bool = False
     """Whether an event of its own says how many tokens there were, where that is a choice."""
     thoughts: bool = True
     """Whether the agent is ready for thoughts beside the words."""
-    ignored: tuple[str, ...] = ()
-    """Fields that have no bearing here, such as `temperature`, which is the recipe's."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class Choice:
     """The calls that the agent is to run, with ids."""
     ending: Ending = "stop"
     """`length`: the reply was cut off at a bound of tokens."""
-    stopped_at: str = ""
-    """The string of the request's `stop` that ended it, if one did."""
     sampled: int = 0
     """Number of its tokens."""
     tokens: Sequence[SampledToken] = ()
     """Its tokens, if they were asked for."""
+    stopped_at: str = ""
+    """The string of the request's `stop` that ended it, if one did."""
 
 
 @dataclass(frozen=True)

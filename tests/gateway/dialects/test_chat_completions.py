@@ -108,8 +108,11 @@ def test_what_has_no_bearing_is_listed() -> None:
     }
     assert set(read(**harmless).ignored) == set(harmless)
     thinking = {"role": "assistant", "content": "Hm.", "reasoning_content": "I think."}
+    thinking |= {"provider_specific_fields": {"refusal": None}}  # as LiteLLM adds them
     strict = {"type": "function", "function": {"name": "weather", "strict": True}}
-    assert read(thinking, tools=[strict]).ignored == ("reasoning_content", "strict")
+    assert read(thinking, tools=[strict]).ignored == (
+        *("reasoning_content", "provider_specific_fields", "strict"),
+    )
 
 
 def test_what_is_as_without_it_is_taken() -> None:
@@ -130,6 +133,19 @@ def test_what_is_as_without_it_is_taken() -> None:
     }
     assert read(**plain) == read()
     assert read(tool_choice="none") == read()
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A schema of objects in objects."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"^tools\[0\].function.parameters: is nested too deep"):
+        read(tools=[{**TOOL, "function": {"name": "f", "parameters": nested(2_000)}}])
 
 
 def test_halves_of_surrogate_pairs_do_not_get_in() -> None:

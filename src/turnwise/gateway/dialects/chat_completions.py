@@ -1,8 +1,8 @@
 """The dialect of OpenAI's chat completions: a request's body becomes a Request, a Reply a body.
 
 The shapes are those of the package `openai` (its `types/chat`). Thoughts stand in
-`reasoning_content`, as other servers have them; an agent that sends them back is told nothing new,
-so they are not read. Not here: HTTP, sessions and tokens.
+`reasoning_content`, as other servers have them; those that come back are not read. Not here: HTTP,
+sessions and tokens.
 """
 
 from collections.abc import Iterator, Mapping
@@ -175,7 +175,7 @@ def _read_assistant(message: Fields) -> Message:
             "function_call": "is deprecated: use tool_calls",
         }
     )
-    message.ignore("annotations", "reasoning_content", "reasoning")
+    message.ignore("annotations", "reasoning_content", "reasoning", "provider_specific_fields")
     calls = tuple(_read_call(call) for call in message.objects("tool_calls"))
     text, _ = _read_content(message, "assistant") if "content" in message else ("", ())
     return Message("assistant", text, calls)

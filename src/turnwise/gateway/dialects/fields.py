@@ -37,8 +37,8 @@ class Fields:
         return tuple(self._ignored)
 
     def refused(self, name: str, reason: str) -> RefusedError:
-        """The error that names one of its fields; `name` may be empty, for the object itself."""
-        place = ".".join(part for part in (self._where, name) if part)
+        """The error that names one of its fields."""
+        place = self._place(name)
         return RefusedError(f"{place}: {reason}", field=place)
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -150,11 +150,14 @@ class Fields:
         for name in self._left:
             raise self.refused(name, "is not a field that the gateway knows")
 
+    def _place(self, name: str) -> str:
+        return f"{self._where}.{name}" if self._where else name
+
     def _child(self, value: Any, name: str) -> "Fields":
-        return Fields(value, f"{self._where}.{name}" if self._where else name, self._ignored)
+        return Fields(value, self._place(name), self._ignored)
 
     def _encodable(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
-        """The same without halves of surrogate pairs, which no tokenizer takes."""
+        """The value without halves of surrogate pairs, which no tokenizer takes."""
         try:
             written = json.dumps(value, ensure_ascii=False)
         except RecursionError:

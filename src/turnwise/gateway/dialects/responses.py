@@ -27,7 +27,7 @@ from turnwise.types import ToolCall
 NAME = "responses"
 PATH = "/v1/responses"
 INCLUDED = frozenset({"reasoning.encrypted_content"})
-"""What agents ask for with every request, and can do without."""
+"""Extras of a response that agents ask for with every request, and can do without."""
 IGNORED = (
     *("temperature", "top_p", "reasoning", "user", "metadata", "store", "service_tier"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"),
