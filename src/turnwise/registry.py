@@ -181,7 +181,8 @@ def load_function(target: str, what: str) -> Callable[..., Any]:
 
 
 def _file(path: Path, what: str) -> ModuleType:
-    """A file that was edited is another module, so the edit is seen."""
+    """A file that was edited is another module, so the edit is seen. It finds what is beside it, as
+    a program does."""
     if not path.is_file():
         raise ConfigError(f"{what} file {path}: there is no such file")
     digest = hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:12]
@@ -192,6 +193,9 @@ def _file(path: Path, what: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"{what} file {path}: Python cannot import it")
     module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # for what the file imports from beside it
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
