@@ -66,7 +66,14 @@ def episode(
     async def play() -> Trajectory:
         semaphore = PrioritySemaphore(1)
         played = Episode(
-            trajectory, environment, scaffold, engine, limits, "s", semaphore, **options
+            planned=trajectory,
+            prototype=environment,
+            limits=limits,
+            scaffold=scaffold,
+            engine=engine,
+            session="s",
+            semaphore=semaphore,
+            **options,
         )
         async with asyncio.timeout(A_HANG):
             return await played.run()

@@ -18,7 +18,8 @@ from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.session import GivenReward, Session, Usage
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
-from turnwise.rollout.episode import Episode, EpisodeEnded
+from turnwise.rollout.episode import Episode
+from turnwise.rollout.loop import EpisodeEnded
 from turnwise.types import Outcome, Trajectory, Verdict
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ class AgentHost:
         return cls(config, make_agent(config), gateway, Scaffolds(scaffold, tokenizer), tokenizer)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class AgentEpisode(Episode):
     """One run of an agent. Example: `await runner.episode(0, planned).run()`."""
 
-    host: AgentHost = field(kw_only=True)
+    host: AgentHost
     capture: Capture | None = field(default=None, init=False)
     """The account of its calls, when it has ended."""
     usage: Usage = field(default_factory=Usage, init=False)

@@ -115,19 +115,19 @@ class RolloutRunner:
         this priority at the same time."""
         kind = Episode if self.host is None else partial(AgentEpisode, host=self.host)
         return kind(
-            planned,
-            self.environment,
-            self.scaffold,
-            self.engine,
-            within(self.limits, self.environment.budget(planned.task)),
-            f"{index:08d}-{self.priority}",
-            self.semaphore,
-            self.priority,
-            start,
-            self.snapshots,
-            self.progress,
-            self.reward,
-            self.weights,
+            planned=planned,
+            prototype=self.environment,
+            limits=within(self.limits, self.environment.budget(planned.task)),
+            progress=self.progress,
+            reward=self.reward,
+            weights=self.weights,
+            scaffold=self.scaffold,
+            engine=self.engine,
+            session=f"{index:08d}-{self.priority}",
+            semaphore=self.semaphore,
+            priority=self.priority,
+            start=start,
+            snapshots=self.snapshots,
         )
 
     async def judge(self, groups: Sequence[Group]) -> list[Group]:

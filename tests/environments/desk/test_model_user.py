@@ -169,7 +169,13 @@ def test_an_episode_whose_user_fails_is_ungraded(tmp_path: Path, server: Server)
         trajectory = Trajectory(task, "g", 0, seed=len(failures))
         engine = ScriptedEngine(lambda session, prompt: turn)
         episode = Episode(
-            trajectory, environment, scaffold, engine, limits, "1", PrioritySemaphore(1)
+            planned=trajectory,
+            prototype=environment,
+            limits=limits,
+            scaffold=scaffold,
+            engine=engine,
+            session="1",
+            semaphore=PrioritySemaphore(1),
         )
         trajectory = asyncio.run(episode.run())
         assert trajectory.outcome == outcome

@@ -1,0 +1,255 @@
+"""The agent loop: one task, one environment, one trajectory, whatever the policy is.
+
+    begin ─> act ─> step ─> observe ─> act ─> …  until done or truncated ─> verify
+
+What can go wrong is sorted here, once: an agent's mistake is an observation, a spent budget is a
+truncation, an action that goes on past its deadline is the agent's failure, a failing environment
+or grader leaves the episode ungraded. Not here: the policy, which each kind of episode has of its
+own: tokens that are sampled (`episode.py`), an endpoint's messages (`chat_episode.py`), a client's
+calls (`serving/outside.py`).
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from turnwise.config import RolloutConfig
+from turnwise.environments.base import Environment
+from turnwise.errors import DeadlineError, located
+from turnwise.interrupt import interrupted_after
+from turnwise.rewards.composition import Reward
+from turnwise.rewards.deadlines import deadline
+from turnwise.rewards.measuring import PartError
+from turnwise.rewards.verdicts import VerdictError, checked_verdict
+from turnwise.seeds import derive
+from turnwise.tokens import Source
+from turnwise.types import (
+    Action,
+    Observation,
+    Outcome,
+    Step,
+    ToolCall,
+    Trajectory,
+    Turn,
+    Verdict,
+)
+
+Result = TypeVar("Result")
+
+
+class EpisodeEnded(Exception):
+    """Ends the loop with an outcome; what was said so far is kept."""
+
+    def __init__(self, outcome: Outcome, problem: str = "") -> None:
+        super().__init__(problem or outcome.value)
+        self.outcome = outcome
+        self.problem = problem
+
+
+@dataclass(kw_only=True)
+class EpisodeLoop(ABC):
+    """One run of the loop, which keeps what was said so far.
+
+    Example: a subclass says how an episode begins, how the policy acts, and how it is shown what
+    came back; `await episode.run()` returns the trajectory.
+    """
+
+    planned: Trajectory
+    """The episode to play: its task, group, number and seed."""
+    prototype: Environment
+    """The episode acts in a `fresh()` one."""
+    limits: RolloutConfig
+    progress: Callable[[Trajectory], None] | None = None
+    """Called with the trajectory when it is finished."""
+    reward: Reward | None = None
+    """The reward in place of the environment's own."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weights of the reward's parts."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, by which the environment's time is counted against the episode's budget."""
+    turns: list[Turn] = field(default_factory=list, init=False)
+    outcome: Outcome = field(default=Outcome.CANCELLED, init=False)
+    verdict: Verdict | None = field(default=None, init=False)
+    problem: str = field(default="", init=False)
+    seconds: float = field(default=0.0, init=False)
+    _environment: Environment | None = field(default=None, init=False)
+    _seconds_used: float = field(default=0.0, init=False)
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Set the scene, and show the policy the task."""
+
+    @abstractmethod
+    async def _act(self, turn: int) -> Action:
+        """The policy's next action."""
+
+    @abstractmethod
+    async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
+        """Show the policy what came back, before its next action."""
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The trajectory up to here."""
+        return replace(
+            self.planned,
+            turns=tuple(self.turns),
+            outcome=self.outcome,
+            verdict=self.verdict,
+            seconds=self.seconds,
+            problem=self.problem,
+        )
+
+    async def run(self) -> Trajectory:
+        """Play the episode as soon as there is a place, and have it judged. Raises only for bugs
+        and for cancellation."""
+        async with self._place():
+            start = self.clock()
+            try:
+                await self._play()
+            except EpisodeEnded as end:
+                self.outcome, self.problem = end.outcome, end.problem
+            except asyncio.CancelledError:
+                await self._close()
+                raise
+            try:
+                await self._judge()
+            finally:
+                await self._close()
+                self.seconds = self.clock() - start
+        if self.progress is not None:
+            self.progress(self.trajectory)
+        return self.trajectory
+
+    async def _play(self) -> None:
+        """Take turns until the episode is done. Raises EpisodeEnded where it ends before."""
+        await self._begin()
+        while (turn := len(self.turns)) < self.limits.max_turns:
+            action = await self._act(turn)
+            step = await self._step(action, turn)
+            if step.done and step.truncated:
+                raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
+            if step.done:
+                self.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                return
+            if step.observation is not None and turn + 1 < self.limits.max_turns:
+                await self._observe(step.observation, step, turn)
+        raise EpisodeEnded(self._out_of_turns())
+
+    def _place(self) -> AbstractAsyncContextManager[None]:
+        """Held while the episode is played."""
+        return nullcontext()
+
+    def _fresh(self) -> Environment:
+        return self.prototype.fresh()
+
+    async def _reset(self) -> Observation:
+        async def reset() -> Observation:
+            self._environment = self._fresh()
+            seed = derive(self.planned.seed, "environment")
+            return await self._environment.reset(self.planned.task.public(), seed)
+
+        return await self._guard(reset(), Observation, Outcome.INFRASTRUCTURE_RESET)
+
+    def _check_time(self) -> None:
+        if self._seconds_used >= self.limits.max_seconds:
+            raise EpisodeEnded(Outcome.TRUNCATED_TIME)
+
+    async def _step(self, action: Action, turn: int) -> Step:
+        if action.error is not None:
+            step = Step(Observation(action.error, Source.ENVIRONMENT))
+            self.turns.append(Turn(action, step))
+            return step
+        if self.trajectory.tool_calls + len(action.calls) > self.limits.max_tool_calls:
+            self.turns.append(Turn(action))
+            raise EpisodeEnded(Outcome.TRUNCATED_TOOL_CALLS)
+        action = _with_ids(action, turn)
+        self.turns.append(Turn(action))
+        assert self._environment is not None  # there is one after a reset
+        work = self._environment.step(action)
+        late = Outcome.AGENT_RESOURCE_LIMIT
+        step = await self._guard(work, Step, Outcome.INFRASTRUCTURE_STEP, late)
+        self.turns[-1] = Turn(action, step)
+        if step.abort:
+            raise EpisodeEnded(Outcome.AGENT_ABORT)
+        return step
+
+    def _out_of_turns(self) -> Outcome:
+        malformed = self.turns[-1].action.error is not None
+        return Outcome.AGENT_PARSE_ERROR if malformed else Outcome.TRUNCATED_TURNS
+
+    async def _judge(self) -> None:
+        if not self.outcome.graded:
+            return
+        trajectory = self.trajectory
+        try:
+            async with deadline(self.limits.max_seconds):
+                verdict = checked_verdict(trajectory, await self._verify(trajectory))
+                if self.reward is not None:
+                    judged = replace(trajectory, verdict=verdict)
+                    rewarded = await self.reward.judge(judged, self.weights)
+                    verdict = checked_verdict(trajectory, rewarded)
+        except TimeoutError:
+            self.outcome = Outcome.GRADER_TIMEOUT
+        except DeadlineError as error:
+            self.outcome, self.problem = Outcome.GRADER_TIMEOUT, str(error)
+        except (PartError, VerdictError) as error:
+            self.outcome, self.problem = Outcome.GRADER_ERROR, str(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's verifier may raise anything
+            self.outcome, self.problem = Outcome.GRADER_ERROR, located(error)
+        else:
+            self.verdict = verdict
+            if self.outcome == Outcome.FAILURE and verdict.success:
+                self.outcome = Outcome.SUCCESS
+
+    async def _verify(self, trajectory: Trajectory) -> Verdict:
+        assert self._environment is not None  # graded episodes have been reset
+        return await self._environment.verify(trajectory)
+
+    async def _guard(
+        self,
+        work: Awaitable[Result],
+        kind: type[Result],
+        failure: Outcome,
+        late: Outcome | None = None,
+    ) -> Result:
+        """Await environment code under the deadline; whatever it does wrong is infrastructure's,
+        but that it takes too long is `late` where that is given.
+
+        Its time counts against the episode's; waiting for the policy does not, because how
+        long that takes depends on the other episodes.
+        """
+        start = self.clock()
+        try:
+            async with asyncio.timeout(self.limits.max_seconds) as scope:
+                with interrupted_after(self.limits.max_seconds):
+                    result = await work
+            if not isinstance(result, kind):
+                raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")
+        except (Exception, SystemExit) as error:
+            too_late = isinstance(error, DeadlineError) or scope.expired()
+            outcome = (late if too_late else None) or failure
+            raise EpisodeEnded(outcome, located(error)) from error
+        finally:
+            self._seconds_used += self.clock() - start
+        return result
+
+    async def _close(self) -> None:
+        if self._environment is None:
+            return
+        try:
+            async with asyncio.timeout(self.limits.max_seconds):
+                await self._environment.close()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's environment may raise anything
+            self.problem += f" close: {located(error)}"
+
+
+def _with_ids(action: Action, turn: int) -> Action:
+    calls = tuple(
+        ToolCall(call.name, call.arguments, id=f"{turn}.{position}")
+        for position, call in enumerate(action.calls)
+    )
+    return Action(action.text, action.thought, calls, action.answer)
