@@ -8,7 +8,6 @@ import random
 
 from turnwise import Action, Environment, Task, ToolCall, Verdict, tool
 
-SYLLABLES = "al an bel bo cor da di el fa ga hal in jo ka la mi na or pa ri sa ti vo wen yo".split()
 RECORDS = 12
 """People that a task's data describes."""
 
@@ -16,7 +15,7 @@ RECORDS = 12
 class People(Environment):
     def __init__(self):
         stream = random.Random("people")
-        names = sorted({"".join(stream.choices(SYLLABLES, k=3)).title() for _ in range(900)})
+        names = sorted({_name(stream) for _ in range(1000)})
         stream.shuffle(names)
         towns = [names.pop() for _ in range(60)]
         friends = dict(zip(names, [*names[1:], names[0]], strict=True))
@@ -56,10 +55,31 @@ class People(Environment):
     def oracle(self, task):
         friend = self.friends[task.id]
         looked_up = [
-            Action("", f"Who is the friend of {task.id}?", (ToolCall("search", {"name": task.id}),)),
+            Action(
+                "", f"Who is the friend of {task.id}?", (ToolCall("search", {"name": task.id}),)
+            ),
             Action("", f"Where does {friend} live?", (ToolCall("search", {"name": friend}),)),
         ]
         return [*looked_up, Action("", "This is it.", answer=task.secret["town"])]
+
+
+def _name(stream):
+    """Three syllables."""
+    return "".join(stream.choice("blmnrstv") + stream.choice("aeiou") for _ in range(3)).title()
+
+
+class Handing(People):
+    """The same for two agents: the first one finds the friend and hands over to the second."""
+
+    @tool
+    def transfer_to_towns(self) -> str:
+        """Handoff to the towns agent to handle the request."""
+        return '{"assistant": "towns"}'
+
+    def oracle(self, task):
+        first, *rest = super().oracle(task)
+        hand_over = Action("", "Who lives there?", (ToolCall("transfer_to_towns", {}),))
+        return [first, hand_over, *rest]
 
 
 def search(records, name):
