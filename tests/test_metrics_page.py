@@ -61,6 +61,11 @@ MEASURED: dict[str, dict[str, Any]] = {
         "reward": {"parts": {"judge": 0.5}},
     },
     "information gain": {"algorithm": {"name": "igpo"}},
+    "agent": {
+        "agent": {"run": f"{Path(__file__).with_name('asking_agent.py')}:run"},
+        "rollout": {"max_turns": 2, "max_turn_tokens": 12, "max_tokens": 200},
+        "sft": {"steps": 0},
+    },
     "greedy episodes": {
         "environment": {
             "name": "joint",

@@ -48,7 +48,7 @@ class Exchange:
     action: Action | None = None
     """None while it is sampled."""
     message: Message | None = None
-    """What the agent gets."""
+    """The message that the agent gets."""
     delivered: bool = False
     """Whether the agent has it."""
     finished: int = -1
@@ -106,7 +106,7 @@ class Contexts:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
-        """Those that are under way or finished, in the order of asking."""
+        """All that are under way or finished, in the order of asking."""
         self._contexts: list[Context] = []
         self._numbers = 0
         self._finished = 0

@@ -296,7 +296,7 @@ class Session:
         return derive(self.seed, "sampling", digest, self._prompts[digest])
 
     def _choice(self, action: Action, completion: Completion, request: Request) -> Choice:
-        """What the agent is shown of a reply: the answer, or calls; all of it where it is neither,
+        """Show the agent its part of a reply: the answer, or calls; all of it where it is neither,
         as an agent has no other way to see what is wrong."""
         text = action.answer or ""
         if action.error is not None:

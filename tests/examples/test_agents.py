@@ -1,0 +1,104 @@
+"""The programs of examples/agents do what they are for, with a policy that does the right thing."""
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import byte_tokenizer
+from turnwise.config import (
+    AnyAgentConfig,
+    CommandAgent,
+    FunctionAgent,
+    RolloutConfig,
+    ScaffoldConfig,
+)
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.environments.registry import make_environment
+from turnwise.rollout.agent_episode import AgentHost
+from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.runner import RolloutRunner
+from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.tokens import Source
+from turnwise.types import Outcome, Trajectory
+
+pytest.importorskip("uvicorn")
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples/agents"
+TOKENIZER = byte_tokenizer()
+LIMITS = RolloutConfig(max_turns=8, max_turn_tokens=200, max_tokens=2000, max_tool_calls=8)
+
+
+def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
+    """One episode, in which the policy acts as the oracle does, in the order of its requests."""
+    made = make_environment(f"{FOLDER}/people.py:{environment}", {})
+    scaffold = TagsScaffold(TOKENIZER, made.tools(), instructions="")
+    task = made.tasks("train")[0]
+    script = iter(made.oracle(task))
+    engine = ScriptedEngine(lambda session, prompt: scaffold.render(next(script)))
+    host = AgentHost.of(agent, ScaffoldConfig(options={"instructions": ""}), TOKENIZER)
+    runner = RolloutRunner(made, scaffold, engine, LIMITS, PrioritySemaphore(1), host=host)
+
+    async def work() -> Trajectory:
+        try:
+            (group,) = await runner.collect([task], 1, 0, "test")
+        finally:
+            await host.gateway.stop()
+        return group.trajectories[0]
+
+    return asyncio.run(work())
+
+
+def check(played: Trajectory, turns: int = 3) -> None:
+    """It succeeded, in one context of exact tokens."""
+    assert played.outcome is Outcome.SUCCESS, played.problem
+    assert len(played.turns) == turns
+    assert played.capture is not None
+    assert played.capture.coverage == 1.0
+    assert not played.capture.refused
+
+
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("chat.py", "json"),
+        ("openai_loop.py", "openai"),
+        ("langchain_agent.py", "langchain_openai"),
+        ("pydantic_ai_agent.py", "pydantic_ai"),
+        ("anthropic_stream.py", "anthropic"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_agent_on_a_package_of_others(file: str, package: str) -> None:
+    pytest.importorskip(package)
+    played = play(FunctionAgent(run=f"{FOLDER / file}:run"))
+    check(played)
+    assert len(played.tokens.spans) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_two_agents_with_a_hand_off_have_a_context_each() -> None:
+    pytest.importorskip("agents")
+    played = play(FunctionAgent(run=f"{FOLDER}/handoff.py:run"), "Handing")
+    check(played, turns=4)
+    first, second = (TOKENIZER.decode(played.tokens.ids[s].tolist()) for s in played.tokens.spans)
+    assert first.startswith("Find the friend, then hand over.")
+    assert second.startswith("Find a town.")
+    assert (played.tokens.source == Source.INHERITED).any()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_a_program_in_javascript() -> None:
+    check(play(CommandAgent(command=("node", str(FOLDER / "fetch.mjs")))))
+
+
+def test_the_page_shows_this_code() -> None:
+    code = (FOLDER / "chat.py").read_text().partition('"""\n\n')[2]
+    assert f"```python\n{code}```" in (ROOT / "docs/start/own_agent.md").read_text()
+
+
+def test_a_sibling_is_found_without_leaving_its_folder_first() -> None:
+    play(FunctionAgent(run=f"{FOLDER}/chat.py:run"))
+    assert str(FOLDER) in sys.path[1:]

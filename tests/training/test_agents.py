@@ -1,0 +1,108 @@
+"""Runs in which an agent of one's own plays: trained, recorded, resumed exactly, and refused."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import Letters
+from tests.small_runs import interrupted, resume, train, write_recipe
+from turnwise.config import load_recipe
+from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.storage.checkpoint import newest
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_rows, trajectory_of
+from turnwise.types import Task
+
+pytest.importorskip("uvicorn")
+AGENT = Path(__file__).parents[1] / "asking_agent.py"
+TABLES = f"""
+agent = "{AGENT}:run"
+[rollout]
+max_turns = 3
+max_turn_tokens = 12
+max_tokens = 200
+[sft]
+steps = 0
+[train]
+steps = 2
+tasks_per_step = 2
+group_size = 2
+checkpoint_every = 1
+[evaluation]
+tasks = 2
+"""
+
+
+def recipe(folder: Path) -> Path:
+    """A small run with the agent."""
+    written = write_recipe(folder, Letters.__name__, "")
+    agent, tables = TABLES.strip().split("\n", 1)
+    written.write_text(f"{agent}\n{written.read_text()}{tables}\n")
+    return written
+
+
+def test_a_run_trains_on_what_the_agent_was_given(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run", False)
+    train(recipe(tmp_path), folder)
+    metrics = list(folder.lines("metrics.jsonl"))
+    assert [line["agent/calls"] for line in metrics] == [2.0, 2.0]
+    assert all(line["agent/coverage"] == 1.0 for line in metrics)
+    assert folder.report()["trained"]["n"] == 2
+    rows = read_rows(next(iter(sorted(folder.path.glob("trajectories/step-*.parquet")))))
+    for row in rows:
+        read = trajectory_of(row, Task(row["task"], row["prompt"]))
+        assert read.capture is not None
+        assert read.capture.calls == len(read.turns) == 2
+        assert read.capture.trained == int(read.tokens.mask.sum())
+        assert any(row["advantage"])
+
+
+@pytest.mark.long
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
+    whole = RunFolder.new(tmp_path / "whole", False)
+    train(recipe(tmp_path), whole)
+    parts = interrupted(whole, tmp_path / "parts", "step-000002")
+    resume(parts)
+    found = [newest(run.checkpoints)[0] for run in (whole, parts)]
+    first, second = ((one.folder / "model.safetensors").read_bytes() for one in found if one)
+    assert first == second
+    assert list(whole.lines("metrics.jsonl")) == list(parts.lines("metrics.jsonl"))
+
+
+def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run", False)
+    file = recipe(tmp_path)
+    with pytest.raises(RunStoppedError, match=r"undelivered\), and agent.coverage asks for 0.95"):
+        train(file, folder, f"agent={AGENT}:hang_up", "evaluation.tasks=0")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ('rollout.context="drop"', "rollout.context"),
+        ('environment.tools=["calculate"]', "environment.tools"),
+        ("environment.latency={mean=1.0}", "environment.latency"),
+        ("agent.coverage=2", "agent.coverage"),
+        ("agent.color=1", "unknown key"),
+        ("agent={command=[]}", "agent.command"),
+    ],
+)
+def test_settings_that_do_not_go_with_an_agent_are_refused(
+    tmp_path: Path, override: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_recipe(str(recipe(tmp_path)), [override])
+
+
+def test_an_algorithm_that_branches_is_refused(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run", False)
+    with pytest.raises(ConfigError, match="goes on from the middle of episodes, which an agent"):
+        train(recipe(tmp_path), folder, "algorithm.name=counterfactual")
+
+
+def test_an_agent_is_a_name_a_list_or_a_table(tmp_path: Path) -> None:
+    file = str(recipe(tmp_path))
+    assert load_recipe(file).agent.run == f"{AGENT}:run"  # type: ignore[union-attr]
+    listed = load_recipe(file, ['agent=["node", "agent.mjs"]']).agent
+    assert listed.command == ("node", "agent.mjs")  # type: ignore[union-attr]
+    assert load_recipe(file, ["agent=false"]).agent is None
