@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+PATIENCE = 10
+"""One turn may take so many times `rollout.max_seconds` before the engine counts as hung."""
+
+
 class StopReason(StrEnum):
     """Why sampling ended."""
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import ScaffoldConfig
-from turnwise.gateway.requests import Message, RefusedError, ToolSchema
+from turnwise.gateway.requests import Message, RefusedError, Request, ToolSchema
 from turnwise.scaffolds.base import Scaffold
-from turnwise.scaffolds.registry import make_scaffold
+from turnwise.scaffolds.registry import make_scaffold, shows_images
 from turnwise.tokens import Segment, Source
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, Observation, ToolCall, ToolResult
@@ -24,16 +24,29 @@ KEPT_SCAFFOLDS = 64
 class Scaffolds:
     """The scaffolds of an agent's requests: one for each set of tools that it offers.
 
-    Example: Scaffolds(recipe.scaffold, tokenizer).of(request.tools)
+    Example: Scaffolds(recipe.scaffold, tokenizer).of(request)
     """
 
-    def __init__(self, config: ScaffoldConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._config, self._tokenizer = config, tokenizer
+    def __init__(
+        self,
+        config: ScaffoldConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        encode_image: Callable[[bytes], Sequence[int]] | None = None,
+    ) -> None:
+        """`encode_image` gives the tokens that stand for a PNG, where the model takes images."""
+        self._config, self._tokenizer, self._encode_image = config, tokenizer, encode_image
+        self.shows_images = encode_image is not None and shows_images(config.name)
         self._made: dict[str, Scaffold] = {}
 
-    def of(self, tools: Sequence[ToolSchema]) -> tuple[str, Scaffold]:
-        """A name for a set of tools, equal for equal sets, and its scaffold. Raises RefusedError
-        for tools that the scaffold cannot describe."""
+    def of(self, request: Request) -> tuple[str, Scaffold]:
+        """A name for a request's set of tools, equal for equal sets, and their scaffold. Raises
+        RefusedError for tools that the scaffold cannot describe, and for images that the model, or
+        the scaffold, has no place for."""
+        tools = request.tools
+        if not self.shows_images and any(one.images for one in request.messages):
+            raise RefusedError(
+                f"scaffold {self._config.name} shows no images to this model", field="messages"
+            )
         name = json.dumps([(one.name, one.description, one.parameters) for one in tools])
         if name not in self._made:
             if len(self._made) >= KEPT_SCAFFOLDS:
@@ -47,7 +60,8 @@ class Scaffolds:
         if twice is not None:
             raise RefusedError(f"two tools are called {twice!r}", field="tools")
         try:
-            return make_scaffold(self._config, self._tokenizer, [_tool(one) for one in tools])
+            made = [_tool(one) for one in tools]
+            return make_scaffold(self._config, self._tokenizer, made, self._encode_image)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RefusedError(
                 f"scaffold {self._config.name} cannot describe these tools: {error}", field="tools"

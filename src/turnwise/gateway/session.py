@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from turnwise.capture import Capture
 from turnwise.config import RolloutConfig
-from turnwise.engines.base import Completion, Engine, Sampling, StopReason
+from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
 from turnwise.errors import InfrastructureError
 from turnwise.gateway.contexts import Contexts, Exchange
 from turnwise.gateway.engine_sessions import EngineSessions
@@ -35,8 +35,6 @@ from turnwise.seeds import derive
 from turnwise.tokens import Tokens
 from turnwise.types import Action, Outcome, ToolCall, Turn
 
-ENGINE_PATIENCE = 10
-"""One reply may take so many times `rollout.max_seconds` before the engine counts as hung."""
 MODEL = "policy"
 """The only model that there is, by its name."""
 
@@ -150,7 +148,7 @@ class Session:
         """The tokens that a request's messages are. Raises RefusedError where they cannot be
         rendered."""
         self._check_open()
-        tools, scaffold = self.scaffolds.of(request.tools)
+        tools, scaffold = self.scaffolds.of(request)
         return Contexts().begin(tools, scaffold, request.messages, 2**31).start
 
     def rewarded(self, reward: GivenReward) -> None:
@@ -204,7 +202,7 @@ class Session:
         self._check_open()
         self._check_model(request)
         self._check_budget(request)
-        tools, scaffold = self.scaffolds.of(request.tools)
+        tools, scaffold = self.scaffolds.of(request)
         exchanges = [self._begin(tools, scaffold, request) for _ in range(request.count)]
         self._count_waiting(+1)
         try:
@@ -273,7 +271,7 @@ class Session:
         completion = None
         try:
             with self._sessions.one() as session:
-                async with asyncio.timeout(ENGINE_PATIENCE * limits.max_seconds):
+                async with asyncio.timeout(PATIENCE * limits.max_seconds):
                     completion = await self.engine.generate(
                         prompt, sampling, session=session, **images
                     )

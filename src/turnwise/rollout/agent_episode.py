@@ -5,6 +5,7 @@ here: the agent loop of turnwise's own (`episode.py`), and how requests become t
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,7 @@ class AgentHost:
         config: AnyAgentConfig,
         scaffold: ScaffoldConfig,
         tokenizer: PreTrainedTokenizerBase,
+        encode_image: Callable[[bytes], Sequence[int]] | None = None,
     ) -> "AgentHost":
         """Build them. Raises ConfigError for an agent that cannot be one, MissingExtraError without
         the packages that the gateway needs."""
@@ -60,7 +62,13 @@ class AgentHost:
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "gateway") from None
         gateway = Gateway(config.host, config.port, config.public_url)
-        return cls(config, make_agent(config), gateway, Scaffolds(scaffold, tokenizer), tokenizer)
+        return cls(
+            config,
+            make_agent(config),
+            gateway,
+            Scaffolds(scaffold, tokenizer, encode_image),
+            tokenizer,
+        )
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from turnwise.engines.base import Completion, Engine, Sampling, StopReason
+from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
 from turnwise.errors import InfrastructureError
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
@@ -23,9 +23,6 @@ from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Trajectory, Turn
-
-ENGINE_PATIENCE = 10
-"""One turn may take so many times `max_seconds` before the engine counts as hung."""
 
 
 @dataclass(kw_only=True)
@@ -141,7 +138,7 @@ class Episode(EpisodeLoop):
         prompt, shown = self.tokens.ids[span].tolist(), self.tokens.images_in(span)
         images = {"images": shown} if shown else {}
         try:
-            async with asyncio.timeout(ENGINE_PATIENCE * self.limits.max_seconds):
+            async with asyncio.timeout(PATIENCE * self.limits.max_seconds):
                 return await self.engine.generate(prompt, sampling, session=self.session, **images)
         except TimeoutError:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None

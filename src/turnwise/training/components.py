@@ -184,6 +184,9 @@ def build_components(
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
     reward = reward_of(recipe, environment, models)
+    host = None
+    if recipe.agent is not None:
+        host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode)
     semaphore = PrioritySemaphore(
         recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
     )
@@ -198,15 +201,8 @@ def build_components(
         reward,
         judge,
         reward_model,
-        _host(recipe, tokenizer),
+        host,
     )
-
-
-def _host(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> AgentHost | None:
-    """The agent that a recipe names, if it does."""
-    if recipe.agent is None:
-        return None
-    return AgentHost.of(recipe.agent, recipe.scaffold, tokenizer)
 
 
 def _judge(
