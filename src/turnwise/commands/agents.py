@@ -115,7 +115,6 @@ def _account(played: Trajectory, episode: Any, decode: Any) -> Check:
         "turns": len(played.turns),
         "tools offered": _listed(usage.tools),
         "tool calls that came back": played.tool_calls,
-        "malformed turns": sum(turn.action.error is not None for turn in played.turns),
         "contexts": len(tokens.spans) if len(tokens) else 0,
         "tokens, with what was read": len(tokens),
         "tokens sampled": capture.sampled,

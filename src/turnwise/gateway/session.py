@@ -7,6 +7,7 @@ how the agent is run (`rollout/agent_episode.py`).
 
 import asyncio
 import hashlib
+import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,14 +59,16 @@ class Usage:
     ignored: Counter[str] = field(default_factory=Counter)
     """Requests with a field that has no bearing here."""
     endings: Counter[str] = field(default_factory=Counter)
-    """Replies by how they ended."""
+    """Replies by how they ended: `stop`, `calls`, `length`, or `malformed`."""
 
-    def count(self, request: Request, reply: Reply) -> None:
+    def count(self, request: Request, exchanges: Sequence[Exchange], reply: Reply) -> None:
         """Add one."""
         self.dialects[request.dialect] += 1
         self.tools.update(tool.name for tool in request.tools)
         self.ignored.update(request.ignored)
-        self.endings.update(choice.ending for choice in reply.choices)
+        for exchange, choice in zip(exchanges, reply.choices, strict=True):
+            malformed = exchange.action is not None and exchange.action.error is not None
+            self.endings["malformed" if malformed else choice.ending] += 1
 
 
 @dataclass
@@ -228,7 +231,7 @@ class Session:
             int(self.now()),
         )
         self._replies += 1
-        self.usage.count(request, reply)
+        self.usage.count(request, exchanges, reply)
         self._exchanges[reply.id] = exchanges
         return reply
 
@@ -346,4 +349,4 @@ def _with_ids(action: Action, number: int) -> Action:
 
 def _key(request: Request) -> str:
     """A name of a request, equal for equal ones."""
-    return hashlib.sha256(repr(request).encode()).hexdigest()
+    return hashlib.sha256(pickle.dumps(request)).hexdigest()
