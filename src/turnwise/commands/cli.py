@@ -146,14 +146,29 @@ def export(
         Path | None,
         typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
     ] = None,
+    atif: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write episodes with their tokens into this folder, each as a file in ATIF."
+        ),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            help="With --atif: a step's number, or a name such as demonstrations, in place of all "
+            "steps of RL."
+        ),
+    ] = None,
     evaluation: Annotated[
         str | None,
         typer.Option(
-            help="With --inspect: the evaluation to write; the trained policy's if not given."
+            help="The evaluation to write: with --inspect the trained policy's if not given, with "
+            "--atif in place of all steps of RL."
         ),
     ] = None,
 ) -> None:
-    """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs."""
+    """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs,
+    trajectories."""
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.export import (
         export_helpful_calls,
@@ -164,9 +179,10 @@ def export(
 
     if adapters not in ("merged", "apart"):
         raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    if all(given is None for given in (to, successes, preferences, helpful_calls, inspect)):
+    if all(one is None for one in (to, successes, preferences, helpful_calls, inspect, atif)):
         raise ConfigError(
-            "say what to export: --to, --successes, --preferences, --helpful-calls or --inspect"
+            "say what to export: --to, --successes, --preferences, --helpful-calls, --inspect or "
+            "--atif"
         )
     folder, written = RunFolder.open(run), []
     if to is not None:
@@ -185,6 +201,13 @@ def export(
 
         count = export_inspect(folder, inspect, folder.main_evaluation(evaluation))
         written.append(f"{count} samples in {inspect}; to be seen with inspect view")
+    if atif is not None:
+        from turnwise.training.atif_export import export_atif
+
+        names = [step] if step else []
+        names += [f"evaluation-{evaluation}"] if evaluation else []
+        count, left_out = export_atif(folder, atif, names)
+        written.append(f"{count} episodes in {atif} ({left_out} left out)")
     print_line("\n".join(written))
 
 
