@@ -1,10 +1,11 @@
 """Trajectories in ATIF, the interchange format of the Harbor framework, as chat messages.
 
 Format: https://github.com/harbor-framework/harbor/blob/main/rfcs/0001-trajectory-format.md. A step
-of the agent is a message of the assistant with the results of its calls; steps that were copied, or
-that no model made, are shown and not trained. Where a step replaces the context, another
-conversation begins, and so does each sub-agent's. Not here: how a run's own episodes are written
-(`training/atif_export.py`), and what becomes of messages (`conversations.py`).
+of the agent is a message of the assistant with the results of its calls; steps that were copied,
+that no model made, or that turnwise could not read, are shown and not trained. Where a step
+replaces the context, another conversation begins, and so does each sub-agent's. Not here: how a
+run's own episodes are written (`training/atif_export.py`), and what becomes of messages
+(`conversations.py`).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,6 +16,11 @@ from turnwise.errors import DataError
 
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(4, 9))
 """The versions that are read."""
+OWN = "turnwise"
+"""The key of a step's `extra` under which an export of a run says what the format has no word
+for."""
+OTHER_KINDS = ("error", "summary")
+"""Kinds of turns that are neither calls nor an answer, so that their text stands for itself."""
 Step = Mapping[str, Any]
 Messages = list[dict[str, Any]]
 
@@ -27,11 +33,12 @@ def is_atif(value: Any) -> bool:
 def conversations_of(
     trajectory: Mapping[str, Any], place: str, folder: Path, files: Collection[Path]
 ) -> Iterator[tuple[str, Messages]]:
-    """The conversations of a trajectory and of the sub-agents embedded in it, each with its place.
+    """The conversations of a trajectory and of the sub-agents embedded in it that have a step to
+    learn from, each with its place.
 
     References to other trajectories are paths from `folder`, and are to be among `files`, which are
     read by themselves. Raises DataError, with place and step, for what is not in ATIF or cannot be
-    shown again; and where there is no step to learn from.
+    shown again.
     """
     if trajectory["schema_version"] not in VERSIONS:
         raise DataError(
@@ -50,8 +57,6 @@ def conversations_of(
             pieces.append([])
         pieces[-1] += _messages(step, at)
     found = [piece for piece in pieces if any(_is_trained(message) for message in piece)]
-    if not found and not embedded:
-        raise DataError(f"{place} has no step of the agent to learn from")
     for number, piece in enumerate(found, 1):
         yield (place if len(found) == 1 else f"{place}, context {number}"), piece
     for one in embedded:
@@ -133,13 +138,16 @@ def _turn(step: Step, results: list[dict[str, Any]], place: str) -> Messages:
         }
         for call in _objects(step.get("tool_calls"), "tool_calls", place)
     ]
-    untrained = step.get("is_copied_context") or step.get("llm_call_count") == 0
+    own = (step.get("extra") or {}).get(OWN) or {}
+    malformed = own.get("error") is not None
+    untrained = step.get("is_copied_context") or step.get("llm_call_count") == 0 or malformed
     turn = {
         "role": "assistant",
         "content": step.get("message"),
         "reasoning_content": step.get("reasoning_content"),
         "tool_calls": calls,
         "weight": 0 if untrained else 1,
+        "verbatim": any(own.get(kind) for kind in OTHER_KINDS),
         "step_id": number,
     }
     named = {str(result.get("source_call_id")) for result in results}

@@ -97,26 +97,26 @@ def conversation_tokens(messages: Sequence[Message], scaffold: Scaffold, place: 
     a turn that the scaffold cannot write and read back.
     """
     tokens = Tokens.empty()
-    shown: list[Message] = []
+    shown: list[tuple[str, Message]] = []
     calls: Sequence[ToolCall] = ()
     written: list[int] = []
     turn = 0
     for number, message in enumerate(messages, 1):
-        if message["role"] != "assistant":
-            shown.append(message)
-            continue
         step = message.get("step_id")
         at = f"{place}, message {number}" if step is None else f"{place}, step {step}"
+        if message["role"] != "assistant":
+            shown.append((at, message))
+            continue
         if not shown:
             raise DataError(f"{at}: nothing stands before this turn of the assistant")
         if turn == 0:
-            prompt = "\n\n".join(_text(one, at) for one in shown)
+            prompt = "\n\n".join(_text(one, where) for where, one in shown)
             tokens = tokens.with_segments(scaffold.begin(Observation(prompt, Source.USER)), 0)
         else:
-            observation, results = _observation(shown, calls, at)
+            observation, results = _observation(shown, calls)
             tokens = tokens.with_segments(scaffold.extend(observation, written, results), turn - 1)
         action = _action(message, turn, at)
-        written = _rendered(action, scaffold, at)
+        written = scaffold.render(action) if action.error else _rendered(action, scaffold, at)
         if message.get("weight", 1):
             tokens = tokens.with_sampled(written, [math.nan] * len(written), 0, turn)
         else:
@@ -146,8 +146,11 @@ def _meaning(action: Action) -> tuple[list[tuple[str, dict[str, Any]]], str | No
 
 
 def _action(message: Message, turn: int, place: str) -> Action:
-    """The thought of a turn with calls is its content; of an answer its `reasoning_content`."""
+    """The thought of a turn with calls is its content; of an answer its `reasoning_content`. The
+    content of one that is neither is written as it stands, as that of a malformed one."""
     content = _text(message, place)
+    if message.get("verbatim"):
+        return Action(content, error="neither calls nor an answer")
     thought = str(message.get("reasoning_content") or "")
     given = message.get("tool_calls") or []
     if not given:
@@ -175,19 +178,19 @@ def _call(given: Any, name: str, place: str) -> ToolCall:
 
 
 def _observation(
-    shown: Sequence[Message], calls: Sequence[ToolCall], place: str
+    shown: Sequence[tuple[str, Message]], calls: Sequence[ToolCall]
 ) -> tuple[Observation, tuple[ToolResult, ...]]:
     """The observation of the assistant between two turns: results of its calls, in their order, or
     what a user says. A user's words after results stand with the last of them: a scaffold shows one
     observation."""
-    said = [_text(message, place) for message in shown if message["role"] != "tool"]
-    returned = [message for message in shown if message["role"] == "tool"]
+    said = [_text(message, place) for place, message in shown if message["role"] != "tool"]
+    returned = [(place, message) for place, message in shown if message["role"] == "tool"]
     if not returned:
         return Observation("\n".join(said), Source.USER), ()
     if not calls:
-        raise DataError(f"{place}: results of tools stand where none was called")
-    texts = [_text(message, place) for message in returned]
-    names = [str(message.get("tool_call_id")) for message in returned]
+        raise DataError(f"{returned[0][0]}: results of tools stand where none was called")
+    texts = [_text(message, place) for place, message in returned]
+    names = [str(message.get("tool_call_id")) for _, message in returned]
     if sorted(names) == sorted(call.id for call in calls):
         texts = [texts[names.index(call.id)] for call in calls]
     texts[-1] = "\n".join([texts[-1], *said])
@@ -279,12 +282,14 @@ def prompt_text(row: Mapping[str, Any], span: slice, decode: Decode) -> str:
         for source, group in groupby(before, key=lambda one: one[0])
         if source in OBSERVED
     )
-    return "\n\n".join(texts).strip()
+    text = "\n\n".join(texts).strip()
+    return row["prompt"] if text in ("", row["prompt"].strip()) else text
 
 
 def sampled_turns(row: Mapping[str, Any], span: slice, decode: Decode) -> list[SampledTurn]:
     """The turns of a context of a trajectory's row, in the order in which the policy read them."""
     turns: list[SampledTurn] = []
+    steps = json.loads(row["steps"])
     end = span.start
     columns = (row[name][span] for name in ("turn", "source"))
     for (turn, source), group in groupby(zip(*columns, strict=True)):
@@ -292,5 +297,15 @@ def sampled_turns(row: Mapping[str, Any], span: slice, decode: Decode) -> list[S
         if source in SAMPLED:
             turns.append(SampledTurn(turn, slice(start, end)))
         elif source in OBSERVED and turns:
-            turns[-1].shown.append((Source(source), decode(row["ids"][start:end]).strip()))
+            text = _as_given(decode(row["ids"][start:end]), steps[turn])
+            turns[-1].shown.append((Source(source), text))
     return turns
+
+
+def _as_given(text: str, step: Mapping[str, Any] | None) -> str:
+    """A text without the spaces that a scaffold puts around it: as the environment gave it, where
+    it was shown whole."""
+    step = step or {"results": [], "observation": None}
+    given = [content for _, content, _ in step["results"]]
+    given += [step["observation"][0]] if step["observation"] else []
+    return next((one for one in given if one.strip() == text.strip()), text.strip())

@@ -20,6 +20,7 @@ from turnwise.config import Recipe
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import read_rows, rows_of_tasks
+from turnwise.synthesis.atif import OTHER_KINDS, OWN
 from turnwise.synthesis.conversations import (
     Decode,
     SampledTurn,
@@ -110,7 +111,7 @@ def _steps(row: Row, decode: Decode) -> Iterator[Step]:
             yield _boundary(actions[last])
         yield {
             "source": "user",
-            "message": prompt_text(row, slice(start, end), decode) or row["prompt"],
+            "message": prompt_text(row, slice(start, end), decode),
             **_copied(start > 0 or row["first_turn"] > 0),
         }
         for one in turns:
@@ -142,9 +143,8 @@ def _turn_steps(
 ) -> Iterator[Step]:
     """The step of a turn, and one for what a user says after it."""
     inherited = row["source"][one.place.start] == Source.INHERITED
-    step = {"source": "agent", **_said(action), **_copied(inherited), "extra": {"turn": one.turn}}
-    if action["error"] is not None:
-        step["extra"]["error"] = action["error"]
+    own = {"turn": one.turn, **{kind: action[kind] for kind in OTHER_KINDS if action[kind]}}
+    step = {"source": "agent", **_said(action), **_copied(inherited), "extra": {OWN: own}}
     calls = written_calls(action, one.turn)
     if calls:
         step["tool_calls"] = [
@@ -172,7 +172,7 @@ def _turn_steps(
 def _said(action: Mapping[str, Any]) -> Step:
     """The words of a turn: an answer or calls with the thought before them, or all that the model
     wrote, where it is malformed or a summary."""
-    if action["error"] is not None or action["summary"]:
+    if any(action[kind] for kind in OTHER_KINDS):
         return {"message": action["text"]}
     thought = {"reasoning_content": action["thought"]} if action["thought"] else {}
     return {"message": action["answer"] or "", **thought}
