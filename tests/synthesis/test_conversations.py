@@ -99,6 +99,36 @@ def test_results_stand_in_the_order_of_the_calls() -> None:
     assert TOKENIZER.decode(tokens.ids[tokens.source == Source.TOOL]).split() == ["Paris", "Lima"]
 
 
+def test_a_conversation_as_an_agents_own_run_leaves_it() -> None:
+    """Several system messages, parts, results in any order, a user's word after them."""
+    calls = [CALL, {"id": "b", "function": {"name": "lookup", "arguments": '{"country": "Peru"}'}}]
+    messages = [
+        {"role": "developer", "content": "Be short."},
+        {"role": "system", "content": [{"type": "text", "text": "Be "}, {"text": "kind."}]},
+        {"role": "user", "content": "Capitals?"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "Lima"}]},
+        {"role": "user", "content": "Hurry."},
+        {"role": "tool", "tool_call_id": "a", "content": "Paris"},
+        {"role": "assistant", "content": "Paris, Lima"},
+    ]
+    made = scaffold(parallel_calls=True, instructions="")
+    tokens = conversation_tokens(messages, made, "here")
+    prompt = TOKENIZER.decode(tokens.ids[tokens.source == Source.USER])
+    assert prompt == "Be short.\n\nBe kind.\n\nCapitals?"
+    shown = TOKENIZER.decode(tokens.ids[tokens.source == Source.TOOL])
+    assert shown == " Paris Lima\nHurry."
+
+
+def test_a_turn_of_weight_0_is_shown_and_not_trained() -> None:
+    tokens = conversation_tokens(changed(2, weight=0), scaffold(), "here")
+    trained = conversation_tokens(ASKED, scaffold(), "here")
+    assert tokens.ids.tolist() == trained.ids.tolist()
+    assert "look it up" in TOKENIZER.decode(tokens.ids[tokens.source == Source.INHERITED])
+    assert "look it up" not in TOKENIZER.decode(tokens.ids[tokens.mask])
+    assert "Paris" in TOKENIZER.decode(tokens.ids[tokens.mask])
+
+
 def changed(number: int, **values: Any) -> list[dict[str, Any]]:
     return [
         {**message, **values} if place == number else message for place, message in enumerate(ASKED)
@@ -113,7 +143,8 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         (changed(2, tool_calls=["lookup"]), "a tool call is"),
         (changed(4, content=""), "says nothing and calls nothing"),
         (changed(4, content="<answer> Paris</answer>"), "reads this turn as"),
-        (changed(3, content=[{"type": "image_url"}]), "content is text"),
+        (changed(3, content=[{"type": "image_url"}]), "not 'image_url'"),
+        (changed(3, content=7), "content is text"),
         (changed(2, tool_calls=None), "results of tools stand where none was called"),
         (ASKED[2:], "nothing stands before"),
     ],
@@ -134,6 +165,8 @@ def test_a_turn_that_could_not_be_played_is_refused_with_its_place(
         ('{"messages": ["x"]}', 'line 2 has no "messages"'),
         ('{"messages": [{"role": "bot"}]}', "line 2 has a message of role 'bot'"),
         ('{"messages": [{"role": "user"}]}', "line 2 has no message of the assistant"),
+        ('{"messages": [{"role": "assistant", "weight": 0}]}', "line 2 has no message of the"),
+        ('{"messages": [{"role": "assistant", "weight": 2}]}', "line 2: a message's weight is 0"),
     ],
 )
 def test_a_line_that_is_no_conversation_is_refused_with_its_number(

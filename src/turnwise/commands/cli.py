@@ -24,6 +24,7 @@ from turnwise.commands.evaluating import (
     rescore,
     transfer,
 )
+from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
 from turnwise.commands.judging import judge
 from turnwise.commands.making import build_tiny, inject
@@ -118,75 +119,7 @@ def train(
 app.command()(evaluate)
 
 
-@app.command()
-def export(
-    run: Run,
-    to: Annotated[
-        Path | None, typer.Option(help="Write the policy into this folder, for transformers.")
-    ] = None,
-    adapters: Annotated[
-        str, typer.Option(help="With --to: LoRA adapters merged into the weights, or apart.")
-    ] = "merged",
-    successes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write successful episodes as chat messages (.jsonl), for sft.demonstrations.file."
-        ),
-    ] = None,
-    preferences: Annotated[
-        Path | None,
-        typer.Option(help="Write each group's best and worst episode as messages (.jsonl)."),
-    ] = None,
-    helpful_calls: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write calls whose results help to the right answer (Toolformer; .jsonl)."
-        ),
-    ] = None,
-    inspect: Annotated[
-        Path | None,
-        typer.Option(help="Write an evaluation as a log of Inspect's (.eval, .json)."),
-    ] = None,
-    evaluation: Annotated[
-        str | None,
-        typer.Option(
-            help="With --inspect: the evaluation to write; the trained policy's if not given."
-        ),
-    ] = None,
-) -> None:
-    """Export from a run for use elsewhere: the policy, conversations, preference pairs, logs."""
-    from turnwise.storage.run_folder import RunFolder
-    from turnwise.training.export import (
-        export_helpful_calls,
-        export_policy,
-        export_preferences,
-        export_successes,
-    )
-
-    if adapters not in ("merged", "apart"):
-        raise ConfigError(f"--adapters is merged or apart, not {adapters!r}")
-    if all(given is None for given in (to, successes, preferences, helpful_calls, inspect)):
-        raise ConfigError(
-            "say what to export: --to, --successes, --preferences, --helpful-calls or --inspect"
-        )
-    folder, written = RunFolder.open(run), []
-    if to is not None:
-        export_policy(folder, to, adapters == "merged")
-        written.append(f"the policy in {to}")
-    for file, export_rows in (
-        (successes, export_successes),
-        (preferences, export_preferences),
-        (helpful_calls, export_helpful_calls),
-    ):
-        if file is not None:
-            count, left_out = export_rows(folder, file)
-            written.append(f"{count} lines in {file} ({left_out} episodes or pairs left out)")
-    if inspect is not None:
-        from turnwise.training.inspect_export import export_inspect
-
-        count = export_inspect(folder, inspect, folder.main_evaluation(evaluation))
-        written.append(f"{count} samples in {inspect}; to be seen with inspect view")
-    print_line("\n".join(written))
+app.command()(export)
 
 
 @app.command()

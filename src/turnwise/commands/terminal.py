@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
 from turnwise.config import Recipe
-from turnwise.errors import DataError, unknown_name
+from turnwise.errors import DataError
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.tokens import Source
@@ -45,18 +45,15 @@ def choose_rows(
 
     Raises DataError when the run has none that fit.
     """
-    files = {file.stem: file for file in RunFolder.open(run).trajectory_files()}
-    if not files:
+    folder = RunFolder.open(run)
+    names = [file.stem for file in folder.trajectory_files()]
+    if not names:
         raise DataError(f"{run} has no trajectories yet")
-    chosen = default_file(list(files)) if name is None else name
-    if chosen.isdigit():
-        chosen = f"step-{int(chosen):06d}"
-    if chosen not in files:
-        raise unknown_name("trajectory file", chosen, files)
-    rows = [row for row in read_rows(files[chosen]) if outcome in (None, row["outcome"])]
+    file = folder.trajectory_file(default_file(names) if name is None else name)
+    rows = [row for row in read_rows(file) if outcome in (None, row["outcome"])]
     if not rows:
-        raise DataError(f"{files[chosen]} has no trajectory with outcome {outcome!r}")
-    return rows[:count], chosen
+        raise DataError(f"{file} has no trajectory with outcome {outcome!r}")
+    return rows[:count], file.stem
 
 
 def default_file(names: Sequence[str]) -> str:

@@ -136,7 +136,8 @@ class RecordedDemonstrations(Section):
     """Conversations of a file."""
 
     file: str
-    """JSON lines of chat messages with tool calls (docs/how-to/cold_start.md)."""
+    """JSON lines of chat messages with tool calls, a trajectory in ATIF, or a folder of those
+    (docs/how-to/cold_start.md)."""
 
 
 Demonstrations = Annotated[RecordedDemonstrations | ScriptedDemonstrations, Choice("file")]

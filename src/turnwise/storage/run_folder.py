@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
-from turnwise.errors import ConfigError, DataError, InfrastructureError
+from turnwise.errors import ConfigError, DataError, InfrastructureError, unknown_name
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
@@ -231,6 +231,15 @@ class RunFolder:
         """Parquet files, oldest first."""
         files = (self.path / "trajectories").glob("*.parquet")
         return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+    def trajectory_file(self, name: str) -> Path:
+        """A Parquet file by its name, or by the number of a step of RL. Raises ConfigError for
+        another one."""
+        files = {file.stem: file for file in self.trajectory_files()}
+        chosen = f"step-{int(name):06d}" if name.isdigit() else name
+        if chosen not in files:
+            raise unknown_name("trajectory file", chosen, files)
+        return files[chosen]
 
     def write_evaluation(self, name: str, summary: Mapping[str, Any]) -> None:
         """Keep an evaluation's summary, so that a resumed run need not repeat it."""

@@ -1,44 +1,65 @@
 """Chat messages with tool calls, as JSON lines: demonstrations of others, and one's own episodes.
 
-A line is `{"messages": [...]}` in OpenAI's format for chat completions: `system`, `user`,
-`assistant` with `tool_calls`, `tool` with results. The scaffold renders it as it renders an
+A line is `{"messages": [...]}` in OpenAI's format for chat completions: `system` or `developer`,
+`user`, `assistant` with `tool_calls`, `tool` with results. The scaffold renders it as it renders an
 episode, so that a model learns from it what it will be asked to write; assistant turns alone are
-trained. A turn that the scaffold could not read back is refused. Not here: demonstrations that are
-played (`demonstrations.py`), and what is learned from either (`learning/sft.py`).
+trained, and of them none of `weight` 0. A turn that the scaffold could not read back is refused.
+Not here: trajectories in ATIF (`atif.py`), demonstrations that are played (`demonstrations.py`),
+and what is learned from any of them (`learning/sft.py`).
 """
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
 from turnwise.errors import DataError
 from turnwise.scaffolds.base import Scaffold
-from turnwise.tokens import Source, Tokens
+from turnwise.synthesis.atif import conversations_of, is_atif
+from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 Message = Mapping[str, Any]
 Decode = Callable[[Sequence[int]], str]
 """Text of token ids."""
-ROLES = ("system", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
+SAMPLED = (Source.MODEL, Source.INHERITED)
+OBSERVED = (Source.TOOL, Source.ENVIRONMENT, Source.USER)
 
 
-def read_conversations(file: Path) -> list[list[Message]]:
-    """Read the messages of each line. Raises DataError, with the line's number, for a line that is
-    not a conversation."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
-    found = [
-        _messages(line, f"{file}, line {n}") for n, line in enumerate(lines, 1) if line.strip()
-    ]
+def read_conversations(file: Path) -> list[tuple[str, list[Message]]]:
+    """Read the conversations of a file of JSON lines, of a trajectory in ATIF, or of all those in a
+    folder, each with the place where it stands, for errors. Raises DataError, with file and line,
+    for a line that is not a conversation."""
+    files = sorted(file.rglob("*.json")) if file.is_dir() else [file]
+    found = [one for each in files for one in _read(each, files)]
     if not found:
         raise DataError(f"sft.demonstrations.file {file} holds no conversation")
     return found
+
+
+def _read(file: Path, files: Sequence[Path]) -> Iterator[tuple[str, list[Message]]]:
+    """The conversations of one of several files; in a folder other JSON than ATIF is passed
+    over."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"sft.demonstrations.file {file} cannot be read: {error}") from None
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if is_atif(whole):
+        for place, messages in conversations_of(whole, str(file), file.parent, files):
+            yield place, checked_messages(messages, place)
+    elif files == [file]:
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                place = f"{file}, line {number}"
+                yield place, _messages(line, place)
 
 
 def _messages(line: str, place: str) -> list[Message]:
@@ -58,13 +79,17 @@ def checked_messages(messages: Any, place: str, name: str = "messages") -> list[
     for role in roles:
         if role not in ROLES:
             raise DataError(f"{place} has a message of role {role!r}: use {', '.join(ROLES)}")
-    if "assistant" not in roles:
+    weights = [one.get("weight", 1) for one in messages if one["role"] == "assistant"]
+    if any(weight not in (0, 1) for weight in weights):
+        raise DataError(f"{place}: a message's weight is 0 (shown, not trained) or 1")
+    if not any(weights):
         raise DataError(f"{place} has no message of the assistant to learn from")
     return messages
 
 
 def conversation_tokens(messages: Sequence[Message], scaffold: Scaffold, place: str) -> Tokens:
-    """Render a conversation; its assistant turns are MODEL tokens, without log-probabilities.
+    """Render a conversation; its assistant turns are MODEL tokens, without log-probabilities, and
+    INHERITED ones where their weight is 0.
 
     System and user messages before the first assistant turn are the prompt, with blank lines
     between them; what the scaffold puts around a prompt stands around this one. What follows the
@@ -72,26 +97,30 @@ def conversation_tokens(messages: Sequence[Message], scaffold: Scaffold, place: 
     a turn that the scaffold cannot write and read back.
     """
     tokens = Tokens.empty()
-    shown: list[Message] = []
+    shown: list[tuple[str, Message]] = []
     calls: Sequence[ToolCall] = ()
     written: list[int] = []
     turn = 0
     for number, message in enumerate(messages, 1):
+        step = message.get("step_id")
+        at = f"{place}, message {number}" if step is None else f"{place}, step {step}"
         if message["role"] != "assistant":
-            shown.append(message)
+            shown.append((at, message))
             continue
-        at = f"{place}, message {number}"
         if not shown:
             raise DataError(f"{at}: nothing stands before this turn of the assistant")
         if turn == 0:
-            prompt = "\n\n".join(_text(one, at) for one in shown)
+            prompt = "\n\n".join(_text(one, where) for where, one in shown)
             tokens = tokens.with_segments(scaffold.begin(Observation(prompt, Source.USER)), 0)
         else:
-            observation, results = _observation(shown, calls, at)
+            observation, results = _observation(shown, calls)
             tokens = tokens.with_segments(scaffold.extend(observation, written, results), turn - 1)
         action = _action(message, turn, at)
-        written = _rendered(action, scaffold, at)
-        tokens = tokens.with_sampled(written, [math.nan] * len(written), 0, turn)
+        written = scaffold.render(action) if action.error else _rendered(action, scaffold, at)
+        if message.get("weight", 1):
+            tokens = tokens.with_sampled(written, [math.nan] * len(written), 0, turn)
+        else:
+            tokens = tokens.with_segments([Segment(written, Source.INHERITED)], turn)
         shown, calls, turn = [], action.calls, turn + 1
     return tokens
 
@@ -117,8 +146,11 @@ def _meaning(action: Action) -> tuple[list[tuple[str, dict[str, Any]]], str | No
 
 
 def _action(message: Message, turn: int, place: str) -> Action:
-    """The thought of a turn with calls is its content; of an answer its `reasoning_content`."""
+    """The thought of a turn with calls is its content; of an answer its `reasoning_content`. The
+    content of one that is neither is written as it stands, as that of a malformed one."""
     content = _text(message, place)
+    if message.get("verbatim"):
+        return Action(content, error="neither calls nor an answer")
     thought = str(message.get("reasoning_content") or "")
     given = message.get("tool_calls") or []
     if not given:
@@ -146,34 +178,39 @@ def _call(given: Any, name: str, place: str) -> ToolCall:
 
 
 def _observation(
-    shown: Sequence[Message], calls: Sequence[ToolCall], place: str
+    shown: Sequence[tuple[str, Message]], calls: Sequence[ToolCall]
 ) -> tuple[Observation, tuple[ToolResult, ...]]:
     """The observation of the assistant between two turns: results of its calls, in their order, or
-    what a user says."""
-    texts = [_text(message, place) for message in shown]
-    if all(message["role"] == "tool" for message in shown) and calls:
-        by_id = {
-            str(message.get("tool_call_id")): text
-            for message, text in zip(shown, texts, strict=True)
-        }
-        if len(by_id) == len(calls) and all(call.id in by_id for call in calls):
-            texts = [by_id[call.id] for call in calls]
-        results = tuple(map(ToolResult, calls, texts))
-        return Observation("\n".join(texts)), results
-    if any(message["role"] == "tool" for message in shown):
-        raise DataError(f"{place}: results of tools stand where none was called, or beside others")
-    return Observation("\n".join(texts), Source.USER), ()
+    what a user says. A user's words after results stand with the last of them: a scaffold shows one
+    observation."""
+    said = [_text(message, place) for place, message in shown if message["role"] != "tool"]
+    returned = [(place, message) for place, message in shown if message["role"] == "tool"]
+    if not returned:
+        return Observation("\n".join(said), Source.USER), ()
+    if not calls:
+        raise DataError(f"{returned[0][0]}: results of tools stand where none was called")
+    texts = [_text(message, place) for place, message in returned]
+    names = [str(message.get("tool_call_id")) for _, message in returned]
+    if sorted(names) == sorted(call.id for call in calls):
+        texts = [texts[names.index(call.id)] for call in calls]
+    texts[-1] = "\n".join([texts[-1], *said])
+    return Observation("\n".join(texts)), tuple(map(ToolResult, calls, texts))
 
 
 def _text(message: Message, place: str) -> str:
     content = message.get("content")
-    if isinstance(content, list) and all(
-        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
-    ):
-        return "".join(part["text"] for part in content)
     if content is None or isinstance(content, str):
         return content or ""
-    raise DataError(f"{place}: content is text, or a list of parts with text each")
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise DataError(f"{place}: content is text, or a list of parts with text each")
+    for part in content:
+        if not isinstance(part.get("text"), str):
+            kind = part.get("type")
+            raise DataError(
+                f"{place}: content is text, or a list of parts with text each, and not {kind!r}: "
+                "demonstrations of a file have words alone"
+            )
+    return "".join(part["text"] for part in content)
 
 
 def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] | None:
@@ -185,19 +222,25 @@ def messages_of(row: Mapping[str, Any], decode: Decode) -> list[dict[str, Any]] 
     if not actions or any(action["error"] is not None for action in actions):
         return None
     messages = [{"role": "user", "content": row["prompt"]}]
-    observed = observed_texts(row, decode)
+    turns = sampled_turns(row, slice(0, len(row["ids"])), decode)
+    observed = {one.turn: [text for _, text in one.shown] for one in turns}
     for turn, action in enumerate(actions):
-        calls = [
-            {
-                "id": call["id"] or f"{turn}.{number}",
-                "type": "function",
-                "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
-            }
-            for number, call in enumerate(action["calls"])
-        ]
+        calls = written_calls(action, turn)
         messages.append(_assistant(action, calls))
-        messages += _shown(observed[turn], calls)
+        messages += shown_messages(observed.get(turn, []), calls)
     return messages
+
+
+def written_calls(action: Mapping[str, Any], turn: int) -> list[dict[str, Any]]:
+    """The calls of a turn of a trajectory's row, as a message of the assistant has them."""
+    return [
+        {
+            "id": call["id"] or f"{turn}.{number}",
+            "type": "function",
+            "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])},
+        }
+        for number, call in enumerate(action["calls"])
+    ]
 
 
 def _assistant(action: Mapping[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -207,7 +250,9 @@ def _assistant(action: Mapping[str, Any], calls: list[dict[str, Any]]) -> dict[s
     return message | ({"reasoning_content": action["thought"]} if action["thought"] else {})
 
 
-def _shown(texts: list[str], calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def shown_messages(
+    texts: Sequence[str], calls: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """Messages of what was observed; where several results stand in one text, it is the first's."""
     if not calls:
         yield from ({"role": "user", "content": text} for text in texts)
@@ -217,14 +262,50 @@ def _shown(texts: list[str], calls: list[dict[str, Any]]) -> Iterator[dict[str, 
         yield {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-def observed_texts(row: Mapping[str, Any], decode: Decode) -> Mapping[int, list[str]]:
-    """The texts that came back after each turn, as the policy was shown them."""
-    texts = defaultdict(list)
-    written = (Source.MODEL, Source.INHERITED)
-    begun = next((n for n, one in enumerate(row["source"]) if one in written), len(row["source"]))
-    columns = (row[name][begun:] for name in ("turn", "source", "ids"))
-    places = zip(*columns, strict=True)
-    for (turn, source), group in groupby(places, key=lambda place: place[:2]):
-        if source in (Source.TOOL, Source.ENVIRONMENT, Source.USER):
-            texts[turn].append(decode([token for *_, token in group]).strip())
-    return texts
+@dataclass(frozen=True)
+class SampledTurn:
+    """A turn's tokens in a context, and what the policy was shown after them."""
+
+    turn: int
+    place: slice
+    """The sampled tokens, in the whole record."""
+    shown: list[tuple[Source, str]] = field(default_factory=list)
+
+
+def prompt_text(row: Mapping[str, Any], span: slice, decode: Decode) -> str:
+    """The text before a context's first turn, as the policy was shown it, without what the scaffold
+    puts around it."""
+    columns = (row[name][span] for name in ("source", "ids"))
+    before = takewhile(lambda one: one[0] not in SAMPLED, zip(*columns, strict=True))
+    texts = (
+        decode([token for _, token in group])
+        for source, group in groupby(before, key=lambda one: one[0])
+        if source in OBSERVED
+    )
+    text = "\n\n".join(texts).strip()
+    return row["prompt"] if text in ("", row["prompt"].strip()) else text
+
+
+def sampled_turns(row: Mapping[str, Any], span: slice, decode: Decode) -> list[SampledTurn]:
+    """The turns of a context of a trajectory's row, in the order in which the policy read them."""
+    turns: list[SampledTurn] = []
+    steps = json.loads(row["steps"])
+    end = span.start
+    columns = (row[name][span] for name in ("turn", "source"))
+    for (turn, source), group in groupby(zip(*columns, strict=True)):
+        start, end = end, end + len(list(group))
+        if source in SAMPLED:
+            turns.append(SampledTurn(turn, slice(start, end)))
+        elif source in OBSERVED and turns:
+            text = _as_given(decode(row["ids"][start:end]), steps[turn])
+            turns[-1].shown.append((Source(source), text))
+    return turns
+
+
+def _as_given(text: str, step: Mapping[str, Any] | None) -> str:
+    """A text without the spaces that a scaffold puts around it: as the environment gave it, where
+    it was shown whole."""
+    step = step or {"results": [], "observation": None}
+    given = [content for _, content, _ in step["results"]]
+    given += [step["observation"][0]] if step["observation"] else []
+    return next((one for one in given if one.strip() == text.strip()), text.strip())

@@ -95,8 +95,8 @@ class Demonstrations:
         """The conversations of the file that an episode has room for."""
         file, scaffold = Path(chosen.file), self.components.scaffold
         found = [
-            conversation_tokens(messages, scaffold, f"{file}, conversation {number}")
-            for number, messages in enumerate(read_conversations(file), 1)
+            conversation_tokens(messages, scaffold, place)
+            for place, messages in read_conversations(file)
         ]
         most = self.recipe.rollout.max_tokens
         kept = [tokens for tokens in found if len(tokens) <= most]
