@@ -34,6 +34,7 @@ from turnwise.commands.printing import (
     terminal_display,
 )
 from turnwise.commands.rewards import rewards
+from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
@@ -313,6 +314,7 @@ def environments(
         print_table(environments_table(rows))
 
 
+app.command()(serve_environment)
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)
