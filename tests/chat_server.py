@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Words = Callable[[dict[str, Any], int], str]
-"""The reply to a request, which is the n-th."""
+Words = Callable[[dict[str, Any], int], str | dict[str, Any]]
+"""The reply to a request, which is the n-th: its words, or the whole message."""
 
 
 class Server(ThreadingHTTPServer):
@@ -21,6 +21,7 @@ class Server(ThreadingHTTPServer):
         self.words = words
         self.asked: list[dict[str, Any]] = []
         self.headers: list[str] = []
+        self.usage: dict[str, int] | None = None
         self.failures: list[int | float | str] = []
         """What comes first: a code of HTTP, seconds of silence, a body."""
         self.over = threading.Event()
@@ -42,7 +43,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.over.wait(failure)
         code = failure if isinstance(failure, int) else 200
         words = self.server.words(body, len(self.server.asked))
-        text = json.dumps({"choices": [{"message": {"role": "assistant", "content": words}}]})
+        message = {"role": "assistant", "content": words} if isinstance(words, str) else words
+        text = json.dumps({"choices": [{"message": message}], "usage": self.server.usage})
         if isinstance(failure, str):
             text = failure
         assert self.path == "/v1/chat/completions"

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint (`/chat/completions`): messages in, words out.
+"""An OpenAI-compatible endpoint (`/chat/completions`): messages in, words or calls out.
 
 What may be better the next time is tried again, within a bound. Not here: what is asked, and what a
 failure means for the one that asked.
@@ -7,12 +7,13 @@ failure means for the one that asked.
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
+from turnwise.chat.turns import ChatTurn, read_turn
 from turnwise.errors import ConfigError, InfrastructureError
 
 TRIED_AGAIN = frozenset({408, 409, 429})
@@ -23,10 +24,17 @@ CHARACTERS_PER_TOKEN = 4
 """Estimate for endpoints that do not say how many tokens an answer took."""
 CUT_OFF, WITHOUT_WORDS = "an answer that was cut off: raise max_tokens", "an answer without words"
 """Problems of a model that answered."""
+NO_COMPLETION = "it does not answer as /chat/completions does"
+TOO_LONG = ("context_length_exceeded", "maximum context length")
+"""Words of endpoints for messages that are longer than the model's context."""
 
 
 class NoWordsError(InfrastructureError):
     """A model answered, and nothing of it can be used: it said nothing, or was cut off."""
+
+
+class LongError(InfrastructureError):
+    """The messages are longer than the model's context."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,11 @@ class Reply:
     """Its words, without the model's thinking."""
     tokens: int
     """Tokens of question and answer together; an estimate where the endpoint does not say."""
+
+
+Found = TypeVar("Found")
+Read = Callable[[httpx2.Response], tuple[Found | None, str]]
+"""Reads an answer: what it has, or else what is wrong with it."""
 
 
 class ChatEndpoint:
@@ -58,6 +71,7 @@ class ChatEndpoint:
         self._url = f"{url.rstrip('/')}/chat/completions"
         self._seconds, self._attempts = seconds, attempts
         key = os.environ.get(key_variable, "") if key_variable else ""
+        self._key = key
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         # Reading the certificates takes longer than many a request: once, and where they are used.
         self._verify = ssl.create_default_context() if url.startswith("https://") else False
@@ -65,6 +79,14 @@ class ChatEndpoint:
     async def ask(self, body: Mapping[str, Any]) -> Reply:
         """The endpoint's answer. Raises InfrastructureError where it gives none, NoWordsError where
         it has no words."""
+        return await self._asked(body, _reply)
+
+    async def ask_for_turn(self, body: Mapping[str, Any]) -> ChatTurn:
+        """A turn of a model with the body's `tools`, of which it may make nothing. Raises
+        InfrastructureError where there is none, LongError where the messages are too long."""
+        return await self._asked(body, _turn)
+
+    async def _asked(self, body: Mapping[str, Any], read: Read[Found]) -> Found:
         problem = ""
         client = httpx2.AsyncClient(headers=self._headers, verify=self._verify, trust_env=False)
         async with client as http:
@@ -80,12 +102,16 @@ class ChatEndpoint:
                 except httpx2.TransportError as error:
                     problem = str(error) or type(error).__name__
                     continue
-                reply, problem = _reply(answer)
-                if reply.text:
-                    return reply
+                found, problem = read(answer)
+                if found is not None:
+                    return found
                 if not _may_change(answer.status_code):
                     break
         failed = NoWordsError if problem in (CUT_OFF, WITHOUT_WORDS) else InfrastructureError
+        if any(sign in problem for sign in TOO_LONG):
+            failed = LongError
+        if self._key:
+            problem = problem.replace(self._key, "KEY")  # an endpoint may say which one it refuses
         raise failed(f"{self.place}: {problem}")
 
 
@@ -105,21 +131,31 @@ def _may_change(status: int) -> bool:
     return status == 200 or status >= 500 or status in TRIED_AGAIN
 
 
-def _reply(answer: httpx2.Response) -> tuple[Reply, str]:
-    """The words of an answer, without the model's thinking; else what is wrong with it."""
-    nothing = Reply("", 0)
+def _refusal(answer: httpx2.Response) -> str:
+    return f"{answer.status_code} {' '.join(answer.text.split())[:200]}"
+
+
+def _turn(answer: httpx2.Response) -> tuple[ChatTurn | None, str]:
+    """The turn of an answer; else what is wrong with it."""
     if answer.status_code != 200:
-        return nothing, f"{answer.status_code} {' '.join(answer.text.split())[:200]}"
+        return None, _refusal(answer)
+    return read_turn(answer), NO_COMPLETION
+
+
+def _reply(answer: httpx2.Response) -> tuple[Reply | None, str]:
+    """The words of an answer, without the model's thinking; else what is wrong with it."""
+    if answer.status_code != 200:
+        return None, _refusal(answer)
     try:
         content = answer.json()
         choice = content["choices"][0]
         said = choice["message"]["content"]
     except (ValueError, LookupError, TypeError):
-        return nothing, "it does not answer as /chat/completions does"
+        return None, NO_COMPLETION
     if isinstance(choice, dict) and choice.get("finish_reason") == "length":
-        return nothing, CUT_OFF
+        return None, CUT_OFF
     words = said.rpartition("</think>")[2].strip() if isinstance(said, str) else ""
-    return Reply(words, _tokens(answer, content)), "" if words else WITHOUT_WORDS
+    return (Reply(words, _tokens(answer, content)) if words else None), WITHOUT_WORDS
 
 
 def _tokens(answer: httpx2.Response, content: Mapping[str, Any]) -> int:

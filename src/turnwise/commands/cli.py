@@ -36,6 +36,7 @@ from turnwise.commands.printing import (
     terminal_display,
 )
 from turnwise.commands.rewards import rewards
+from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
@@ -248,6 +249,7 @@ def environments(
 
 
 app.add_typer(agents.app, name="agent")
+app.command()(serve_environment)
 app.command()(study)
 app.command()(rewards)
 app.command()(compare_runs)

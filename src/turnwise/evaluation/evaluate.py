@@ -18,7 +18,7 @@ from turnwise.evaluation.cautions import cautions
 from turnwise.evaluation.effort import Oracle, cost, effort
 from turnwise.evaluation.intervals import Interval, clustered, wilson
 from turnwise.evaluation.repeated import best_of_ks, powers_of_two, reliability
-from turnwise.rollout.runner import RolloutRunner, members_of
+from turnwise.rollout.runner import Runner, members_of
 from turnwise.seeds import derive
 from turnwise.types import Group, Task, Trajectory
 
@@ -31,7 +31,7 @@ def choose_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
 
 
 async def evaluate_policy(
-    runner: RolloutRunner,
+    runner: Runner,
     tasks: Sequence[Task],
     config: EvaluationConfig,
     label: str,

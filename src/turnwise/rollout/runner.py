@@ -4,6 +4,7 @@ Not here: what an episode does (`episode.py`), and which tasks are played (`trai
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from turnwise.errors import RunStoppedError
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.agent_episode import AgentEpisode, AgentHost
 from turnwise.rollout.episode import Episode
+from turnwise.rollout.loop import EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
@@ -51,32 +53,21 @@ def new_groups(tasks: Sequence[Task], group_size: int, seed: int, label: str) ->
     ]
 
 
-@dataclass(frozen=True)
-class RolloutRunner:
-    """The parts that all episodes of a rollout share.
-
-    Example: `await RolloutRunner(...).collect(tasks, 8, seed, "train/3")`.
-    """
+class Runner(ABC):
+    """The parts that all episodes of a rollout share, whatever the policy is."""
 
     environment: Environment
     """The prototype: each episode gets a `fresh()` one."""
-    scaffold: Scaffold
-    engine: Engine
     limits: RolloutConfig
-    semaphore: PrioritySemaphore
-    """Bounds the episodes under way; shared with everything that is played at the same time."""
-    priority: int = 0
-    """Rollouts at the same time have different ones; the lowest is served first."""
-    snapshots: bool = False
-    """Whether to keep the environment's state before each turn, so that episodes can branch off."""
-    progress: Progress | None = None
-    """Called with each trajectory when it is finished."""
-    reward: Reward | None = None
+    reward: Reward | None
     """The reward in place of the environment's own."""
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float]
     """The weights of the reward's parts."""
-    host: AgentHost | None = None
-    """The agent of the user's own that plays the episodes, in place of turnwise's loop."""
+
+    @abstractmethod
+    def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> EpisodeLoop:
+        """The agent loop of one trajectory; `index` is its number among all that are played with
+        this priority at the same time."""
 
     async def collect(
         self, tasks: Sequence[Task], group_size: int, seed: int, label: str
@@ -110,26 +101,6 @@ class RolloutRunner:
             ]
         return [task.result() for task in running]
 
-    def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
-        """The agent loop of one trajectory; `index` is its number among all that are played with
-        this priority at the same time."""
-        kind = Episode if self.host is None else partial(AgentEpisode, host=self.host)
-        return kind(
-            planned=planned,
-            prototype=self.environment,
-            limits=within(self.limits, self.environment.budget(planned.task)),
-            progress=self.progress,
-            reward=self.reward,
-            weights=self.weights,
-            scaffold=self.scaffold,
-            engine=self.engine,
-            session=f"{index:08d}-{self.priority}",
-            semaphore=self.semaphore,
-            priority=self.priority,
-            start=start,
-            snapshots=self.snapshots,
-        )
-
     async def judge(self, groups: Sequence[Group]) -> list[Group]:
         """Add to the rewards of played groups what is measured of whole groups, where the reward
         has such a part. Raises RunStoppedError where too many episodes have no grade then."""
@@ -150,6 +121,54 @@ class RolloutRunner:
         raise RunStoppedError(
             f"{len(ungraded)} of {len(trajectories)} episodes could not be graded ({counts}); "
             f"first: {problem}. rollout.max_ungraded_share allows {self.limits.max_ungraded_share}"
+        )
+
+
+@dataclass(frozen=True)
+class RolloutRunner(Runner):
+    """Rollouts whose policy is an engine's model.
+
+    Example: `await RolloutRunner(...).collect(tasks, 8, seed, "train/3")`.
+    """
+
+    environment: Environment
+    """The prototype: each episode gets a `fresh()` one."""
+    scaffold: Scaffold
+    engine: Engine
+    limits: RolloutConfig
+    semaphore: PrioritySemaphore
+    """Bounds the episodes under way; shared with everything that is played at the same time."""
+    priority: int = 0
+    """Rollouts at the same time have different ones; the lowest is served first."""
+    snapshots: bool = False
+    """Whether to keep the environment's state before each turn, so that episodes can branch off."""
+    progress: Progress | None = None
+    """Called with each trajectory when it is finished."""
+    reward: Reward | None = None
+    """The reward in place of the environment's own."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weights of the reward's parts."""
+    host: AgentHost | None = None
+    """The agent of the user's own that plays the episodes, in place of turnwise's loop."""
+
+    def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
+        """The agent loop of one trajectory; `index` is its number among all that are played with
+        this priority at the same time."""
+        kind = Episode if self.host is None else partial(AgentEpisode, host=self.host)
+        return kind(
+            planned=planned,
+            prototype=self.environment,
+            limits=within(self.limits, self.environment.budget(planned.task)),
+            progress=self.progress,
+            reward=self.reward,
+            weights=self.weights,
+            scaffold=self.scaffold,
+            engine=self.engine,
+            session=f"{index:08d}-{self.priority}",
+            semaphore=self.semaphore,
+            priority=self.priority,
+            start=start,
+            snapshots=self.snapshots,
         )
 
 

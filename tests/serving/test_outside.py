@@ -1,0 +1,142 @@
+"""An episode whose policy is elsewhere: rewards, order, silence, and what may be told of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.fakes import Capitals
+from turnwise.config import RolloutConfig
+from turnwise.errors import ToolError
+from turnwise.serving.outside import OutsideEpisode, detail_of
+from turnwise.tools.tool import tool
+from turnwise.types import Action, Outcome, Step, Task, ToolCall, Trajectory, Turn, Verdict
+
+
+class Slow(Capitals):
+    @tool
+    async def slow(self, country: str) -> str:
+        """Think."""
+        await asyncio.sleep(0.05)
+        return country
+
+
+def episode(environment: Any = None, patience: float = 20.0, **limits: Any) -> OutsideEpisode:
+    made = environment or Slow()
+    planned = Trajectory(made.tasks("train")[0], "g", 0, seed=1)
+    config = RolloutConfig(**{"max_seconds": 20.0, **limits})
+    return OutsideEpisode(planned=planned, prototype=made, limits=config, patience=patience)
+
+
+def call(name: str, country: str = "France") -> Action:
+    return Action("", calls=(ToolCall(name, {"country": country}),))
+
+
+def test_actions_that_come_at_once_are_taken_in_order() -> None:
+    async def work() -> list[str]:
+        played = episode()
+        await played.begin()
+        lands = ["Italy", "Spain", "Japan"]
+        replies = await asyncio.gather(*(played.act(call("slow", land)) for land in lands))
+        await played.close()
+        return [reply.observation.content for reply in replies]
+
+    assert asyncio.run(work()) == ["Italy", "Spain", "Japan"]
+
+
+def test_a_caller_that_goes_away_leaves_the_episode_in_order() -> None:
+    async def work() -> str:
+        played = episode()
+        await played.begin()
+        gone = asyncio.create_task(played.act(call("slow", "Italy")))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        reply = await played.act(call("slow", "Spain"))
+        await played.close()
+        return reply.observation.content
+
+    assert asyncio.run(work()) == "Spain"
+
+
+def test_turns_are_bounded_and_the_end_is_the_end() -> None:
+    async def work() -> Trajectory:
+        played = episode(max_turns=2)
+        await played.begin()
+        assert (await played.act(call("lookup"))).ended is None
+        last = await played.act(call("lookup"))
+        assert last.observation.content == "The capital is Paris."
+        with pytest.raises(ToolError, match="the episode is over"):
+            await played.act(call("lookup"))
+        assert last.ended is not None
+        return last.ended
+
+    ended = asyncio.run(work())
+    assert ended.outcome is Outcome.TRUNCATED_TURNS
+    assert ended.reward == 0.0
+
+
+def test_silence_and_closing_give_the_episode_up() -> None:
+    async def silent() -> OutsideEpisode:
+        played = episode(patience=0.05)
+        await played.begin()
+        while played.running:
+            await asyncio.sleep(0.01)
+        return played
+
+    async def closed() -> OutsideEpisode:
+        played = episode()
+        await played.begin()
+        acting = asyncio.create_task(played.act(call("slow")))
+        await asyncio.sleep(0.01)
+        await played.close()
+        assert (await acting).observation.content == "France"
+        await played.close()
+        return played
+
+    for work, problem in ((silent, "silent for 0.05 s"), (closed, "the client has gone")):
+        played = asyncio.run(work())
+        assert played.trajectory.outcome is Outcome.CANCELLED
+        assert played.trajectory.reward is None
+        assert problem in played.trajectory.problem
+
+
+def test_a_reset_that_fails_ends_the_episode() -> None:
+    class Broken(Capitals):
+        async def reset(self, task: Task, seed: int) -> Any:
+            raise RuntimeError("no scene")
+
+    async def work() -> Any:
+        return await episode(Broken()).begin()
+
+    reply = asyncio.run(work())
+    assert reply.ended.outcome is Outcome.INFRASTRUCTURE_RESET
+    assert reply.reward is None
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ("expected Rome", False),
+        ("hidden: [3, 4]: wanted 12", False),
+        ("assert f(3) == 12", False),
+        ("answered 'Lyon'", True),
+        ("Romeo was seen", True),
+        ("112 steps", True),
+    ],
+)
+def test_details_that_tell_the_secret_are_left_out(detail: str, told: bool) -> None:
+    secret = {"answers": ["Rome"], "tests": "# a test\nassert f(3) == 12", "value": 12, "yes": True}
+    answer = Turn(Action("Lyon", answer="Lyon"), Step(done=True))
+    task = Task("a", "Which city?", secret)
+    verdict = Verdict(0.0, False, {}, detail)
+    played = Trajectory(task, "g", 0, 0, turns=(answer,), verdict=verdict)
+    assert detail_of(played) == (detail if told else "")
+
+
+def test_what_the_client_wrote_itself_is_no_secret() -> None:
+    answer = Turn(Action("Rome", answer="Rome"), Step(done=True))
+    verdict = Verdict(1.0, True, {}, "expected Rome")
+    played = Trajectory(
+        Task("a", "?", {"answers": ["Rome"]}), "g", 0, 0, turns=(answer,), verdict=verdict
+    )
+    assert detail_of(played) == "expected Rome"
