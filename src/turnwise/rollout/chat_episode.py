@@ -115,7 +115,8 @@ class ChatEpisode(EpisodeLoop):
 
     async def _observe(self, observation: Observation, step: Step, turn: int) -> None:
         """A message for each call, which endpoints insist on; else one of the user's."""
-        calls, texts = self._said.calls, contents(observation, step.results)
+        calls = self._said.calls
+        texts = [text for text, _ in contents(observation, step.results)]
         if not calls:
             self.messages.append({"role": "user", "content": observation.content})
             return

@@ -194,7 +194,7 @@ async def serving_http(offer: Offer, host: str, port: int) -> AsyncIterator[str]
     that cannot be had."""
     import uvicorn
 
-    class Server(uvicorn.Server):  # type: ignore[misc]
+    class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Any:
             yield  # signals are the command's
