@@ -35,6 +35,8 @@ class HashedEngine:
     """Says one of `TURNS`, by the request's seed, after as many turns of the loop as that says."""
 
     version = 3
+    host: Any = None
+    """Set by tests that need the gateway in an engine."""
 
     def __init__(self, turns: Sequence[str] = TURNS, fails: Sequence[int] = ()) -> None:
         self.turns, self.fails = turns, set(fails)

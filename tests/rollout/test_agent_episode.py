@@ -37,7 +37,7 @@ def play(
     """Episodes of one task."""
     environment = Capitals()
     engine = engine or HashedEngine(RIGHT)
-    host = AgentHost.of(agent, SCAFFOLD, TOKENIZER)
+    host = engine.host = AgentHost.of(agent, SCAFFOLD, TOKENIZER)
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
     runner = RolloutRunner(environment, scaffold, engine, limits, PrioritySemaphore(50), host=host)
 
@@ -165,6 +165,20 @@ def test_a_failing_engine_leaves_the_episode_ungraded(tmp_path: Path) -> None:
     played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
     assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
     assert played.problem == "the engine is down"
+
+
+def test_an_episode_whose_gateway_stops_is_ungraded(tmp_path: Path) -> None:
+    class Stopping(HashedEngine):
+        """Stops the server by the way."""
+
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await self.host.gateway.stop()
+            return await super().generate(*given, **others)
+
+    body = "await ask()\nraise ConnectionError('refused')"
+    played = one(tmp_path, body, engine=Stopping(RIGHT))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+    assert played.problem.startswith("the gateway has stopped: ConnectionError: refused")
 
 
 def test_a_plain_function_runs_in_a_thread(tmp_path: Path) -> None:

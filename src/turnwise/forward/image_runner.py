@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import CacheExtent, PoolCache
+from turnwise.forward.cache_names import cache_name
 from turnwise.forward.images import ImageInputs, ImageReader
 from turnwise.forward.runner import Runner
 
@@ -58,7 +59,7 @@ class ImageRunner(Runner):
         cache: PoolCache,
         **arguments: Any,
     ) -> torch.Tensor:
-        inputs: dict[str, Any] = {"position_ids": seen}
+        inputs: dict[str, Any] = {"position_ids": seen, str(cache_name(self._decoder)): cache}
         if self._images is None:
             inputs["input_ids"] = ids
         else:
@@ -66,7 +67,6 @@ class ImageRunner(Runner):
         with evaluating(self._modules):
             output = self._decoder(
                 attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
-                past_key_values=cache,
                 use_cache=True,
                 **inputs,
                 **arguments,

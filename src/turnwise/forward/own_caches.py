@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import PADDING, CacheExtent
-
-NAMES = ("past_key_values", "cache_params", "state")
-"""The names that models have for their caches."""
+from turnwise.forward.cache_names import cache_name, cache_of
 
 
 @dataclass
@@ -88,10 +86,10 @@ class OwnRunner:
         self.cache = OwnCaches()
         self._modules = list(model.modules())
         parameters = inspect.signature(model.forward).parameters
-        names = [name for name in NAMES if name in parameters]
-        if not names:
+        name = cache_name(model)
+        if name is None:
             raise NotSupportedError(f"{type(model).__name__} has no cache to sample with")
-        self._name = names[0]
+        self._name = name
         self._options: dict[str, Any] = {"use_cache": True}
         if "logits_to_keep" in parameters:
             self._options["logits_to_keep"] = 1
@@ -142,7 +140,7 @@ class OwnRunner:
         if first:
             before = joined([_remembered(caches, run, first) for run in runs])
         output = self.model(input_ids=inputs, **{self._name: before}, **self._options)
-        after = getattr(output, self._name, None)
+        after = cache_of(output)
         if after is None:
             raise NotSupportedError(f"{type(self.model).__name__} gives no cache to go on from")
         length = first + inputs.shape[1]

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from turnwise.errors import ConfigError, NotSupportedError
 from turnwise.forward.attention import evaluating
 from turnwise.forward.cache import CacheExtent, PoolCache
+from turnwise.forward.cache_names import cache_name
 from turnwise.forward.masks import Masks
 from turnwise.forward.small_llama.passes import fastest_passes
 from turnwise.forward.span_attention import attention_in_spans
@@ -121,9 +122,9 @@ class Runner:
                 input_ids=ids,
                 attention_mask=masks if len(masks) > 1 else masks[self._masks.kinds[0]],
                 position_ids=seen,
-                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **{str(cache_name(self.model)): cache},
                 **arguments,
             )
         logits: torch.Tensor = output.logits[:, -1]

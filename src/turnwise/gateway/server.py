@@ -55,6 +55,11 @@ class Gateway:
         self._serving: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
+    @property
+    def running(self) -> bool:
+        """Whether the server answers."""
+        return self._serving is not None and not self._serving.done()
+
     async def open(self, session: Session) -> Address:
         """Give a session an address. Raises InfrastructureError where the server cannot begin."""
         async with self._starting:

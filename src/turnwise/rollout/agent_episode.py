@@ -138,6 +138,8 @@ class AgentEpisode(Episode):
                 raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
         failed = self._returned.error
         self._reward = self._returned.reward or session.reward
+        if not self.host.gateway.running:
+            raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, f"the gateway has stopped: {failed}")
         if session.failure:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, session.failure)
         if not self.turns:

@@ -1,0 +1,26 @@
+"""The name by which a model takes and gives its cache: it depends on the model, and on the version
+of transformers."""
+
+import inspect
+from functools import cache
+from typing import Any
+
+NAMES = ("cache", "past_key_values", "cache_params", "state")
+"""Names in use, the present one first; earlier versions know only the others."""
+
+
+def cache_name(model: Any) -> str | None:
+    """The name of a model's argument for its cache; None where it has none."""
+    return _name(type(model).forward)
+
+
+@cache
+def _name(forward: Any) -> str | None:
+    parameters = inspect.signature(forward).parameters
+    return next((name for name in NAMES if name in parameters), None)
+
+
+def cache_of(output: Any) -> Any:
+    """The cache that a model gives with its output; None where it gives none."""
+    given = (getattr(output, name, None) for name in NAMES)
+    return next((one for one in given if one is not None), None)
