@@ -8,6 +8,10 @@ import random
 
 from turnwise import Action, Environment, Task, ToolCall, Verdict, tool
 
+SYLLABLES = [
+    *("al", "an", "bel", "bo", "cor", "da", "di", "el", "fa", "ga", "hal", "in", "jo"),
+    *("ka", "la", "mi", "na", "or", "pa", "ri", "sa", "ti", "vo", "wen", "yo"),
+]
 RECORDS = 12
 """People that a task's data describes."""
 
@@ -15,7 +19,7 @@ RECORDS = 12
 class People(Environment):
     def __init__(self):
         stream = random.Random("people")
-        names = sorted({_name(stream) for _ in range(1000)})
+        names = sorted({"".join(stream.choices(SYLLABLES, k=3)).title() for _ in range(900)})
         stream.shuffle(names)
         towns = [names.pop() for _ in range(60)]
         friends = dict(zip(names, [*names[1:], names[0]], strict=True))
@@ -61,11 +65,6 @@ class People(Environment):
             Action("", f"Where does {friend} live?", (ToolCall("search", {"name": friend}),)),
         ]
         return [*looked_up, Action("", "This is it.", answer=task.secret["town"])]
-
-
-def _name(stream):
-    """Three syllables."""
-    return "".join(stream.choice("blmnrstv") + stream.choice("aeiou") for _ in range(3)).title()
 
 
 class Handing(People):
