@@ -60,6 +60,10 @@ UNWRITABLE = [
 """Overrides that could say what contradicts itself, if there were a way; and why there is none."""
 
 CONTRADICTIONS = [
+    (
+        "agent=mine.py:run rollout.context=drop rollout.max_turn_tokens=50",
+        "rollout.context = drop is for turnwise's own agent loop, and agent has its own",
+    ),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
     (

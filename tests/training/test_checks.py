@@ -52,6 +52,10 @@ max_tokens = 200
 
 REFINED = "judge.refinement.requests=2 reward.parts.judge=0.01"
 CONTRADICTIONS: list[tuple[str, str]] = [
+    (
+        "agent=mine.py:run algorithm.name=counterfactual",
+        "from the middle of episodes, which an agent of your own plays from the beginning",
+    ),
     ("algorithm.name=tree_grpo train.group_size=6", "make them equal"),
     ("train.group_size=1", "compares within a group: give at least 2"),
     (

@@ -2,7 +2,6 @@
 of transformers."""
 
 import inspect
-from functools import cache
 from typing import Any
 
 NAMES = ("cache", "past_key_values", "cache_params", "state")
@@ -10,14 +9,14 @@ NAMES = ("cache", "past_key_values", "cache_params", "state")
 
 
 def cache_name(model: Any) -> str | None:
-    """The name of a model's argument for its cache; None where it has none."""
-    return _name(type(model).forward)
-
-
-@cache
-def _name(forward: Any) -> str | None:
-    parameters = inspect.signature(forward).parameters
-    return next((name for name in NAMES if name in parameters), None)
+    """The name of a model's argument for its cache, by the first `forward` that states one: a class
+    that is derived may pass it on unseen. None where there is none."""
+    kinds = [kind for kind in type(model).__mro__ if "forward" in vars(kind)]
+    for parameters in (inspect.signature(vars(kind)["forward"]).parameters for kind in kinds):
+        for name in NAMES:
+            if name in parameters:
+                return name
+    return None
 
 
 def cache_of(output: Any) -> Any:

@@ -35,6 +35,7 @@ class ImageRunner(Runner):
         self.reader = reader
         self._decoder, self._head = model.get_decoder(), model.get_output_embeddings()
         self._images: ImageInputs | None = None
+        self._decoder_cache = str(cache_name(self._decoder))
         super().__init__(model, tokens, longest, autocast, spans, specialised)
 
     def forward_images(
@@ -59,7 +60,7 @@ class ImageRunner(Runner):
         cache: PoolCache,
         **arguments: Any,
     ) -> torch.Tensor:
-        inputs: dict[str, Any] = {"position_ids": seen, str(cache_name(self._decoder)): cache}
+        inputs: dict[str, Any] = {"position_ids": seen, self._decoder_cache: cache}
         if self._images is None:
             inputs["input_ids"] = ids
         else:

@@ -44,6 +44,7 @@ class Runner:
         specialised: bool = True,
     ) -> None:
         self.model = model
+        self._cache_name = str(cache_name(model))
         dtype = torch.bfloat16 if autocast else model.dtype
         self._masks = Masks(model, dtype)
         self._modules = list(model.modules())
@@ -124,7 +125,7 @@ class Runner:
                 position_ids=seen,
                 use_cache=True,
                 logits_to_keep=1,
-                **{str(cache_name(self.model)): cache},
+                **{self._cache_name: cache},
                 **arguments,
             )
         logits: torch.Tensor = output.logits[:, -1]

@@ -87,7 +87,9 @@ class AgentEpisode(Episode):
     def trajectory(self) -> Trajectory:
         return replace(super().trajectory, capture=self.capture)
 
-    async def _play(self) -> None:
+    async def _begin(self) -> None:
+        """Let the agent play, which has a loop of its own: its end is the episode's. Always raises
+        EpisodeEnded."""
         prompt = await self._reset()
         task = replace(self.planned.task.public(), prompt=prompt.content)
         host = self.host
@@ -128,7 +130,7 @@ class AgentEpisode(Episode):
         return True
 
     def _conclude(self, playing: "asyncio.Task[Returned]", session: Session, late: bool) -> None:
-        """Say how the agent's work ended. Raises EpisodeEnded for all but its own end."""
+        """Say how the agent's work ended. Always raises EpisodeEnded."""
         if session.bug is not None:
             raise session.bug
         if playing.done() and not playing.cancelled():
@@ -157,7 +159,7 @@ class AgentEpisode(Episode):
             last = self.turns[-1]
             action = replace(last.action, calls=(), answer=self._returned.answer, error=None)
             self.turns[-1] = replace(last, action=action)
-        self.outcome = Outcome.FAILURE  # until the verdict says otherwise
+        raise EpisodeEnded(Outcome.FAILURE)  # until the verdict says otherwise
 
     async def _verify(self, trajectory: Trajectory) -> Verdict:
         given = self._reward

@@ -109,7 +109,19 @@ class EpisodeLoop(ABC):
         async with self._place():
             start = self.clock()
             try:
-                await self._play()
+                await self._begin()
+                while (turn := len(self.turns)) < self.limits.max_turns:
+                    action = await self._act(turn)
+                    step = await self._step(action, turn)
+                    if step.done and step.truncated:
+                        raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
+                    if step.done:
+                        self.outcome = Outcome.FAILURE  # until the verifier says otherwise
+                        break
+                    if step.observation is not None and turn + 1 < self.limits.max_turns:
+                        await self._observe(step.observation, step, turn)
+                else:
+                    raise EpisodeEnded(self._out_of_turns())
             except EpisodeEnded as end:
                 self.outcome, self.problem = end.outcome, end.problem
             except asyncio.CancelledError:
@@ -123,21 +135,6 @@ class EpisodeLoop(ABC):
         if self.progress is not None:
             self.progress(self.trajectory)
         return self.trajectory
-
-    async def _play(self) -> None:
-        """Take turns until the episode is done. Raises EpisodeEnded where it ends before."""
-        await self._begin()
-        while (turn := len(self.turns)) < self.limits.max_turns:
-            action = await self._act(turn)
-            step = await self._step(action, turn)
-            if step.done and step.truncated:
-                raise EpisodeEnded(Outcome.TRUNCATED_TURNS)
-            if step.done:
-                self.outcome = Outcome.FAILURE  # until the verifier says otherwise
-                return
-            if step.observation is not None and turn + 1 < self.limits.max_turns:
-                await self._observe(step.observation, step, turn)
-        raise EpisodeEnded(self._out_of_turns())
 
     def _place(self) -> AbstractAsyncContextManager[None]:
         """Held while the episode is played."""
