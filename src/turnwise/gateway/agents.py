@@ -175,6 +175,7 @@ def variables(task: Task, address: Address) -> dict[str, str]:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
         "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
         "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_FABLE_MODEL": MODEL,
         "TURNWISE_GATEWAY": address.root,
         "TURNWISE_TASK": json.dumps(
             {"id": task.id, "prompt": task.prompt, "data": dict(task.data)}, default=str
