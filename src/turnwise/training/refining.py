@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from turnwise.config import RefinementConfig
-from turnwise.engines.base import Completion, Sampling, StopReason
+from turnwise.engines.base import PATIENCE, Completion, Sampling, StopReason
 from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.judges.engine_model import EngineModel
 from turnwise.judges.pairwise import PairwiseJudge
@@ -26,7 +26,6 @@ from turnwise.judges.refinement import (
     grade,
     known_questions,
 )
-from turnwise.rollout.episode import ENGINE_PATIENCE
 from turnwise.rollout.runner import RolloutRunner, members_of, new_member
 from turnwise.seeds import derive
 from turnwise.tokens import Segment, Tokens
@@ -119,7 +118,7 @@ class Refinement:
             seed=derive(seed, "sampling", 0),
         )
         try:
-            async with asyncio.timeout(ENGINE_PATIENCE * limits.max_seconds):
+            async with asyncio.timeout(PATIENCE * limits.max_seconds):
                 return await runner.engine.generate(tokens.ids.tolist(), sampling, session=session)
         except TimeoutError:
             raise InfrastructureError("the engine hangs") from None
