@@ -195,6 +195,16 @@ class Slow(HashedEngine):
         return await super().generate(*given, **others)
 
 
+def test_what_a_dialect_refuses_is_in_the_account() -> None:
+    async def work(gateway: Gateway, session: Session, address: Address, client: Any) -> None:
+        form = {"output_config": {"format": {"type": "json_schema"}}, "max_tokens": 5}
+        await client.post(f"{address.openai}/messages", json=QUESTION | form)
+        await client.post(f"{address.openai}/chat/completions", json=QUESTION | {"model": "gpt-9"})
+        assert session.record()[2].refused == {"output_config.format": 1, "model": 1}
+
+    served(work)
+
+
 def test_a_client_that_hangs_up_has_no_reply_and_may_ask_again() -> None:
     engine = Slow(["<answer> Paris</answer>"])
 

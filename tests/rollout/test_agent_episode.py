@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +16,13 @@ from tests.fakes import Capitals
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
 from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
 from turnwise.errors import ConfigError
+from turnwise.gateway import agents
+from turnwise.gateway.address import Address
 from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
 from turnwise.scaffolds.tags import TagsScaffold
-from turnwise.types import Outcome, Trajectory
+from turnwise.types import Observation, Outcome, Task, Trajectory, Verdict
 
 pytest.importorskip("uvicorn")
 LIMITS = RolloutConfig(
@@ -33,9 +37,10 @@ def play(
     engine: Any = None,
     limits: RolloutConfig = LIMITS,
     episodes: int = 1,
+    environment: Capitals | None = None,
 ) -> list[Trajectory]:
     """Episodes of one task."""
-    environment = Capitals()
+    environment = environment or Capitals()
     engine = engine or HashedEngine(RIGHT)
     host = engine.host = AgentHost.of(agent, SCAFFOLD, TOKENIZER)
     scaffold = TagsScaffold(TOKENIZER, environment.tools(), instructions="")
@@ -226,6 +231,38 @@ def command(folder: Path, lines: str, *more: str) -> CommandAgent:
 def test_a_program_finds_its_task_and_the_policy_in_its_environment(tmp_path: Path) -> None:
     played = play(command(tmp_path, ""), episodes=2)
     assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+
+
+class InFolders(Capitals):
+    """Gives each episode a folder, in which the agent has to leave a file."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.folder = Path(tempfile.mkdtemp())
+        return await super().reset(task, seed)
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        assert self.folder is not None
+        left = [file.name for file in self.folder.iterdir()]
+        return Verdict(float(left == ["left"]), left == ["left"])
+
+    async def close(self) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def test_an_agent_works_in_the_folder_of_its_episode(tmp_path: Path) -> None:
+    program = command(tmp_path, "open('left', 'w').close()")
+    played = play(program, episodes=2, environment=InFolders())
+    assert [one.outcome for one in played] == [Outcome.SUCCESS] * 2
+    own = function(tmp_path, "await ask()\n(model.folder / 'left').touch()")
+    assert play(own, environment=InFolders())[0].outcome is Outcome.SUCCESS
+
+
+def test_every_name_of_a_model_is_the_policy_s() -> None:
+    address = Address("http://127.0.0.1:1", "0", "s")
+    given = agents.variables(Capitals().tasks("train")[0], address)
+    aliases = ("HAIKU", "SONNET", "OPUS", "FABLE")
+    assert {given[f"ANTHROPIC_DEFAULT_{one}_MODEL"] for one in aliases} == {"policy"}
 
 
 def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar, cast
 
 from turnwise.environments.random_actions import random_script
@@ -107,6 +108,10 @@ class Environment:
 
     sandbox: CodeSandbox | None = None
     """The sandbox in which it runs code, if it has one: checked before a run begins."""
+
+    folder: Path | None = None
+    """The folder of an episode, after `reset`: the one in which an agent of the user's own works,
+    where it is a program. None is the run's own."""
 
     verdict_programs: int = 1
     """Programs that a verdict runs in the environment's sandbox, if it has one, at most."""

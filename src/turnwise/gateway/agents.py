@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from turnwise.config import AnyAgentConfig, FunctionAgent
@@ -58,6 +59,8 @@ class Model:
     api_key: str
     name: str = MODEL
     """The model's name in requests."""
+    folder: Path | None = None
+    """The environment's folder for this episode, if it has one."""
     _session: Session | None = field(default=None, repr=False)
 
     async def chat(self, messages: list[Any], tools: list[Any] | None = None) -> dict[str, Any]:
@@ -75,8 +78,11 @@ class Model:
 class Agent(Protocol):
     """The seam: plays one task, with the policy at an address."""
 
-    async def play(self, task: Task, address: Address, session: Session) -> Returned:
-        """Work until done. Cancelled, it ends at once, with all that it has started."""
+    async def play(
+        self, task: Task, address: Address, session: Session, folder: Path | None = None
+    ) -> Returned:
+        """Work until done, in the environment's folder if it has one. Cancelled, it ends at once,
+        with all that it has started."""
         ...
 
 
@@ -98,8 +104,10 @@ class FunctionPlayer:
             raise ConfigError(f"agent.run {name}: write run(task, model): {error}") from None
         self._function = function
 
-    async def play(self, task: Task, address: Address, session: Session) -> Returned:
-        model = Model(address.openai, address.root, address.secret, _session=session)
+    async def play(
+        self, task: Task, address: Address, session: Session, folder: Path | None = None
+    ) -> Returned:
+        model = Model(address.openai, address.root, address.secret, folder=folder, _session=session)
         try:
             return _returned(await self.called(task, model))
         except RefusedError as refused:
@@ -121,7 +129,9 @@ class CommandPlayer:
     def __init__(self, command: tuple[str, ...]) -> None:
         self._command = command
 
-    async def play(self, task: Task, address: Address, session: Session) -> Returned:
+    async def play(
+        self, task: Task, address: Address, session: Session, folder: Path | None = None
+    ) -> Returned:
         del session
         arguments = [part.replace("{prompt}", task.prompt) for part in self._command]
         with tempfile.TemporaryFile() as said:
@@ -132,6 +142,7 @@ class CommandPlayer:
                     stdout=said,
                     stderr=said,
                     env={**os.environ, **variables(task, address)},
+                    cwd=folder,
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
@@ -164,6 +175,7 @@ def variables(task: Task, address: Address) -> dict[str, str]:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
         "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
         "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_FABLE_MODEL": MODEL,
         "TURNWISE_GATEWAY": address.root,
         "TURNWISE_TASK": json.dumps(
             {"id": task.id, "prompt": task.prompt, "data": dict(task.data)}, default=str

@@ -42,6 +42,8 @@ class ToolSchema:
     description: str
     parameters: Mapping[str, Any]
     """JSON schema of an object."""
+    namespace: str = ""
+    """The namespace in which the agent has it; the beginning of `name` then."""
 
 
 @dataclass(frozen=True)

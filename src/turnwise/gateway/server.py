@@ -192,7 +192,11 @@ class _Impatient(H11Protocol):
 
 def _asking(dialect: Dialect) -> Handler:
     async def handler(request: Request, session: Session) -> Response:
-        asked = dialect.read(await _body(request))
+        try:
+            asked = dialect.read(await _body(request))
+        except RefusedError as refused:
+            session.refused(refused)
+            raise
         again = request.headers.get("x-stainless-retry-count", "0") != "0"
         reply = await session.ask(asked, again)
         if await request.is_disconnected():

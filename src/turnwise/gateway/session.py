@@ -134,13 +134,17 @@ class Session:
         try:
             return await asyncio.shield(answer)
         except RefusedError as refused:
-            self._refused[refused.field or refused.kind] += 1
+            self.refused(refused)
             self._asked.pop(key, None)
             raise
         except asyncio.CancelledError:
             if not answer.cancelled():
                 raise  # the one that asked is gone; the answer is kept for when it comes again
             raise _ended() from None
+
+    def refused(self, refused: RefusedError) -> None:
+        """Count a request that was refused, here or before it could be asked."""
+        self._refused[refused.field or refused.kind] += 1
 
     def arrived(self, reply: Reply) -> None:
         """Note that the agent has a reply."""

@@ -107,7 +107,10 @@ class AgentEpisode(Episode):
         except InfrastructureError as error:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
         self.usage, late = session.usage, False
-        playing = asyncio.create_task(host.agent.play(task, address, session))
+        assert self._environment is not None  # there is one after a reset
+        playing = asyncio.create_task(
+            host.agent.play(task, address, session, self._environment.folder)
+        )
         try:
             late = not await self._ended_in_time(playing, session)
         finally:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +19,12 @@ from tests.gateway.dialects.serving import (
     WORDS,
 )
 from turnwise.gateway.dialects import responses
-from turnwise.gateway.requests import Message, RefusedError, Request, ToolSchema
+from turnwise.gateway.requests import Choice, Message, RefusedError, Request, ToolSchema
 from turnwise.types import ToolCall
 
 USER = {"role": "user", "content": "How warm is it?"}
 TOOL = {"type": "function", "name": "weather", "parameters": WEATHER, "strict": False}
+SPACE = {"type": "namespace", "name": "sky", "description": "About the sky.", "tools": [TOOL, TOOL]}
 CALL = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"a": 1}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "18"}
 IMAGE = {
@@ -144,7 +146,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "search": ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
     "custom": ({"tools": [{"type": "custom", "name": "patch"}]}, "tools[0].type"),
     "shell": ({"tools": [{"type": "local_shell"}]}, "tools[0].type"),
-    "namespace": ({"tools": [{"type": "namespace", "name": "x"}]}, "tools[0].type"),
+    "namespace": ({"tools": [SPACE | {"tools": [{"type": "custom"}]}]}, "tools[0].tools[0].type"),
     "twice": ({"tools": [TOOL, TOOL]}, "tools[1].name"),
     "deferred": (offered(defer_loading=True), "tools[0].defer_loading"),
     "callers": (offered(allowed_callers=["programmatic"]), "tools[0].allowed_callers"),
@@ -174,7 +176,6 @@ ITEMS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({**USER, "mood": "good"}, "input[1].mood"),
     "orphan": (RESULT, "input[1].call_id"),
     "arguments": ({**CALL, "arguments": "{"}, "input[1].arguments"),
-    "callee": ({**CALL, "namespace": "mcp"}, "input[1].namespace"),
     "caller": ({**CALL, "caller": {"type": "program"}}, "input[1].caller.type"),
 }
 
@@ -204,6 +205,23 @@ def test_a_request_without_input_is_refused(given: Any) -> None:
 def test_a_tool_that_is_refused_is_named_with_what_to_do() -> None:
     with pytest.raises(RefusedError, match=r"'web_search' is not supported.*switch this tool off"):
         read(tools=[{"type": "web_search"}])
+
+
+def test_tools_in_a_namespace_are_called_by_its_name_and_theirs() -> None:
+    second = {**TOOL, "name": "clock", "description": "The time."}
+    space = SPACE | {"tools": [TOOL, second]}
+    request = read(USER, {**CALL, "namespace": "sky"}, RESULT, tools=[space, second])
+    assert [(one.name, one.description) for one in request.tools] == [
+        ("sky__weather", "About the sky."),
+        ("sky__clock", "The time."),
+        ("clock", "The time."),
+    ]
+    assert request.messages[1].calls == (ToolCall("sky__weather", {"a": 1}, "c1"),)
+    calls = (ToolCall("sky__clock", {}, "call_1"), ToolCall("clock", {}, "call_2"))
+    reply = replace(PLAIN, choices=(Choice("", calls=calls, ending="calls"),))
+    first, other = responses.body(request, reply)["output"]
+    assert (first["namespace"], first["name"]) == ("sky", "clock")
+    assert (other.get("namespace"), other["name"]) == (None, "clock")
 
 
 def test_a_reply_as_a_whole() -> None:

@@ -63,7 +63,8 @@ def read(body: Mapping[str, Any]) -> Request:
         conversation.add(Message("user", content))
     else:
         _read_items(content, conversation)
-    tools = distinct(fields, [_read_tool(tool) for tool in fields.objects("tools")])
+    offered = [one for tool in fields.objects("tools") for one in _read_tools(tool)]
+    tools = distinct(fields, offered)
     check_choice(fields, tools)
     _check_options(fields)
     request = Request(
@@ -85,7 +86,7 @@ def body(request: Request, reply: Reply) -> dict[str, Any]:
     return {
         **_head(request, reply, "incomplete" if cut_off else "completed"),
         "incomplete_details": {"reason": "max_output_tokens"} if cut_off else None,
-        "output": _items(reply),
+        "output": _items(request, reply),
         "usage": _usage(reply),
     }
 
@@ -116,8 +117,28 @@ def _check_options(fields: Fields) -> None:
         text.end()
 
 
-def _read_tool(tool: Fields) -> ToolSchema:
+def _read_tools(tool: Fields) -> list[ToolSchema]:
+    """A tool, or those of a namespace, whose description stands before that of the first."""
     kind = tool.text("type")
+    if kind != "namespace":
+        return [_read_tool(tool, kind)]
+    space, about = tool.text("name"), tool.text("description", "")
+    found = []
+    for one in tool.objects("tools"):
+        read = _read_tool(one, one.text("type"))
+        words = "\n\n".join(filter(None, (about, read.description)))
+        name = _with_namespace(space, read.name)
+        found.append(replace(read, name=name, description=words, namespace=space))
+        about = ""
+    tool.end()
+    return found
+
+
+def _with_namespace(space: str, name: str) -> str:
+    return f"{space}__{name}" if space else name
+
+
+def _read_tool(tool: Fields, kind: str) -> ToolSchema:
     if kind != "function":
         raise tool.refused(
             "type", f"{kind!r} is not supported, only 'function': switch this tool off in the agent"
@@ -154,7 +175,7 @@ def _read_items(items: list[Fields], conversation: Conversation) -> None:
         else:
             raise item.refused("type", f"{kind!r} is not supported")
         if kind in ("function_call", "function_call_output"):
-            item.refuse({"namespace": "tools have plain names here"})
+            item.ignore("namespace")  # of a result; a call has read its own
             check_caller(item)
         item.end()
 
@@ -170,7 +191,8 @@ def _read_message(item: Fields) -> Message:
 
 def _read_call(item: Fields) -> ToolCall:
     item.ignore("parsed_arguments")  # which the package adds to what it has streamed
-    return ToolCall(item.text("name"), item.arguments("arguments"), item.text("call_id"))
+    name = _with_namespace(item.text("namespace", ""), item.text("name"))
+    return ToolCall(name, item.arguments("arguments"), item.text("call_id"))
 
 
 def _read_content(item: Fields, name: str, role: str) -> tuple[str, tuple[bytes, ...]]:
@@ -227,8 +249,9 @@ def _head(request: Request, reply: Reply, status: str) -> dict[str, Any]:
     }
 
 
-def _items(reply: Reply) -> list[dict[str, Any]]:
+def _items(request: Request, reply: Reply) -> list[dict[str, Any]]:
     choice = reply.choices[0]
+    spaces = {tool.name: tool.namespace for tool in request.tools if tool.namespace}
     items: list[dict[str, Any]] = []
     if choice.thought:
         summary = [{"type": "summary_text", "text": choice.thought}]
@@ -240,13 +263,20 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
             "type": "function_call",
             "id": f"fc_{reply.id}-{number}",
             "call_id": call.id,
-            "name": call.name,
+            **_named(call.name, spaces.get(call.name, "")),
             "arguments": arguments_json(call),
             "status": "completed",
         }
         for number, call in enumerate(choice.calls)
     ]
     return items
+
+
+def _named(name: str, space: str) -> dict[str, str]:
+    """A called tool's name as the agent knows it."""
+    if not space:
+        return {"name": name}
+    return {"name": name.removeprefix(_with_namespace(space, "")), "namespace": space}
 
 
 def _message(reply: Reply, choice: Choice) -> dict[str, Any]:
