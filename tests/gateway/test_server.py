@@ -25,7 +25,7 @@ Work = Callable[[Gateway, Session, Address, Any], Awaitable[None]]
 def new_session(name: str, engine: Any = None) -> Session:
     engine = engine or HashedEngine(["<answer> Paris</answer>"])
     engine.open(name)
-    return Session(name, 5, LIMITS, engine, SCAFFOLDS, TOKENIZER)
+    return Session(name, 5, LIMITS, engine, SCAFFOLDS, TOKENIZER, rewarded_by_agent=True)
 
 
 def served(work: Work, engine: Any = None) -> None:
@@ -72,7 +72,7 @@ def test_each_route_answers() -> None:
         )
         assert one.status_code == 200, one.text
         assert (await client.post(f"{address.root}/end")).status_code == 200
-        assert session.ended
+        assert session.ended.is_set()
         late = await client.post(f"{address.openai}/chat/completions", json=QUESTION)
         assert late.status_code == 403
         tokens, turns, capture = session.record()

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.config import RolloutConfig, ScaffoldConfig
+from turnwise.gateway.contexts import _keys
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Message, RefusedError, Reply, Request, ToolSchema
-from turnwise.gateway.session import Session
+from turnwise.gateway.session import GivenReward, Session
 from turnwise.tokens import Source
 from turnwise.types import Outcome, ToolCall
 
@@ -31,7 +32,7 @@ PROMPT = (Message("user", "Capital of France?"),)
 def session(engine: Any = None, limits: RolloutConfig = LIMITS) -> Session:
     engine = engine or HashedEngine()
     engine.open("0-0")
-    return Session("0-0", 5, limits, engine, SCAFFOLDS, TOKENIZER)
+    return Session("0-0", 5, limits, engine, SCAFFOLDS, TOKENIZER, rewarded_by_agent=True)
 
 
 def request(messages: tuple[Message, ...] = PROMPT, **others: Any) -> Request:
@@ -56,9 +57,6 @@ def went_on(messages: tuple[Message, ...], reply: Reply, shown: str, choice: int
 def texts(own: Session) -> list[str]:
     tokens, _, _ = own.record()
     return [TOKENIZER.decode(tokens.ids[span].tolist()) for span in tokens.spans]
-
-
-CALLING = HashedEngine(["<lookup> France</lookup>"])
 
 
 def test_a_conversation_that_goes_on_is_one_context_of_exact_tokens() -> None:
@@ -179,7 +177,7 @@ def test_requests_at_the_same_time_have_engine_sessions_of_their_own() -> None:
         tokens, turns, _ = own.record()
         check_record(tokens)
         assert len(tokens.spans) == len(turns) == 5
-        assert engine.open_sessions <= {"0-0"}
+        assert engine.open_sessions == {"0-0"}
 
     asyncio.run(work())
 
@@ -313,6 +311,73 @@ def test_closing_stops_what_is_under_way_and_refuses_what_comes() -> None:
     asyncio.run(work())
 
 
+def test_the_engine_s_own_session_is_open_again_when_all_is_answered() -> None:
+    """A lockstep engine waits for the agent then, whichever request ends first."""
+
+    class Ordered(HashedEngine):
+        async def generate(self, prompt: Any, *given: Any, **others: Any) -> Any:
+            late = "late" in TOKENIZER.decode(prompt)
+            await asyncio.sleep(0.05 if late else 0)
+            return await super().generate(prompt, *given, **others)
+
+    async def work(words: list[str]) -> None:
+        engine = Ordered()
+        own = session(engine)
+        await asyncio.gather(*(asked(own, (Message("user", word),)) for word in words))
+        assert engine.open_sessions == {"0-0"}
+
+    asyncio.run(work(["soon", "late"]))
+    asyncio.run(work(["late", "soon"]))
+
+
+def test_a_bug_is_kept_for_the_episode_whatever_the_agent_makes_of_it() -> None:
+    class Broken(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+    async def work() -> None:
+        own = session(Broken())
+        with pytest.raises(ExceptionGroup):
+            await own.ask(request())
+        assert own.bug is not None
+
+    asyncio.run(work())
+
+
+def test_rewards_are_refused_where_the_verifier_gives_them() -> None:
+    async def work() -> None:
+        own = session()
+        own.rewarded_by_agent = False
+        reply = await asked(own, PROMPT)
+        with pytest.raises(RefusedError, match="rewards are the verifier's") as refused:
+            own.rewarded(GivenReward(1.0, True))
+        assert refused.value.status == 403
+        with pytest.raises(RefusedError, match="rewards are the verifier's"):
+            own.reward_reply(reply.id, 50.0)
+
+    asyncio.run(work())
+
+
+def test_results_that_change_places_are_another_conversation() -> None:
+    calls = tuple(ToolCall("lookup", {"country": "France"}, f"call_{n}") for n in range(2))
+    told = [Message("tool", "Paris", call="call_0"), Message("tool", "Paris", call="call_1")]
+    first, second = (
+        _keys((*PROMPT, Message("assistant", "", calls), *results))
+        for results in (told, told[::-1])
+    )
+    assert first != second
+    other = tuple(replace(call, id=f"mine_{n}") for n, call in enumerate(calls))
+    renamed = [replace(one, call=f"mine_{n}") for n, one in enumerate(told)]
+    assert _keys((*PROMPT, Message("assistant", "", other), *renamed)) == first
+
+
+def test_a_whole_number_is_known_however_it_is_written() -> None:
+    one, other = (
+        _keys((Message("assistant", "", (ToolCall("add", {"n": [n, 0.5]}),)),)) for n in (1, 1.0)
+    )
+    assert one == other
+
+
 def test_a_reward_of_a_turn_is_its_step_s() -> None:
     async def work() -> None:
         own = session()
@@ -321,9 +386,11 @@ def test_a_reward_of_a_turn_is_its_step_s() -> None:
         own.reward_reply(first.id, 0.25)
         with pytest.raises(RefusedError, match="no reply 'x'"):
             own.reward_reply("x", 1.0)
+        with pytest.raises(RefusedError, match="no reply 'call_1_0'"):
+            own.reward_reply("call_1_0", 1.0)
+        own.reward_reply("chatcmpl-1", 0.5)
         _, turns, _ = own.record()
-        assert turns[0].step is not None
-        assert turns[0].step.reward == 0.25
+        assert [turn.step and turn.step.reward for turn in turns] == [0.25, 0.5]
 
     asyncio.run(work())
 
@@ -431,6 +498,6 @@ def test_each_sampled_token_is_in_the_record_once_or_in_the_account(seed: int, s
             tuple(tokens.ids[tokens.mask & (tokens.turn == n)].tolist()) for n in range(len(turns))
         ]
         assert sorted(own_turns) == kept
-        assert engine.open_sessions <= {"0-0"}
+        assert engine.open_sessions == {"0-0"}
 
     asyncio.run(work())

@@ -65,6 +65,8 @@ def test_well_formed_actions(scaffold: TagsScaffold) -> None:
         ("<move>1, 2</move>", "not JSON"),
         ("<move>[1]</move>", "JSON object"),
         (r'<move>{"x": "\ud800"}</move>', "half of a character"),
+        ('<move>{"x": NaN}</move>', "NaN or infinite"),
+        ('<move>{"x": 1e999}</move>', "NaN or infinite"),
         ("<unknown>x</unknown>", "no complete action"),
     ],
 )

@@ -52,6 +52,7 @@ max_tokens = 200
 
 REFINED = "judge.refinement.requests=2 reward.parts.judge=0.01"
 CONTRADICTIONS: list[tuple[str, str]] = [
+    ("agent=mine.py:run algorithm.name=gigpo", "may be of several conversations"),
     (
         "agent=mine.py:run algorithm.name=counterfactual",
         "from the middle of episodes, which an agent of your own plays from the beginning",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Address:
-    """An episode's address. Example: Address("http://127.0.0.1:8123", "0-1", "…")."""
+    """An episode's address. Example: Address("http://127.0.0.1:8123", "1", "…")."""
 
     server: str
     episode: str

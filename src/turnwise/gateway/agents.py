@@ -68,7 +68,11 @@ class Model:
         the gateway refuses."""
         assert self._session is not None  # the gateway makes them
         body: dict[str, Any] = {"model": self.name, "messages": messages}
-        request = chat_completions.read(body | ({"tools": tools} if tools else {}))
+        try:
+            request = chat_completions.read(body | ({"tools": tools} if tools else {}))
+        except RefusedError as refused:
+            self._session.refused(refused)
+            raise
         reply = await self._session.ask(request)
         self._session.arrived(reply)
         answer: dict[str, Any] = chat_completions.body(request, reply)

@@ -11,9 +11,8 @@ Messages are compared as a whole, without the ids of calls. Not here: how messag
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
@@ -39,6 +38,8 @@ class Exchange:
     """The context in which it is sampled."""
     shown: tuple[Message, ...]
     """The messages since the reply before it in its context."""
+    keys: tuple[Key, ...]
+    """The parts of these messages by which they are known again."""
     before: Tokens
     """The context without them, to go back to if nothing is sampled."""
     start: int = 0
@@ -54,11 +55,6 @@ class Exchange:
     finished: int = -1
     """Its number in the order in which replies were finished."""
     reward: float | None = None
-
-    @cached_property
-    def keys(self) -> tuple[Key, ...]:
-        """The parts of the shown messages by which they are known again."""
-        return tuple(_key(one) for one in self.shown)
 
     @property
     def end(self) -> int:
@@ -123,7 +119,8 @@ class Contexts:
                 field="messages",
             )
         number = self._numbers
-        place = self._place(tools, messages)
+        keys = _keys(messages)
+        place = self._place(tools, keys, messages)
         context = self._context(tools, place)
         if place is not None and place.again:
             shown, tokens = place.context.exchanges[place.exchanges].shown, context.tokens
@@ -136,7 +133,8 @@ class Contexts:
                 f"has at most {most}",
                 field="messages",
             )
-        exchange = Exchange(number, context, shown, context.tokens, len(tokens))
+        fresh = tuple(keys[len(keys) - len(shown) :])
+        exchange = Exchange(number, context, shown, fresh, context.tokens, len(tokens))
         self._numbers += 1
         for one in context.exchanges:  # the agent has sent them back
             one.delivered = True
@@ -188,9 +186,8 @@ class Contexts:
         turns = tuple(_turn(one, context) for context, own in kept for one in own)
         return tokens, turns, lost
 
-    def _place(self, tools: str, messages: Sequence[Message]) -> _Place | None:
+    def _place(self, tools: str, keys: Sequence[Key], messages: Sequence[Message]) -> _Place | None:
         """The best place to go on from; None where no context has the first messages."""
-        keys = [_key(one) for one in messages]
         contexts = [one for one in self._contexts if one.tools == tools]
         places = [place for one in contexts if (place := _shared(one, keys, messages))]
         return max(places, key=lambda place: place.rank, default=None)
@@ -263,7 +260,7 @@ def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) 
         if after == len(messages):
             return _Place(context, count, after, again=True)
         reply = exchange.message
-        if reply is None or _key(reply) != keys[after]:
+        if reply is None or _key(reply) != keys[after][:-1]:
             break
         same_ids = [one.id for one in reply.calls] == [one.id for one in messages[after].calls]
         cursor = after + 1
@@ -271,10 +268,33 @@ def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) 
     return place
 
 
+def _keys(messages: Sequence[Message]) -> list[Key]:
+    """The parts by which the messages of a conversation are known again. A result is known by the
+    place of its call, as agents may give calls other ids."""
+    keys, called = [], list[str]()
+    for message in messages:
+        if message.role == "assistant":
+            called = [call.id for call in message.calls]
+        place = called.index(message.call) if message.call in called else -1
+        keys.append((*_key(message), place))
+    return keys
+
+
 def _key(message: Message) -> Key:
-    """The parts of a message by which it is known again."""
-    calls = tuple((one.name, json.dumps(one.arguments, sort_keys=True)) for one in message.calls)
+    """The parts of a message that do not depend on others."""
+    calls = tuple((one.name, _plain(one.arguments)) for one in message.calls)
     return message.role, message.text.strip(), calls, message.images
+
+
+def _plain(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON in which a whole number is one however it is written: JavaScript sends 1.0
+    back as 1."""
+    return json.dumps(json.loads(json.dumps(arguments), parse_float=_number), sort_keys=True)
+
+
+def _number(written: str) -> float | int:
+    number = float(written)
+    return int(number) if number.is_integer() else number
 
 
 def _copied(tokens: Tokens, end: int) -> Tokens:

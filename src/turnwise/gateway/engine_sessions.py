@@ -35,11 +35,13 @@ class EngineSessions:
             yield name
         finally:
             self._under_way -= 1
+            self._taken = self._taken and not own
+            if not self._under_way:
+                self._open_own()
+            elif own:
+                self._close_own()
             if not own:
                 self._engine.close(name)
-            elif self._under_way:
-                self._close_own()
-            self._taken = self._taken and not own
 
     def _another(self) -> str:
         self._made += 1

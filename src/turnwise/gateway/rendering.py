@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import ScaffoldConfig
+from turnwise.errors import InfrastructureError
 from turnwise.gateway.requests import Message, RefusedError, Request, ToolSchema
 from turnwise.scaffolds.base import Scaffold
 from turnwise.scaffolds.registry import make_scaffold, shows_images
@@ -141,10 +142,11 @@ def foreign_turn(scaffold: Scaffold, message: Message) -> list[int]:
 
 
 def _rendered(render: Callable[[], list[Segment]]) -> list[Segment]:
-    """The scaffold's segments. Raises RefusedError where the template refuses the messages."""
+    """The scaffold's segments. Raises RefusedError where the template refuses the messages, or an
+    image cannot be read."""
     try:
         return render()
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, InfrastructureError) as error:
         raise RefusedError(
             f"the template refuses these messages: {error}", field="messages"
         ) from None

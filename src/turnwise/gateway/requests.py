@@ -107,7 +107,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Reply:
-    """All replies to one request. Example: Reply("r-3", "turnwise", (Choice("Yes."),), 12)."""
+    """All replies to one request. Example: Reply("3", "policy", (Choice("Yes."),), 12, 0)."""
 
     id: str
     """Unique in the session, made of letters, digits and hyphens."""

@@ -90,12 +90,15 @@ class Gateway:
 
     async def _start(self) -> None:
         try:
-            listening = socket.create_server((self._host, self._port), backlog=2048)
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            place = self._host, self._port
+            listening = socket.create_server(place, family=family, backlog=2048)
         except OSError as error:
             raise InfrastructureError(
                 f"the gateway cannot listen at {self._host}:{self._port}: {error.strerror}"
             ) from None
-        self._url = f"http://{self._host}:{listening.getsockname()[1]}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._url = f"http://{host}:{listening.getsockname()[1]}"
         app = Starlette(routes=self._routes(), exception_handlers={404: _no_route, 405: _no_route})
         config = uvicorn.Config(
             app,
@@ -146,9 +149,11 @@ class Gateway:
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
             except Exception as error:
-                if session is not None:
-                    session.bug = error  # the episode raises it
-                raise
+                if session is None:
+                    raise
+                session.bug = error  # the episode raises it
+                failed = RefusedError("turnwise failed to answer", 500, kind="api_error")
+                return JSONResponse(dialect.error(failed), 500)
 
         return route
 
@@ -205,8 +210,10 @@ def _asking(dialect: Dialect) -> Handler:
             session.arrived(reply)  # before it is sent: the agent may be done the moment it has it
             return JSONResponse(dialect.body(asked, reply))
 
+        told = list(dialect.events(asked, reply))
+
         async def events() -> AsyncIterator[str]:
-            *first, last = dialect.events(asked, reply)
+            *first, last = told
             for event in first:
                 if await request.is_disconnected():
                     return
@@ -281,7 +288,7 @@ async def _reward(request: Request, session: Session) -> Response:
 
 async def _end(request: Request, session: Session) -> Response:
     await request.body()
-    session.ended = True
+    session.ended.set()
     return JSONResponse({"ok": True})
 
 

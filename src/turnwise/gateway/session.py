@@ -8,6 +8,7 @@ how the agent is run (`rollout/agent_episode.py`).
 import asyncio
 import hashlib
 import pickle
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ from turnwise.seeds import derive
 from turnwise.tokens import Tokens
 from turnwise.types import Action, Outcome, ToolCall, Turn
 
+REPLY_PREFIX = re.compile("^(chatcmpl-|resp_|msg_)")
+"""The words before a reply's id in the dialects."""
 MODEL = "policy"
 """The only model that there is, by its name."""
 
@@ -82,13 +85,15 @@ class Session:
     engine: Engine
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
+    rewarded_by_agent: bool = False
+    """Whether rewards are given through the address; else they are the verifier's."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     """Seconds since 1970."""
     reward: GivenReward | None = field(default=None, init=False)
     """The reward that was given through the gateway."""
-    ended: bool = field(default=False, init=False)
-    """Whether the agent says that it is done."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when the agent says that it is done."""
     closed: bool = field(default=False, init=False)
     limit: Outcome | None = field(default=None, init=False)
     """The budget at which a request was refused, unless a later reply was given."""
@@ -109,11 +114,6 @@ class Session:
         self._calls = self._retried = self._replies = 0
         self._waiting = 0
         self._since = self._waited = 0.0
-
-    @property
-    def calls(self) -> int:
-        """Requests that were answered."""
-        return self._calls
 
     @property
     def waited(self) -> float:
@@ -137,6 +137,9 @@ class Session:
             self.refused(refused)
             self._asked.pop(key, None)
             raise
+        except Exception as error:
+            self.bug = error  # the episode raises it, whatever the agent makes of it
+            raise
         except asyncio.CancelledError:
             if not answer.cancelled():
                 raise  # the one that asked is gone; the answer is kept for when it comes again
@@ -159,15 +162,15 @@ class Session:
         return Contexts().begin(tools, scaffold, request.messages, 2**31).start
 
     def rewarded(self, reward: GivenReward) -> None:
-        """Keep the reward of the episode."""
-        self._check_open()
+        """Keep the reward of the episode. Raises RefusedError where it is not the agent's."""
+        self._check_rewarding()
         self.reward = reward
 
     def reward_reply(self, reply: str, reward: float) -> None:
         """Keep the reward of one turn, by the id of the reply, before which each dialect has a word
-        of its own. Raises RefusedError for an id of none."""
-        self._check_open()
-        exchanges = self._exchanges.get(reply.replace("_", "-").rpartition("-")[2])
+        of its own. Raises RefusedError for an id of none, and where rewards are not the agent's."""
+        self._check_rewarding()
+        exchanges = self._exchanges.get(REPLY_PREFIX.sub("", reply))
         if not exchanges:
             raise RefusedError(f"there is no reply {reply!r}", 404, "reply", "not_found_error")
         for exchange in exchanges:
@@ -177,6 +180,8 @@ class Session:
         """Refuse what comes from now on, and stop what is under way. Idempotent."""
         self.closed = True
         running = list(self._running)
+        if running:
+            self._refused["unfinished"] += len(running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -191,8 +196,18 @@ class Session:
         return tokens, turns, capture
 
     def _check_open(self) -> None:
-        if self.closed or self.ended:
+        if self.closed or self.ended.is_set():
             raise _ended()
+
+    def _check_rewarding(self) -> None:
+        self._check_open()
+        if not self.rewarded_by_agent:
+            raise RefusedError(
+                'rewards are the verifier\'s: set agent.reward = "agent" to give them here',
+                403,
+                "reward",
+                "permission_error",
+            )
 
     def _check_budget(self, request: Request) -> None:
         """Raise RefusedError where the episode's budget has no room for a request."""

@@ -100,6 +100,7 @@ class AgentEpisode(Episode):
             self.engine,
             host.scaffolds,
             host.tokenizer,
+            rewarded_by_agent=host.config.reward == "agent",
             clock=self.clock,
         )
         try:
@@ -114,6 +115,7 @@ class AgentEpisode(Episode):
         try:
             late = not await self._ended_in_time(playing, session)
         finally:
+            session.closed = True  # an agent that goes on is refused from now on
             playing.cancel()
             await asyncio.wait({playing}, timeout=GRACE)
             await host.gateway.close(address)
@@ -125,11 +127,16 @@ class AgentEpisode(Episode):
         long that takes depends on the other episodes."""
         begun, most = self.clock(), self.limits.max_seconds
         with interrupted_after(most):
-            while not (playing.done() or session.ended):
-                left = most - (self.clock() - begun - session.waited)
-                if left <= 0:
-                    return False
-                await asyncio.wait({playing}, timeout=min(left, 1.0))
+            ended = asyncio.create_task(session.ended.wait())
+            try:
+                while not (playing.done() or ended.done()):
+                    left = most - (self.clock() - begun - session.waited)
+                    if left <= 0:
+                        return False
+                    either = asyncio.FIRST_COMPLETED
+                    await asyncio.wait({playing, ended}, timeout=left, return_when=either)
+            finally:
+                ended.cancel()
         return True
 
     def _conclude(self, playing: "asyncio.Task[Returned]", session: Session, late: bool) -> None:

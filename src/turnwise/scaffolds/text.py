@@ -148,8 +148,11 @@ def read_arguments(tool: Tool, content: str) -> Mapping[str, Any]:
 
 
 def check_characters(arguments: Mapping[str, Any]) -> None:
-    """Raises ValueError for half of a character, which JSON can write and no text can hold."""
+    """Raises ValueError for half of a character, which JSON can write and no text can hold, and for
+    numbers that are none or infinite, which Python reads and JSON lacks."""
     try:
-        json.dumps(arguments, ensure_ascii=False).encode()
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise ValueError("holds half of a character") from None
+    except ValueError:
+        raise ValueError("holds a number that is NaN or infinite") from None

@@ -35,6 +35,12 @@ def check_algorithm_for_recipe(recipe: Recipe, algorithm: Algorithm) -> None:
             "episodes, which an agent of your own plays from the beginning: choose another "
             "algorithm, or leave agent out"
         )
+    if recipe.agent is not None and Requirement.STATES in algorithm.needs:
+        raise ConfigError(
+            f"algorithm {algorithm.name}: estimator {algorithm.estimator} compares turns from the "
+            "same state, and the turns of an agent of your own may be of several conversations: "
+            "choose another algorithm, or leave agent out"
+        )
 
 
 def check_algorithm_for_environment(

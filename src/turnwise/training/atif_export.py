@@ -103,16 +103,16 @@ def _steps(row: Row, decode: Decode) -> Iterator[Step]:
     """The steps of all contexts; the last turn's results, which no model was shown, are recorded
     with it."""
     actions, outcomes = json.loads(row["actions"]), json.loads(row["steps"])
-    starts = [start for start, _ in row["contexts"]]
+    ends = [*(start for start, _ in row["contexts"][1:]), len(row["ids"])]
     last = None
-    for start, end in zip(starts, [*starts[1:], len(row["ids"])], strict=True):
+    for (start, fresh), end in zip(row["contexts"], ends, strict=True):
         turns = sampled_turns(row, slice(start, end), decode)
         if last is not None:
             yield _boundary(actions[last])
         yield {
             "source": "user",
             "message": prompt_text(row, slice(start, end), decode),
-            **_copied(start > 0 or row["first_turn"] > 0),
+            **_copied(fresh > start or row["first_turn"] > 0),
         }
         for one in turns:
             unseen = outcomes[one.turn] if end == len(row["ids"]) and one is turns[-1] else None
@@ -125,7 +125,7 @@ def _boundary(action: Mapping[str, Any]) -> Step:
     kind = "compaction" if action["summary"] else "pruning"
     return {
         "source": "system",
-        "message": "The context was full. The next one begins with the copied steps.",
+        "message": "Another context follows: it begins with the steps that are copied, if any.",
         "extra": {"context_management": {"type": kind, "boundary": "replace"}},
     }
 

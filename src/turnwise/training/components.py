@@ -127,6 +127,8 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
     if not environment.shows_images:
         return
     there = f"environment {environment.spec.name} shows images"
+    if recipe.agent is not None:
+        raise ConfigError(f"{there}, which an agent of your own is not given: leave agent out")
     if not shows_images(recipe.scaffold.name):
         raise ConfigError(
             f"{there}, and scaffold {recipe.scaffold.name} words alone: choose tags, react or code"
