@@ -1,6 +1,7 @@
 """The temperature's line, and a horizon that grows with success and is all in its state."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_the_horizon_grows_with_success() -> None:
         schedule.measure(step_of(success, success, None), turns[-1])
     # A mean of (0, 1) reaches 0.5; at the new horizon two steps are counted anew; 6 is the most.
     assert turns == [2, 2, 5, 5, 6, 6, 6]
+
+
+def test_the_horizon_grows_with_a_part_in_place_of_success() -> None:
+    horizon = {"turns": 2, "target": 0.5, "window": 1, "part": "held"}
+    schedule = RolloutSchedule(RolloutConfig.model_validate({"max_turns": 3, "horizon": horizon}))
+    for held, turns in ((0.4, 2), (0.5, 3)):
+        (group,) = step_of(held < 0.5)
+        (one,) = group.trajectories
+        verdict = Verdict(0.0, held < 0.5, {"held": held})
+        schedule.measure([Group("a", (replace(one, verdict=verdict),))], 2)
+        assert schedule.limits(0).max_turns == turns
 
 
 def test_a_step_without_a_grade_counts_nothing() -> None:

@@ -236,6 +236,11 @@ LACKS: list[tuple[str, Callable[[], Environment], str]] = [
     ("learning.share_prefixes=true", Pictured, "for which learning.share_prefixes has no place"),
     ("algorithm.name=sdpo", Pictured, "for which a self_teacher_coefficient has no place"),
     (f"{REFINED} rollout.max_tokens=900", Capitals, "without any record a request of .* = 900"),
+    (
+        'rollout.max_turns=4 rollout.horizon={"turns"=2,"part"="held"}',
+        Capitals,
+        "horizon.part is 'held', but of an episode the environment reports",
+    ),
     ("rollout.max_seconds=10", Sandboxed, "may run for 10 seconds, and a verdict .* = 10: raise"),
     ("rollout.max_seconds=20", JudgedTwice, "and a verdict that runs 2 has .* = 20: raise"),
     ("rollout.max_seconds=20", restrained, "and a verdict that runs 2 has .* = 20: raise"),

@@ -99,6 +99,10 @@ class HorizonConfig(Section):
     """Success in training, over the last `window` steps at one horizon, from which it grows."""
     window: int = Field(3, ge=1)
     """Steps that success is averaged over."""
+    part: str = ""
+    """A number that the environment reports of an episode (`turnwise rewards ENVIRONMENT`), held
+    against `target` in place of success: for episodes that cannot succeed in fewer turns than
+    `rollout.max_turns`."""
 
 
 class RolloutConfig(Section):

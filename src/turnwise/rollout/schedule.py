@@ -32,7 +32,7 @@ class RolloutSchedule:
         horizon = limits.horizon
         self._turns = limits.max_turns if horizon is None else horizon.turns
         self._successes: list[float] = []
-        """Success of each step at the present horizon."""
+        """Success of each step at the present horizon, or the mean of `horizon.part`."""
 
     def limits(self, step: int) -> RolloutConfig:
         """The limits of a step, counted from 0, at the present horizon."""
@@ -48,7 +48,8 @@ class RolloutSchedule:
         verdicts = [one.verdict for group in groups for one in group.graded if one.verdict]
         if horizon is None or self._turns == most or not verdicts:
             return
-        self._successes.append(fmean(verdict.success for verdict in verdicts))
+        reached = (one.parts[horizon.part] if horizon.part else one.success for one in verdicts)
+        self._successes.append(fmean(reached))
         lately = self._successes[-horizon.window :]
         if len(lately) == horizon.window and fmean(lately) >= horizon.target:
             self._turns = min(self._turns + horizon.grow_by, most)

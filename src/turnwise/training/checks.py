@@ -18,6 +18,7 @@ from turnwise.learning.signals.information_gain import check_answer
 from turnwise.learning.signals.self_teacher import check_room
 from turnwise.learning.signals.teacher import check_vocabulary
 from turnwise.monitor.trackers import check_trackers
+from turnwise.rewards.parts import Scope
 from turnwise.rollout.context import REQUEST
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
@@ -50,6 +51,7 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     if parts.environment.shows_images:
         _check_images(recipe, algorithm)
     _check_sandbox(recipe, parts.environment)
+    _check_horizon(recipe, parts.environment)
     check_algorithm_for_environment(algorithm, parts.environment, parts.reward)
     scripted = isinstance(recipe.sft.demonstrations, ScriptedDemonstrations)
     if scripted and _demonstrates(recipe, algorithm):
@@ -89,6 +91,18 @@ def _check_summary(recipe: Recipe, scaffold: Scaffold) -> None:
             f"rollout.context is summarise, and asking for a summary takes {longest} tokens: with "
             f"four turns of rollout.max_turn_tokens = {limits.max_turn_tokens} that is more than "
             f"rollout.max_tokens = {limits.max_tokens}; raise it to {needed}, or lower the other"
+        )
+
+
+def _check_horizon(recipe: Recipe, environment: Environment) -> None:
+    """Raise ConfigError for a horizon that grows with a number which the environment does not
+    report of episodes."""
+    horizon, parts = recipe.rollout.horizon, environment.spec.parts
+    known = [name for name, part in parts.items() if part.scope == Scope.TRAJECTORY]
+    if horizon is not None and horizon.part and horizon.part not in known:
+        raise ConfigError(
+            f"rollout.horizon.part is {horizon.part!r}, but of an episode the environment reports "
+            f"{', '.join(known) or 'nothing'}: name one of these, or leave part out"
         )
 
 

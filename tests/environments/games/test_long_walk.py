@@ -89,6 +89,31 @@ def test_a_wrong_door_ends_the_walk_and_an_unknown_one_does_not() -> None:
     assert (wrong.reward, wrong.done) == (0.0, True)
 
 
+def test_a_walk_that_is_cut_short_has_held_and_one_that_went_wrong_or_stood_still_has_not() -> None:
+    walk = LongWalk(length=10, count=4)
+    task = walk.tasks("train")[0]
+    right = list(walk.oracle(task))
+    shown = right[1].calls[0].arguments["door"]
+    wrong = next(go(door) for door in walk._doors(task.data, 1) if door != shown)
+    plays: dict[str, list[Action]] = {
+        "all": right,
+        "cut": right[:3],
+        "wrong": [right[0], wrong],
+        "unknown": [right[0], go("purple")],
+        "nothing": [],
+    }
+    made = played_all(walk, [task] * len(plays), list(plays.values()))
+    found = {name: one.trajectory.verdict for name, one in zip(plays, made, strict=True)}
+    parts = {name: verdict.parts for name, verdict in found.items() if verdict is not None}
+    assert {name: (one["held"], one["walked"]) for name, one in parts.items()} == {
+        "all": (1.0, 1.0),
+        "cut": (1.0, 0.3),
+        "wrong": (0.0, 0.1),
+        "unknown": (0.0, 0.1),
+        "nothing": (0.0, 0.0),
+    }
+
+
 @pytest.mark.parametrize(
     "options", [{"length": 0}, {"herald_every": -1}, {"count": 0}, {"heldout_share": 2}]
 )

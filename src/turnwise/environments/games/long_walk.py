@@ -9,26 +9,32 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from turnwise.environments.base import EnvironmentSpec
 from turnwise.environments.games.base import PARTS, Game
 from turnwise.environments.tasksets import SOLVED, TaskSet, identities
+from turnwise.environments.turn_parts import share
 from turnwise.errors import ToolError
 from turnwise.ranges import Count, Range, Share
 from turnwise.seeds import derive
 from turnwise.tools.tool import tool
-from turnwise.types import Action, Task, ToolCall
+from turnwise.types import Action, Task, ToolCall, Trajectory, Verdict
 
 COLOURS = ("red", "blue", "green", "gold", "white")
 DOORS = 3
 LENGTH, HERALD_EVERY, COUNT = 300, 50, 1000
+HELD = {
+    "held": share("1 where each turn went through a right door, however few the turns were"),
+    "walked": share("share of the rooms that lie behind"),
+}
 
 
 class LongWalk(Game):
     """One tool, `go`; each right door is worth its share of 1."""
 
-    facts = EnvironmentSpec("long_walk", "1", turn_rewards=True, parts=PARTS)
+    facts = EnvironmentSpec("long_walk", "1", turn_rewards=True, parts=PARTS | HELD)
 
     def __init__(
         self,
@@ -59,6 +65,14 @@ class LongWalk(Game):
         play.scene = {"room": room + 1, "order": self._order_after(play.task, room + 1)}
         play.won = play.over = room + 1 == self.length
         return "You are out." if play.over else self._look()
+
+    async def verify(self, trajectory: Trajectory) -> Verdict:
+        """Success as in all games; besides, how far the walk went, and whether all went well as
+        far as it was let."""
+        verdict, rooms = await super().verify(trajectory), self._play.scene["room"]
+        held = rooms == self._play.moves and rooms >= len(trajectory.turns) > 0
+        further = {"held": float(held), "walked": rooms / self.length}
+        return replace(verdict, parts={**verdict.parts, **further})
 
     def oracle(self, task: Task) -> Sequence[Action]:
         """The right door of each room."""
