@@ -27,6 +27,9 @@ async def hang_up(task: Task, model: Any) -> None:
     head = f"POST /{rest}/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
     writer.write(f"{head}\r\n\r\n{body}".encode())
     await writer.drain()
-    await asyncio.sleep(0.05)
+    while len(model._session.contexts.exchanges) < 2:  # it has come
+        await asyncio.sleep(0.01)
     writer.transport.abort()
-    await asyncio.sleep(0.5)
+    while model._session.contexts.exchanges[-1].action is None:  # it is sampled, for nobody
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
