@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from turnwise.gateway.requests import Message, Request
 from turnwise.types import Task
 
 
@@ -14,22 +15,6 @@ async def run(task: Task, model: Any) -> None:
 
 
 async def hang_up(task: Task, model: Any) -> None:
-    """Asks, and leaves before the second reply."""
-    import asyncio
-    import json
-
-    reply = await model.chat([{"role": "user", "content": task.prompt}])
-    assert reply
-    host, _, rest = model.base_url.removeprefix("http://").partition("/")
-    _, writer = await asyncio.open_connection(*host.split(":"))
-    messages = [{"role": "user", "content": "Again?"}]
-    body = json.dumps({"model": model.name, "messages": messages})
-    head = f"POST /{rest}/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
-    writer.write(f"{head}\r\n\r\n{body}".encode())
-    await writer.drain()
-    while len(model._session.contexts.exchanges) < 2:  # it has come
-        await asyncio.sleep(0.01)
-    writer.transport.abort()
-    while model._session.contexts.exchanges[-1].action is None:  # it is sampled, for nobody
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
+    """Asks twice, and is gone when the second reply is there."""
+    await model.chat([{"role": "user", "content": task.prompt}])
+    await model._session.ask(Request((Message("user", "Again?"),)))
