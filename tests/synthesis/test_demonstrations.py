@@ -85,6 +85,9 @@ def test_scripts_that_end_without_a_call() -> None:
     for name in BEHAVIOURS.names():
         assert BEHAVIOURS.get(name)([answer], other), name
     assert hasty([answer], other) == [answer]
+    nameless = Action("", calls=(ToolCall("wait", {}),))
+    looked_up = Action("", calls=(ToolCall("search", {"query": "TarFile"}),))
+    assert hasty([nameless, nameless, looked_up, answer], other)[-1].answer == "TarFile"
     assert mistaken([call, answer], other)[-1].answer == "x"
     assert mistaken([call, Action("", answer="done"), answer], other)[-1].answer == "9"
     early = Action("", "the last thought", answer="done")

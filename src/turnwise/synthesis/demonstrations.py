@@ -65,9 +65,10 @@ def hasty(script: Script, other: Script) -> Script:
     del other
     if len(script) < 2:  # no tool is needed
         return script
-    first, second = script[0], script[1]
+    named = (action for action in script[1:] if action.answer is not None or _names(action))
+    second = next(named)
     found = second.answer if second.answer is not None else _argument(second)
-    return [first, replace(script[-1], answer=found)]
+    return [script[0], replace(script[-1], answer=found)]
 
 
 @BEHAVIOURS.built_in("direct")
@@ -192,6 +193,11 @@ def _check_oracle(played: Sequence[Trajectory]) -> None:
         f"imitating them would teach failure; first: task {first.task.id}, {reason}. Check the "
         "limits in [rollout], scaffold.options, and the oracle"
     )
+
+
+def _names(action: Action) -> bool:
+    """Whether an action calls a tool with an argument."""
+    return any(call.arguments for call in action.calls)
 
 
 def _argument(action: Action) -> str:
