@@ -13,13 +13,7 @@ async def run(task, model):
 
     async with AsyncOpenAI(base_url=model.base_url, api_key=model.api_key) as client:
         policy = OpenAIResponsesModel(model.name, client)
-        towns = Agent("towns", instructions="Find a town.", tools=[search], model=policy)
-        friends = Agent(
-            "friends",
-            instructions="Find the friend, then hand over.",
-            tools=[search],
-            handoffs=[towns],
-            model=policy,
-        )
+        towns = Agent("towns", tools=[search], model=policy)
+        friends = Agent("friends", tools=[search], handoffs=[towns], model=policy)
         quiet = RunConfig(tracing_disabled=True)
         return (await Runner.run(friends, task.prompt, run_config=quiet)).final_output
