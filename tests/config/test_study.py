@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from turnwise.config.study import anchored, folder_name, load_study, shipped_studies
+from turnwise.config.study import folder_name, load_study, shipped_studies
 from turnwise.errors import ConfigError
 
 VALUES: dict[str, Any] = {
@@ -87,21 +87,6 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         load_study("search_r2")
     with pytest.raises(ConfigError, match=r"has no \[smallest\]"):
         load_study(write(tmp_path), smallest=True)
-
-
-def test_paths_are_relative_to_the_study(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").touch()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "x").touch()
-    given = {"mine.py:lazy": 1, "a": ["mine.py:f", "data/x", "tiny", "data", "mine.py:", 3]}
-    there = (f"{tmp_path}/mine.py:f", f"{tmp_path}/data/x")
-    assert anchored(given, tmp_path) == {
-        f"{tmp_path}/mine.py:lazy": 1,
-        "a": [*there, "tiny", "data", f"{tmp_path}/mine.py:", 3],
-    }
-    assert anchored("other.py:f", tmp_path) == "other.py:f"
-    prose = "and/or, " * 60
-    assert anchored([prose, "two\n/lines"], tmp_path) == [prose, "two\n/lines"]
 
 
 def test_names_of_folders() -> None:

@@ -13,6 +13,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from turnwise.config.judge import AnyJudgeConfig, JudgeFile
+from turnwise.config.paths import anchored
 from turnwise.config.recipe import Recipe
 from turnwise.config.section import Choice, Kinds, Section, choice_of, dotted, is_named, table_name
 from turnwise.errors import ConfigError, unknown_name, wrong_value
@@ -113,8 +114,12 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def read_recipe(source: str) -> dict[str, Any]:
-    """The values of a recipe's TOML, unchecked. Raises ConfigError where there is none."""
-    return read_toml("recipe", source, shipped_recipes())[1]
+    """The values of a recipe's TOML, unchecked; paths in one that comes with turnwise are made
+    absolute. Raises ConfigError where there is none."""
+    shipped = shipped_recipes()
+    path, values = read_toml("recipe", source, shipped)
+    found: dict[str, Any] = anchored(values, path.parent) if source in shipped else values
+    return found
 
 
 def read_toml(kind: str, source: str, shipped: Mapping[str, Path]) -> tuple[Path, dict[str, Any]]:

@@ -4,7 +4,6 @@ Settings are nested tables as in a recipe; a path in them is relative to the stu
 which runs a study has (`studies/plan.py`), and what is made of them (`evaluation/studies`).
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from turnwise.config.loading import check_section, read_toml
+from turnwise.config.paths import anchored
 from turnwise.config.section import Section
 from turnwise.errors import ConfigError, unknown_name
 
@@ -176,24 +176,6 @@ def shipped_studies() -> dict[str, Path]:
 def folder_name(arm: str) -> str:
     """The name of an arm as a folder's. Example: folder_name("igpo, gain") is "igpo_gain"."""
     return re.sub(r"[^\w.+-]+", "_", arm).strip("_.")
-
-
-def anchored(value: Any, folder: Path) -> Any:
-    """The value with paths from a folder made absolute, in texts and in names of tables: those that
-    begin with ./ or ../, and those with a slash or an ending that lead to what is there,
-    `file.py:Name` among them."""
-    if isinstance(value, Mapping):
-        return {anchored(key, folder): anchored(entry, folder) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [anchored(entry, folder) for entry in value]
-    if not isinstance(value, str):
-        return value
-    place, separator, name = value.rpartition(":")
-    path, rest = (place, f":{name}") if separator and place.endswith(".py") else (value, "")
-    is_path = "/" in path or re.search(r"\.\w+$", path)
-    there = is_path and not path.startswith("/") and os.path.exists(folder / path)  # false of prose
-    there = there or path.startswith(("./", "../"))
-    return f"{(folder / path).resolve()}{rest}" if there else value
 
 
 def _contradictions(config: StudyConfig) -> list[str]:
