@@ -120,6 +120,13 @@ class Session:
         """Seconds so far in which the agent waited for a reply."""
         return self._waited + (self.clock() - self._since if self._waiting else 0.0)
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether the agent went away from a reply that it had asked for."""
+        return bool(self._refused["unfinished"]) or any(
+            one.action is not None and not one.delivered for one in self.contexts.exchanges
+        )
+
     async def ask(self, request: Request, again: bool = False) -> Reply:
         """Answer a request. One that comes `again`, because no reply to the first arrived, gets the
         reply to the first. Raises RefusedError for whatever is not answered."""
