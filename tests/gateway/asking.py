@@ -18,10 +18,11 @@ LIMITS = RolloutConfig(max_turns=40, max_turn_tokens=80, max_tokens=2000, max_to
 PROMPT = (Message("user", "Capital of France?"),)
 
 
-def session(engine: Any = None, limits: RolloutConfig = LIMITS) -> Session:
+def session(engine: Any = None, limits: RolloutConfig = LIMITS, **others: Any) -> Session:
     engine = engine or HashedEngine()
     engine.open("0-0")
-    return Session("0-0", 5, limits, engine, SCAFFOLDS, TOKENIZER, rewarded_by_agent=True)
+    settings: dict[str, Any] = {"rewarded_by_agent": True, **others}
+    return Session("0-0", 5, limits, engine, SCAFFOLDS, TOKENIZER, **settings)
 
 
 def request(messages: tuple[Message, ...] = PROMPT, **others: Any) -> Request:

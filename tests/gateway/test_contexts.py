@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 from tests.gateway.asking import PROMPT, asked, request, session, texts, went_on
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.config import ScaffoldConfig
-from turnwise.gateway.contexts import _keys
+from turnwise.gateway.message_keys import keys_of
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.scaffolds.tags import TagsScaffold
@@ -152,18 +152,18 @@ def test_results_that_change_places_are_another_conversation() -> None:
     calls = tuple(ToolCall("lookup", {"country": "France"}, f"call_{n}") for n in range(2))
     told = [Message("tool", "Paris", call="call_0"), Message("tool", "Paris", call="call_1")]
     first, second = (
-        _keys((*PROMPT, Message("assistant", "", calls), *results))
+        keys_of((*PROMPT, Message("assistant", "", calls), *results))
         for results in (told, told[::-1])
     )
     assert first != second
     other = tuple(replace(call, id=f"mine_{n}") for n, call in enumerate(calls))
     renamed = [replace(one, call=f"mine_{n}") for n, one in enumerate(told)]
-    assert _keys((*PROMPT, Message("assistant", "", other), *renamed)) == first
+    assert keys_of((*PROMPT, Message("assistant", "", other), *renamed)) == first
 
 
 def test_a_whole_number_is_known_however_it_is_written() -> None:
     one, other = (
-        _keys((Message("assistant", "", (ToolCall("add", {"n": [n, 0.5]}),)),)) for n in (1, 1.0)
+        keys_of((Message("assistant", "", (ToolCall("add", {"n": [n, 0.5]}),)),)) for n in (1, 1.0)
     )
     assert one == other
 

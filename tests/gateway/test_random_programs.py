@@ -13,9 +13,11 @@ from tests.gateway.hashed_engine import TOKENIZER, HashedEngine, check_record
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.gateway.session import Session
 
+THOUGHT = "<think> Hm.</think>"
 RAW = {
     (("lookup", "France"), ""): "<lookup> France</lookup>",
-    (("lookup", "Italy"), ""): "<think> Hm.</think><lookup> Italy</lookup>",
+    (("lookup", "Italy"), ""): f"{THOUGHT}<lookup> Italy</lookup>",
+    ((), "Oslo"): f"{THOUGHT}<answer> Oslo</answer>",
     ((), "Paris"): "<answer> Paris</answer>",
     ((), "Rome"): "<answer> Rome</answer>",
     ((), "nonsense"): "nonsense",
@@ -24,17 +26,21 @@ RAW = {
 """The tokens' text of each message of the assistant."""
 
 
-def written(messages: tuple[Message, ...]) -> str:
-    """The text that the policy should read before it replies to these messages."""
+def written(messages: tuple[Message, ...], without_thoughts: bool) -> str:
+    """The text that the policy should read before it replies to these messages; thoughts before the
+    last words of a user are left out or not."""
     text, fresh = "", list[str]()
-    for message in (*messages, Message("assistant", "")):
+    for place, message in enumerate((*messages, Message("assistant", "")), 1):
         if message.role != "assistant":
             fresh.append(message.text)
             continue
         shown = "\n\n".join(fresh)
         text += f"\n<information> {shown}</information>\n" if text else f"{shown}\n"
         call = tuple((one.name, one.arguments["country"]) for one in message.calls)
-        text, fresh = text + RAW.get((*call, message.text) if call else ((), message.text), ""), []
+        turn = RAW.get((*call, message.text) if call else ((), message.text), "")
+        if without_thoughts and any(one.role == "user" for one in messages[place:]):
+            turn = turn.removeprefix(THOUGHT)
+        text, fresh = text + turn, []
     return text
 
 
@@ -53,7 +59,7 @@ class Program:
         reply = await asked(self.own, messages, **others)
         for exchange in self.own._exchanges[reply.id]:
             before = exchange.context.tokens.ids[: exchange.start].tolist()
-            assert TOKENIZER.decode(before) == written(messages)
+            assert TOKENIZER.decode(before) == written(messages, self.own.leave_out_thoughts)
         choice = self.stream.randrange(len(reply.choices))
         shown = self.stream.choice(["It is Paris.", "Look again.", ""])
         self.conversations.append(went_on(messages, reply, shown, choice))
@@ -91,12 +97,15 @@ class Program:
         await asyncio.gather(*(self.ask(messages) for messages in some))
 
 
-@given(st.integers(0, 2**32), st.integers(1, 8))
+@given(st.integers(0, 2**32), st.integers(1, 8), st.booleans())
 @settings(max_examples=1000, deadline=None)
-def test_each_sampled_token_is_in_the_record_once_or_in_the_account(seed: int, steps: int) -> None:
+def test_each_sampled_token_is_in_the_record_once_or_in_the_account(
+    seed: int, steps: int, without_thoughts: bool
+) -> None:
     async def work() -> None:
         engine = HashedEngine()
-        own = session(engine, LIMITS.model_copy(update={"max_turns": 25, "max_tokens": 600}))
+        limits = LIMITS.model_copy(update={"max_turns": 25, "max_tokens": 600})
+        own = session(engine, limits, leave_out_thoughts=without_thoughts)
         program = Program(own, seed)
         for _ in range(steps):
             try:

@@ -144,6 +144,19 @@ def foreign_turn(scaffold: Scaffold, message: Message) -> list[int]:
         ) from None
 
 
+def past_turn(scaffold: Scaffold, message: Message) -> list[int]:
+    """The tokens of an assistant's message without its thought, before other words of a user's: as
+    the scaffold's own template has it there (`past`), where it has one. Raises RefusedError."""
+    action = Action("", answer=None if message.calls else message.text, calls=message.calls)
+    write: Callable[[Action], list[int]] = getattr(scaffold, "past", scaffold.render)
+    try:
+        return write(action)
+    except UNFIT as error:
+        raise RefusedError(
+            f"the scaffold cannot write this message of the assistant: {error}", field="messages"
+        ) from None
+
+
 def _rendered(render: Callable[[], list[Segment]]) -> list[Segment]:
     """The scaffold's segments. Raises RefusedError where the template refuses the messages, or an
     image cannot be read."""

@@ -61,6 +61,8 @@ class Usage:
     """Requests in which a tool was offered."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Requests with a field that has no bearing here."""
+    contexts: Counter[str] = field(default_factory=Counter)
+    """Contexts by the reason why each was begun."""
     endings: Counter[str] = field(default_factory=Counter)
     """Replies by how they ended: `stop`, `calls`, `length`, or `malformed`."""
 
@@ -72,6 +74,8 @@ class Usage:
         for exchange, choice in zip(exchanges, reply.choices, strict=True):
             malformed = exchange.action is not None and exchange.action.error is not None
             self.endings["malformed" if malformed else choice.ending] += 1
+            if exchange.context.own[0] is exchange:
+                self.contexts[exchange.context.cause] += 1
 
 
 @dataclass
@@ -85,6 +89,8 @@ class Session:
     engine: Engine
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
+    leave_out_thoughts: bool = False
+    """Whether thoughts before the last words of a user are left out; else they stay as sampled."""
     rewarded_by_agent: bool = False
     """Whether rewards are given through the address; else they are the verifier's."""
     clock: Callable[[], float] = time.monotonic
@@ -103,7 +109,7 @@ class Session:
     """An error of turnwise's own in answering."""
 
     def __post_init__(self) -> None:
-        self.contexts = Contexts()
+        self.contexts = Contexts(self.leave_out_thoughts)
         self.usage = Usage()
         self._sessions = EngineSessions(self.engine, self.name)
         self._running: set[asyncio.Task[Reply]] = set()

@@ -100,6 +100,7 @@ class AgentEpisode(Episode):
             self.engine,
             host.scaffolds,
             host.tokenizer,
+            leave_out_thoughts=host.config.thoughts == "template",
             rewarded_by_agent=host.config.reward == "agent",
             clock=self.clock,
         )
