@@ -1,4 +1,4 @@
-"""An agent that asks twice, and another that hangs up on its replies."""
+"""An agent that asks twice, and others that hang up on their replies."""
 
 from typing import Any
 
@@ -18,3 +18,11 @@ async def hang_up(task: Task, model: Any) -> None:
     """Asks twice, and is gone when the second reply is there."""
     await model.chat([{"role": "user", "content": task.prompt}])
     await model._session.ask(Request((Message("user", "Again?"),)))
+
+
+async def hang_up_at_times(task: Task, model: Any) -> None:
+    """Asks, and is gone in every other episode before it has a reply."""
+    request = Request((Message("user", task.prompt),))
+    reply = await model._session.ask(request)
+    if int(model.base_url.split("/")[4]) % 2:
+        model._session.arrived(reply)

@@ -18,6 +18,7 @@ TURNS = (
     "<think> Hm.</think><lookup> Italy</lookup>",
     "<answer> Paris</answer>",
     "<answer> Rome</answer>",
+    "<think> Hm.</think><answer> Oslo</answer>",
     "nonsense",
 )
 

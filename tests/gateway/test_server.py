@@ -113,6 +113,20 @@ def test_a_wrong_secret_an_ended_episode_and_tricks_with_the_path_are_refused() 
     served(work)
 
 
+def test_a_path_that_is_none_is_said_in_the_words_of_the_api_around_it() -> None:
+    async def work(gateway: Gateway, session: Session, address: Address, client: Any) -> None:
+        for path, kind in (("messages/batches", "error"), ("embeddings", None)):
+            answer = await client.post(f"{address.openai}/{path}", json=QUESTION)
+            body = answer.json()
+            assert (answer.status_code, body.get("type")) == (404, kind)
+            assert body["error"]["type"] == "not_found_error"
+            assert f"there is no POST {path} here" in body["error"]["message"]
+        answer = await client.get(f"{address.openai}/messages")
+        assert (answer.status_code, answer.json()["type"]) == (405, "error")
+
+    served(work)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [

@@ -138,6 +138,39 @@ def test_each_end_has_its_outcome(
     assert (played.reward is None) == (not outcome.graded)
 
 
+HANGING_UP = """
+from turnwise.gateway.requests import Message, Request
+request = Request((Message("user", task.prompt),))
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await model._session.ask(request)",
+        "await model._session.ask(request)\nraise ValueError('cancelled')",
+        "asyncio.create_task(model._session.ask(request))\nawait asyncio.sleep(0.05)",
+    ],
+)
+def test_an_agent_that_hangs_up_on_every_reply_has_failed(tmp_path: Path, body: str) -> None:
+    class Slow(HashedEngine):
+        async def generate(self, *given: Any, **others: Any) -> Any:
+            await asyncio.sleep(0.2)
+            return await super().generate(*given, **others)
+
+    played = one(tmp_path, HANGING_UP + body, engine=Slow(RIGHT))
+    assert (played.outcome, played.reward) == (Outcome.AGENT_ABORT, 0.0)
+    assert played.problem.startswith("the agent hung up on every reply")
+    assert ("ValueError: cancelled" in played.problem) == ("raise" in body)
+    assert not played.turns
+
+
+def test_an_agent_that_hangs_up_on_an_engine_that_fails_is_ungraded(tmp_path: Path) -> None:
+    body = HANGING_UP + "await model._session.ask(request)\nawait model._session.ask(request)"
+    played = one(tmp_path, body, engine=HashedEngine(RIGHT, fails=[2]))
+    assert (played.outcome, played.reward) == (Outcome.INFRASTRUCTURE_MODEL, None)
+
+
 def test_an_agent_that_hangs_is_late_and_graded(tmp_path: Path) -> None:
     limits = LIMITS.model_copy(update={"max_seconds": 0.5})
     played = one(tmp_path, "await ask()\nawait asyncio.sleep(60)", limits=limits)

@@ -76,6 +76,16 @@ def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:
         train(file, folder, f"agent={AGENT}:hang_up", "evaluation.tasks=0")
 
 
+def test_an_episode_without_a_token_is_in_its_group_s_baseline(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run", False)
+    agent = f"agent={{run='{AGENT}:hang_up_at_times', coverage=0.0}}"
+    train(recipe(tmp_path), folder, agent, "evaluation.tasks=0", "train.group_size=4")
+    for line in folder.lines("metrics.jsonl"):
+        assert line["outcome/agent_abort"] == 4
+        assert line["agent/coverage"] < 1
+        assert line["rollout/ungraded"] == 0
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [

@@ -116,6 +116,7 @@ def _account(played: Trajectory, episode: Any, decode: Any) -> Check:
         "tools offered": _listed(usage.tools),
         "tool calls that came back": played.tool_calls,
         "contexts": len(tokens.spans) if len(tokens) else 0,
+        "why they were begun": _listed(usage.contexts),
         "tokens, with what was read": len(tokens),
         "tokens sampled": capture.sampled,
         "tokens that would be trained": f"{capture.trained} ({capture.coverage:.0%})",

@@ -20,6 +20,9 @@ class AgentConfig(Section):
     coverage: float = Field(0.95, ge=0, le=1)
     """Share of a step's sampled tokens that are in its trajectories, at least; the run stops where
     more are lost, such as those of replies that an agent hangs up on."""
+    thoughts: Literal["keep", "template"] = "keep"
+    """The model's thoughts in its following turns: kept as they were sampled, or left out before
+    the last words of a user, as chat templates do; a conversation is several contexts then."""
     host: str = "127.0.0.1"
     """The address at which the gateway listens: by default for this machine alone."""
     port: int = Field(0, ge=0, le=65535)

@@ -6,26 +6,25 @@ end of a context, the context grows; else (another try, a sub-agent, a history t
 summed up) a new context begins, with a copy of what it shares. So each sampled token stands once in
 the record as MODEL, after the very tokens that it was sampled after.
 
-Messages are compared as a whole, without the ids of calls. Not here: how messages are rendered
-(`rendering.py`), and how a reply is sampled (`session.py`).
+Messages are compared as a whole, without the ids of calls. Thoughts stay in the record as sampled;
+or those before the last words of a user are left out, as the chat templates of many families have
+it, and a context begins anew where that changes what the policy reads. Not here: how messages are
+rendered (`rendering.py`), and how a reply is sampled (`session.py`).
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 
 from turnwise.engines.base import Completion
-from turnwise.gateway.rendering import beginning, continuation, foreign_turn
+from turnwise.gateway.message_keys import Key, key_of, keys_of
+from turnwise.gateway.rendering import beginning, continuation, foreign_turn, past_turn
 from turnwise.gateway.requests import Message, RefusedError
 from turnwise.scaffolds.base import Scaffold
 from turnwise.tokens import NO_VERSION, Segment, Source, Tokens
 from turnwise.types import Action, Observation, Step, ToolCall, ToolResult, Turn
-
-Key = tuple[Any, ...]
 
 
 @dataclass(eq=False)
@@ -61,6 +60,11 @@ class Exchange:
         """Place behind it."""
         return self.start + len(self.written)
 
+    @property
+    def thinks(self) -> bool:
+        """Whether it has a thought that can be told from the rest."""
+        return self.action is not None and self.action.error is None and bool(self.action.thought)
+
 
 @dataclass(eq=False)
 class Context:
@@ -72,6 +76,10 @@ class Context:
     exchanges: list[Exchange] = field(default_factory=list)
     copied: int = 0
     """Tokens that are copies from another context."""
+    thinks: bool = False
+    """Whether it began with a thought, of a reply that was sampled in another one."""
+    cause: str = ""
+    """The reason why it is not another one that goes on."""
 
     @property
     def own(self) -> list[Exchange]:
@@ -100,7 +108,9 @@ class _Place:
 class Contexts:
     """All contexts of an episode."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave_out_thoughts: bool = False) -> None:
+        """`leave_out_thoughts` as templates do, those before the last words of a user."""
+        self._leave_out = leave_out_thoughts
         self.exchanges: list[Exchange] = []
         """All that are under way or finished, in the order of asking."""
         self._contexts: list[Context] = []
@@ -119,9 +129,11 @@ class Contexts:
                 field="messages",
             )
         number = self._numbers
-        keys = _keys(messages)
-        place = self._place(tools, keys, messages)
-        context = self._context(tools, place)
+        keys = keys_of(messages)
+        places = self._places(tools, keys, messages)
+        kept = [place for place in places if not self._outdated(place, messages)]
+        place = max(kept, key=lambda place: place.rank, default=None)
+        context = self._context(tools, place, outdated=len(kept) < len(places))
         if place is not None and place.again:
             shown, tokens = place.context.exchanges[place.exchanges].shown, context.tokens
         else:
@@ -139,6 +151,7 @@ class Contexts:
         for one in context.exchanges:  # the agent has sent them back
             one.delivered = True
         context.tokens = tokens
+        context.thinks |= self._shows_thoughts(shown)
         if context not in self._contexts:
             self._contexts.append(context)
         context.exchanges.append(exchange)
@@ -186,21 +199,35 @@ class Contexts:
         turns = tuple(_turn(one, context) for context, own in kept for one in own)
         return tokens, turns, lost
 
-    def _place(self, tools: str, keys: Sequence[Key], messages: Sequence[Message]) -> _Place | None:
-        """The best place to go on from; None where no context has the first messages."""
+    def _places(self, tools: str, keys: Sequence[Key], messages: Sequence[Message]) -> list[_Place]:
+        """The places to go on from, one in each context that has the first messages."""
         contexts = [one for one in self._contexts if one.tools == tools]
-        places = [place for one in contexts if (place := _shared(one, keys, messages))]
-        return max(places, key=lambda place: place.rank, default=None)
+        return [place for one in contexts if (place := _shared(one, keys, messages))]
 
-    def _context(self, tools: str, place: _Place | None) -> Context:
+    def _outdated(self, place: _Place, messages: Sequence[Message]) -> bool:
+        """Whether there are thoughts before the place which the messages after it leave out."""
+        before = place.context.exchanges[: place.exchanges]
+        thinks = place.context.thinks or any(one.thinks for one in before)
+        return self._leave_out and thinks and _user_speaks(messages[place.messages :])
+
+    def _shows_thoughts(self, messages: Sequence[Message]) -> bool:
+        """Whether replies with thoughts are among messages, and no user speaks after them."""
+        current = takewhile(lambda one: one.role != "user", reversed(messages))
+        said = [self._known(one) for one in current if one.role == "assistant"]
+        return any(one.thinks for one in said if one is not None)
+
+    def _context(self, tools: str, place: _Place | None, outdated: bool) -> Context:
         """The context that a request goes on in: a new one unless the place is the end of one."""
         if place is None:
-            return Context(tools, Tokens.empty())
+            other = "another beginning" if self._contexts else "the first"
+            cause = "thoughts left out" if outdated else other
+            return Context(tools, Tokens.empty(), cause=cause)
         context, kept = place.context, place.context.exchanges[: place.exchanges]
         if not place.again and len(kept) == len(context.exchanges):
             return context
         end = context.exchanges[place.exchanges].start if place.again else kept[-1].end
-        return Context(tools, _copied(context.tokens, end), kept, end)
+        cause = "another try" if place.again else "another way on"
+        return Context(tools, _copied(context.tokens, end), kept, end, context.thinks, cause)
 
     def _rendered(
         self,
@@ -232,21 +259,35 @@ class Contexts:
             tokens, begun, rest = tokens.with_segments(segments, turn), True, rest[len(group) :]
             if rest:
                 echo = rest.pop(0)
-                source, written, turn = self._repeated(scaffold, echo, number)
+                source, written, turn = self._repeated(scaffold, echo, number, _user_speaks(rest))
                 calls = echo.calls
                 tokens = tokens.with_segments([Segment(written, source)], turn)
         return tokens
 
     def _repeated(
-        self, scaffold: Scaffold, message: Message, number: int
+        self, scaffold: Scaffold, message: Message, number: int, past: bool
     ) -> tuple[Source, Sequence[int], int]:
         """The tokens of an assistant's message after others than it was sampled after: its own ones
-        where the policy wrote it, else the scaffold's; and the turn that they belong to."""
+        where the policy wrote it, else the scaffold's; and the turn that they belong to. `past` is
+        one that a user has spoken after."""
+        exchange = self._known(message)
+        if exchange is None:
+            return Source.ENVIRONMENT, foreign_turn(scaffold, message), number
+        exchange.delivered = True
+        if past and self._leave_out and exchange.thinks:
+            return Source.TEMPLATE, past_turn(scaffold, message), exchange.number
+        return Source.INHERITED, exchange.written, exchange.number
+
+    def _known(self, message: Message) -> Exchange | None:
+        """The last reply of the policy that a message repeats."""
         for exchange in reversed(self.exchanges):
-            if exchange.message is not None and _key(exchange.message) == _key(message):
-                exchange.delivered = True
-                return Source.INHERITED, exchange.written, exchange.number
-        return Source.ENVIRONMENT, foreign_turn(scaffold, message), number
+            if exchange.message is not None and key_of(exchange.message) == key_of(message):
+                return exchange
+        return None
+
+
+def _user_speaks(messages: Sequence[Message]) -> bool:
+    return any(one.role == "user" for one in messages)
 
 
 def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) -> _Place | None:
@@ -260,41 +301,12 @@ def _shared(context: Context, keys: Sequence[Key], messages: Sequence[Message]) 
         if after == len(messages):
             return _Place(context, count, after, again=True)
         reply = exchange.message
-        if reply is None or _key(reply) != keys[after][:-1]:
+        if reply is None or key_of(reply) != keys[after][:-1]:
             break
         same_ids = [one.id for one in reply.calls] == [one.id for one in messages[after].calls]
         cursor = after + 1
         place = _Place(context, count + 1, cursor, same_ids=same_ids)
     return place
-
-
-def _keys(messages: Sequence[Message]) -> list[Key]:
-    """The parts by which the messages of a conversation are known again. A result is known by the
-    place of its call, as agents may give calls other ids."""
-    keys, called = [], list[str]()
-    for message in messages:
-        if message.role == "assistant":
-            called = [call.id for call in message.calls]
-        place = called.index(message.call) if message.call in called else -1
-        keys.append((*_key(message), place))
-    return keys
-
-
-def _key(message: Message) -> Key:
-    """The parts of a message that do not depend on others."""
-    calls = tuple((one.name, _plain(one.arguments)) for one in message.calls)
-    return message.role, message.text.strip(), calls, message.images
-
-
-def _plain(arguments: Mapping[str, Any]) -> str:
-    """Arguments as JSON in which a whole number is one however it is written: JavaScript sends 1.0
-    back as 1."""
-    return json.dumps(json.loads(json.dumps(arguments), parse_float=_number), sort_keys=True)
-
-
-def _number(written: str) -> float | int:
-    number = float(written)
-    return int(number) if number.is_integer() else number
 
 
 def _copied(tokens: Tokens, end: int) -> Tokens:

@@ -7,6 +7,7 @@ of an agent's messages are new (`contexts.py`).
 import json
 from collections.abc import Callable, Sequence
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.config import ScaffoldConfig
@@ -20,6 +21,8 @@ from turnwise.types import Action, Observation, ToolCall, ToolResult
 
 KEPT_SCAFFOLDS = 64
 """Sets of tools whose scaffolds are kept."""
+UNFIT = KeyError, TypeError, ValueError, TemplateError
+"""Errors of a scaffold, or of its chat template, at messages and tools without a form in it."""
 
 
 class Scaffolds:
@@ -63,7 +66,7 @@ class Scaffolds:
         try:
             made = [_tool(one) for one in tools]
             return make_scaffold(self._config, self._tokenizer, made, self._encode_image)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (*UNFIT, AttributeError) as error:
             raise RefusedError(
                 f"scaffold {self._config.name} cannot describe these tools: {error}", field="tools"
             ) from None
@@ -135,7 +138,20 @@ def foreign_turn(scaffold: Scaffold, message: Message) -> list[int]:
         action = Action("", message.text, message.calls)
     try:
         return scaffold.render(action)
-    except (KeyError, ValueError, TypeError) as error:
+    except UNFIT as error:
+        raise RefusedError(
+            f"the scaffold cannot write this message of the assistant: {error}", field="messages"
+        ) from None
+
+
+def past_turn(scaffold: Scaffold, message: Message) -> list[int]:
+    """The tokens of an assistant's message without its thought, before other words of a user's: as
+    the scaffold's own template has it there (`past`), where it has one. Raises RefusedError."""
+    action = Action("", answer=None if message.calls else message.text, calls=message.calls)
+    write: Callable[[Action], list[int]] = getattr(scaffold, "past", scaffold.render)
+    try:
+        return write(action)
+    except UNFIT as error:
         raise RefusedError(
             f"the scaffold cannot write this message of the assistant: {error}", field="messages"
         ) from None
@@ -146,7 +162,7 @@ def _rendered(render: Callable[[], list[Segment]]) -> list[Segment]:
     image cannot be read."""
     try:
         return render()
-    except (KeyError, ValueError, TypeError, InfrastructureError) as error:
+    except (*UNFIT, InfrastructureError) as error:
         raise RefusedError(
             f"the template refuses these messages: {error}", field="messages"
         ) from None

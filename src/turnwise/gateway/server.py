@@ -325,10 +325,12 @@ async def _body(request: Request) -> Mapping[str, Any]:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
+    path = request.url.path
     refused = RefusedError(
-        f"there is no {request.method} {request.url.path.rpartition('/v1/')[2]} here: use "
+        f"there is no {request.method} {path.rpartition('/v1/')[2]} here: use "
         "/v1/chat/completions, /v1/responses, /v1/messages, /v1/models, /reward or /end",
         getattr(error, "status_code", 404),
         kind="not_found_error",
     )
-    return JSONResponse(chat_completions.error(refused), refused.status)
+    dialect: Dialect = messages if f"{messages.PATH}/" in f"{path}/" else chat_completions
+    return JSONResponse(dialect.error(refused), refused.status)

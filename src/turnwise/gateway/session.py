@@ -61,6 +61,8 @@ class Usage:
     """Requests in which a tool was offered."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Requests with a field that has no bearing here."""
+    contexts: Counter[str] = field(default_factory=Counter)
+    """Contexts by the reason why each was begun."""
     endings: Counter[str] = field(default_factory=Counter)
     """Replies by how they ended: `stop`, `calls`, `length`, or `malformed`."""
 
@@ -72,6 +74,8 @@ class Usage:
         for exchange, choice in zip(exchanges, reply.choices, strict=True):
             malformed = exchange.action is not None and exchange.action.error is not None
             self.endings["malformed" if malformed else choice.ending] += 1
+            if exchange.context.own[0] is exchange:
+                self.contexts[exchange.context.cause] += 1
 
 
 @dataclass
@@ -85,6 +89,8 @@ class Session:
     engine: Engine
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
+    leave_out_thoughts: bool = False
+    """Whether thoughts before the last words of a user are left out; else they stay as sampled."""
     rewarded_by_agent: bool = False
     """Whether rewards are given through the address; else they are the verifier's."""
     clock: Callable[[], float] = time.monotonic
@@ -103,7 +109,7 @@ class Session:
     """An error of turnwise's own in answering."""
 
     def __post_init__(self) -> None:
-        self.contexts = Contexts()
+        self.contexts = Contexts(self.leave_out_thoughts)
         self.usage = Usage()
         self._sessions = EngineSessions(self.engine, self.name)
         self._running: set[asyncio.Task[Reply]] = set()
@@ -119,6 +125,13 @@ class Session:
     def waited(self) -> float:
         """Seconds so far in which the agent waited for a reply."""
         return self._waited + (self.clock() - self._since if self._waiting else 0.0)
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the agent went away from a reply that it had asked for."""
+        return bool(self._refused["unfinished"]) or any(
+            one.action is not None and not one.delivered for one in self.contexts.exchanges
+        )
 
     async def ask(self, request: Request, again: bool = False) -> Reply:
         """Answer a request. One that comes `again`, because no reply to the first arrived, gets the

@@ -100,6 +100,7 @@ class AgentEpisode(Episode):
             self.engine,
             host.scaffolds,
             host.tokenizer,
+            leave_out_thoughts=host.config.thoughts == "template",
             rewarded_by_agent=host.config.reward == "agent",
             clock=self.clock,
         )
@@ -154,7 +155,7 @@ class AgentEpisode(Episode):
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, f"the gateway has stopped: {failed}")
         if session.failure:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, session.failure)
-        if not self.turns:
+        if not (self.turns or session.hung_up):
             why = failed or ("it was late" if late else "it ended")
             raise EpisodeEnded(
                 Outcome.INFRASTRUCTURE_STEP, f"the agent got no reply of the policy: {why}"
@@ -163,6 +164,9 @@ class AgentEpisode(Episode):
             raise EpisodeEnded(Outcome.TRUNCATED_TIME)
         if session.limit is not None:
             raise EpisodeEnded(session.limit, failed)
+        if not self.turns:
+            why = f"the agent hung up on every reply{f': {failed}' if failed else ''}"
+            raise EpisodeEnded(Outcome.AGENT_ABORT, why)
         if failed:
             raise EpisodeEnded(Outcome.AGENT_ABORT, failed)
         if self._returned.answer is not None:

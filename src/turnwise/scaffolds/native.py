@@ -136,6 +136,18 @@ class NativeScaffold(TextScaffold):
             return [*self._encode(action.text), self._closed[-1]]
         return self._written(action)
 
+    def past(self, action: Action) -> list[int]:
+        """Tokens of an action that a user has spoken after, as the template has it there: without a
+        thought, unless the prompt begins one."""
+        message, results = (
+            self._message(action),
+            [self._result(call, place) for place, call in enumerate(action.calls)],
+        )
+        tokens = self._sampled([SAMPLE, message, *results, SAMPLE])
+        if tokens and tokens[-1] in self._ends and self._parsed(tokens).reasoning_complete:
+            return tokens
+        return self._written(replace(action, thought=""))
+
     def _written(self, action: Action) -> list[int]:
         """The tokens that the model would sample to do this, the end of the turn included; with a
         thought in any case where the prompt has begun one."""
@@ -145,6 +157,14 @@ class NativeScaffold(TextScaffold):
         return tokens
 
     def _turn(self, action: Action) -> list[int]:
+        message = self._message(action)
+        tokens = self._sampled([SAMPLE, message])
+        if tokens and tokens[-1] in self._ends:
+            return tokens
+        then = self._result(action.calls[0]) if action.calls else SAMPLE
+        return [*tokens, self._sampled([SAMPLE, message, then])[-1]]
+
+    def _message(self, action: Action) -> dict[str, Any]:
         calls = [
             {
                 "type": "function",
@@ -156,13 +176,12 @@ class NativeScaffold(TextScaffold):
         message = {"role": "assistant", "content": action.answer or "", "tool_calls": calls}
         if action.thought and self._thinks:
             message["reasoning_content"] = action.thought
-        tokens = self._sampled([SAMPLE, message])
-        if tokens and tokens[-1] in self._ends:
-            return tokens
-        then: dict[str, Any] = {"role": "tool" if calls else "user", "content": "Hello."}
-        if calls:
-            then |= {"name": action.calls[0].name, "tool_call_id": calls[0]["id"]}
-        return [*tokens, self._sampled([SAMPLE, message, then])[-1]]
+        return message
+
+    def _result(self, call: ToolCall, place: int = 0) -> dict[str, Any]:
+        """A result of a call, whatever it is."""
+        name = f"functions.{call.name}:{place}"
+        return {"role": "tool", "content": "Hello.", "name": call.name, "tool_call_id": name}
 
     def _has_room_for_thoughts(self) -> bool:
         """Whether a turn with a thought goes on from the prompt. It does not where a switch of the

@@ -1,8 +1,10 @@
 """A dialect behind HTTP without a socket, as agents reach it: a fixed reply to every request."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import ModuleType
+from typing import Any
 
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -72,3 +74,11 @@ class Served:
     async def _count(self, http: HttpRequest) -> Response:
         self.requests.append(self._dialect.read(await http.json()))
         return JSONResponse(self._dialect.counted(self._reply.prompt_tokens))
+
+
+def check_refused(read: Callable[[], Any], field: str) -> None:
+    """A request is refused with 400, and the message begins with the field's name."""
+    with pytest.raises(RefusedError) as caught:
+        read()
+    assert (caught.value.status, caught.value.field) == (400, field)
+    assert caught.value.message.startswith(f"{field}: ")

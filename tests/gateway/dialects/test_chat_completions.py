@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.dialects.serving import CALLING, CALLS, PLAIN, PNG, THOUGHT, TWO, WEATHER, WORDS
+from tests.gateway.dialects.serving import (
+    CALLING,
+    CALLS,
+    PLAIN,
+    PNG,
+    THOUGHT,
+    TWO,
+    WEATHER,
+    WORDS,
+    check_refused,
+)
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.requests import Message, RefusedError, Request, ToolSchema
 from turnwise.types import ToolCall
@@ -163,7 +173,6 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"grammar": "root"}, "grammar"),
     "format": ({"response_format": {"type": "json_object"}}, "response_format.type"),
     "choice": ({"tool_choice": "required"}, "tool_choice"),
-    "no tools": ({"tool_choice": "none", "tools": [TOOL]}, "tool_choice"),
     "one tool": ({"tool_choice": {"type": "function", "function": {}}}, "tool_choice"),
     "bias": ({"logit_bias": {"5": -100}}, "logit_bias"),
     "prediction": ({"prediction": {"type": "content"}}, "prediction"),
@@ -185,12 +194,10 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "stream": ({"stream": "yes"}, "stream"),
     "stream option": ({"stream_options": {"pace": 1}}, "stream_options.pace"),
     "model": ({"model": 5}, "model"),
-    "no model": ({"model": None}, "model"),
     "tools": ({"tools": {}}, "tools"),
     "no object": ({"tools": ["weather"]}, "tools[0]"),
     "custom": ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
     "no function": ({"tools": [{"type": "function"}]}, "tools[0].function"),
-    "twice": ({"tools": [TOOL, TOOL]}, "tools[1].name"),
     "unnamed": ({"tools": [{**TOOL, "function": {"name": ""}}]}, "tools[0].function.name"),
     "schema": (
         {"tools": [{**TOOL, "function": {"name": "f", "parameters": {"type": "string"}}}]},
@@ -239,18 +246,12 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("fields", "field"), OPTIONS.values(), ids=OPTIONS)
 def test_options_are_refused_by_name(fields: dict[str, Any], field: str) -> None:
-    with pytest.raises(RefusedError) as caught:
-        read(**fields)
-    assert (caught.value.status, caught.value.field) == (400, field)
-    assert caught.value.message.startswith(f"{field}: ")
+    check_refused(lambda: read(**fields), field)
 
 
 @pytest.mark.parametrize(("message", "field"), MESSAGES.values(), ids=MESSAGES)
 def test_messages_are_refused_by_name(message: dict[str, Any], field: str) -> None:
-    with pytest.raises(RefusedError) as caught:
-        read(USER, message)
-    assert (caught.value.status, caught.value.field) == (400, field)
-    assert caught.value.message.startswith(f"{field}: ")
+    check_refused(lambda: read(USER, message), field)
 
 
 def test_a_request_without_messages_is_refused() -> None:
