@@ -70,7 +70,7 @@ def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
     for text in ("", "{}", "\0"):
         (tmp_path / "tokenizer" / "tokenizer.json").write_text(text)
         with pytest.raises(DataError, match=r"tokenizer\.json is damaged") as caught:
-            show_rows(Console(), tmp_path, "step-000001", [])
+            show_rows(Console(), tmp_path, "step-000001", [{"ids": [1]}])
         assert "\n" not in str(caught.value)
 
 

@@ -33,6 +33,8 @@ UNWRITABLE = [
         'engine=vllm engine.servers.urls=["http://localhost:1"] engine.servers.replicas=2',
         "engine.servers.replicas does not go with engine.servers.urls",
     ),
+    ("engine=openai engine.url=http://h/v1", "engine.model is missing"),
+    ("engine=openai engine.kv_cache_tokens=9", "goes with engine.name = 'embedded', but that is"),
     ("engine=vllm engine.servers.urls=[]", r"engine.servers.urls is \[\]: give at least 1"),
     (
         "algorithm.critic.body_coefficient=1",
@@ -63,6 +65,10 @@ CONTRADICTIONS = [
     (
         "agent=mine.py:run rollout.context=drop rollout.max_turn_tokens=50",
         "rollout.context = drop is for turnwise's own agent loop, and agent has its own",
+    ),
+    (
+        "agent=mine.py:run engine=openai engine.url=http://h/v1 engine.model=m",
+        "engine.name = 'openai' says words: leave agent out",
     ),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),

@@ -1,12 +1,10 @@
 """Episodes that an agent of the user's own plays: outcomes, rewards, deadlines, clean ends."""
 
 import asyncio
-import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 from tests.fakes import Capitals
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
+from tests.processes import ended
 from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
 from turnwise.errors import ConfigError
 from turnwise.gateway import agents
@@ -320,24 +319,4 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     (played,) = play(command(tmp_path, lines), limits=limits)
     assert played.outcome is Outcome.TRUNCATED_TIME
     assert time.monotonic() - begun < 30
-    assert _alive(map(int, mark.read_text().split())) == []
-
-
-def _alive(processes: Any) -> Sequence[int]:
-    """Those that still run, after a moment in which the killed ones vanish."""
-    alive = list(processes)
-    for _ in range(50):
-        alive = [one for one in alive if _runs(one)]
-        if not alive:
-            break
-        time.sleep(0.1)
-    return alive
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-    return state != "Z"
+    assert ended(map(int, mark.read_text().split()))

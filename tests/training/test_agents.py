@@ -1,11 +1,15 @@
 """Runs in which an agent of one's own plays: trained, recorded, resumed exactly, and refused."""
 
+import json
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.fakes import Letters
-from tests.small_runs import interrupted, resume, train, write_recipe
+from tests.processes import ended
+from tests.small_runs import interrupted, resume, start, train, write_recipe
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.storage.checkpoint import newest
@@ -67,6 +71,51 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> No
     first, second = ((one.folder / "model.safetensors").read_bytes() for one in found if one)
     assert first == second
     assert list(whole.lines("metrics.jsonl")) == list(parts.lines("metrics.jsonl"))
+
+
+PROGRAM = """
+import json, os, sys, time, urllib.request
+folder = sys.argv[1]
+body = {"model": "policy", "messages": [{"role": "user", "content": sys.argv[2]}]}
+address = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+headers = {"content-type": "application/json"}
+for turn in range(2):
+    asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
+    urllib.request.urlopen(asked).read()
+    body["messages"][0]["content"] += "!"
+    if turn == 0 and os.path.exists(folder + "/checkpoints/step-000001/SHA256SUMS"):
+        with open(folder + "/held", "a") as held:
+            held.write(f"{os.getpid()} ")
+        while not os.path.exists(folder + "/go"):
+            time.sleep(0.05)
+"""
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_in_mid_episode_leaves_no_agent_and_plays_it_again(
+    tmp_path: Path,
+) -> None:
+    """The four programs of the second step wait when the run is killed."""
+    program, file = tmp_path / "program.py", recipe(tmp_path)
+    program.write_text(PROGRAM)
+    whole, killed = (RunFolder.new(tmp_path / name, False) for name in ("whole", "killed"))
+    for folder in (whole, killed):
+        folder.path.mkdir(exist_ok=True)
+    (whole.path / "go").touch()
+    words = [sys.executable, "-S", str(program)]
+    agent = f"agent={json.dumps([*words, str(whole.path), '{prompt}'])}"
+    train(file, whole, agent, "evaluation.tasks=0")
+    agent = f"agent={json.dumps([*words, str(killed.path), '{prompt}'])}"
+    with start("train", file, agent, "evaluation.tasks=0", "--run", killed.path) as process:
+        held = killed.path / "held"
+        while not held.exists() or len(held.read_text().split()) < 4:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.kill()
+    assert ended(map(int, held.read_text().split()))
+    (killed.path / "go").touch()
+    resume(killed)
+    assert list(whole.lines("metrics.jsonl")) == list(killed.lines("metrics.jsonl"))
 
 
 def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:

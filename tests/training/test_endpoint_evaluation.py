@@ -1,4 +1,4 @@
-"""`turnwise evaluate --model-url`: figures, refusals, and a key that stays where it is."""
+"""`engine = "openai"`: figures, refusals, episodes that are kept, a key that stays where it is."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,17 @@ import pytest
 
 from tests.chat_server import serving
 from tests.commands.shell import Shell
+from turnwise.storage.run_folder import RunFolder
 
+KEY = "sk-secret-0815"
 RECIPE = """
 name = "mine"
 [environment]
 name = "tests.fakes:Capitals"
+[engine]
+name = "openai"
+url = "http://127.0.0.1:9/v1"
+model = "m"
 [rollout]
 max_turns = 3
 [evaluation]
@@ -41,15 +47,18 @@ def tokyo(body: dict[str, Any], number: int) -> str:
     return "Tokyo"
 
 
-def test_figures(recipe: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_KEY", "sk-secret")
-    address = ("--model-name", "m", "--key-variable", "A_KEY")
-    option = ("--model-option", "reasoning.effort=low", "--model-option", "max_tokens=99")
+def test_figures(
+    recipe: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    fields = ("engine.request.reasoning.effort=low", "engine.request.max_tokens=99")
     with serving(tokyo) as server:
         server.usage = {"prompt_tokens": 10, "completion_tokens": 2}
-        told = shell("evaluate", recipe, "--model-url", server.url, *address, *option, "--json")
-        found = told.json
-        table = shell("evaluate", recipe, "--model-url", server.url, *address).out
+        given = (f"engine.url={server.url}", "engine.key_variable=A_KEY", *fields)
+        found = shell("evaluate", recipe, *given, "--json").json
+        table = shell("evaluate", recipe, *given, "--out", tmp_path / "kept").out
+    (same,) = shell("compare-runs", tmp_path / "kept", tmp_path / "kept", "--json").json
+    assert (same["pairs"], same["difference"]) == (2, 0)
     assert (found["success"], found["n"], found["ungraded"]) == (0.5, 2, 0)
     assert 0 < found["low"] < 0.5 < found["high"] < 1
     assert found["outcomes"] == {"failure": 1, "success": 1}
@@ -62,17 +71,45 @@ def test_figures(recipe: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) ->
     assert any("[reward] is left out" in caution for caution in found["cautions"])
     assert server.asked[0]["reasoning"] == {"effort": "low"}
     assert (server.asked[0]["temperature"], server.asked[0]["max_tokens"]) == (0.25, 99)
-    assert set(server.headers) == {"Bearer sk-secret"}
+    assert set(server.headers) == {f"Bearer {KEY}"}
     assert "50.0%" in table
     assert "2 requests; 20 tokens read, 4 written" in table
-    assert "sk-secret" not in json.dumps(found) + table
+    assert KEY not in json.dumps(found) + table
+
+
+def test_episodes_are_kept_as_words_and_the_key_is_not(
+    recipe: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the episodes fails, by an error in which the endpoint repeats the key."""
+    monkeypatch.setenv("A_KEY", KEY)
+    folder = tmp_path / "kept"
+    limits = ("rollout.max_ungraded_share=0.5", "engine.max_concurrent_episodes=1")
+    with serving(lambda _, number: KEY if number == 1 else "Tokyo") as server:
+        server.failures = [401]  # whose body repeats the key
+        given = (f"engine.url={server.url}", "engine.key_variable=A_KEY", *limits)
+        made = shell("evaluate", recipe, *given, "--out", folder)
+    kept = RunFolder.open(folder)
+    (rows,) = kept.trajectory_files()
+    assert kept.evaluation("evaluated")["ungraded"] == 1
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert {rows, folder / "report.md", folder / "config.toml"} <= set(files)
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+    assert KEY not in made.out + made.err
+    assert 'key_variable = "A_KEY"' in (folder / "config.toml").read_text()
+    shown = " ".join(shell("show", folder).out.split())
+    assert "«Tokyo»" in shown
+    assert "1 held-out tasks" in shown
+    assert "words and no tokens" in shell("show", folder, "--tokens", code=2).err
+    assert "no verdict differs" in shell("rescore", folder).out
+    judge = tmp_path / "judge.toml"
+    judge.write_text('[judge.model]\nkind = "scripted"\n')
+    assert len(shell("judge", folder, judge, "--json").json["judgements"]) == 1
 
 
 def test_an_endpoint_that_refuses_stops_it(recipe: Path, shell: Shell) -> None:
     with serving(tokyo) as server:
         server.failures = [401] * 9
-        given = ("--model-url", server.url, "--model-name", "m")
-        failed = shell("evaluate", recipe, *given, code=3)
+        failed = shell("evaluate", recipe, f"engine.url={server.url}", code=3)
     assert "2 of 2 episodes could not be graded (2 infrastructure_model)" in failed.err
     assert "401" in failed.err
 
@@ -80,20 +117,24 @@ def test_an_endpoint_that_refuses_stops_it(recipe: Path, shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model-url", "http://h/v1"), "model is empty"),
-        (("--model-name", "m"), "url '': write http://host:port/v1"),
-        (("--model-url", "http://me:pw@h/v1", "--model-name", "m"), "give keys by --key-variable"),
-        (
-            ("--model-url", "http://h/v1", "--model-name", "m", "--key-variable", "NO_SUCH_KEY"),
-            "there is no environment variable NO_SUCH_KEY",
-        ),
-        (
-            ("--model-url", "http://h/v1", "--model-name", "m", "--model-option", "stream=true"),
-            "--model-option stream is turnwise's own to say",
-        ),
-        (("--model-url", "http://h/v1", "--model-name", "m", "--out", "x"), "leave out --out"),
-        (("--model-url", "http://h/v1", "--model-name", "m", "evaluation.tasks=0"), "nothing to"),
+        (("engine.model=",), "model is empty"),
+        (("engine.url=localhost:8000",), "url 'localhost:8000': write http://host:port/v1"),
+        (("engine.url=http://me:pw@h/v1",), "give keys by engine.key_variable"),
+        (("engine.key_variable=NO_SUCH_KEY",), "there is no environment variable NO_SUCH_KEY"),
+        (("engine.request.stream=true",), "engine.request.stream is turnwise's own to say"),
+        (("engine.request.api_key=sk",), "would be written down: give engine.key_variable"),
+        (("engine.deterministic=true",), "engine.deterministic goes with"),
+        (("evaluation.tasks=0",), "nothing to"),
+        (("--inject", "error=0.5"), "without --inject"),
+        (("agent=agent.py:run",), "leave agent out"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], message: str, recipe: Path, shell: Shell) -> None:
     assert message in shell("evaluate", recipe, *arguments, code=2).err
+
+
+def test_nothing_is_trained_with_it(recipe: Path, shell: Shell, tmp_path: Path) -> None:
+    refused = shell("train", recipe, "reward=false", "--run", tmp_path / "run", code=2).err
+    assert "which tokens were sampled" in refused
+    assert "choose embedded or vllm" in " ".join(refused.split())
+    assert not (tmp_path / "run" / "config.toml").exists()

@@ -3,7 +3,7 @@
 from turnwise.algorithms.registry import table
 from turnwise.config import shipped_recipes
 from turnwise.config.study import shipped_studies
-from turnwise.engines.registry import ENGINES
+from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.scaffolds.registry import SCAFFOLDS
 from turnwise.synthesis.demonstrations import BEHAVIOURS
@@ -16,7 +16,7 @@ def catalogue() -> dict[str, dict[str, str]]:
         "studies": {name: _comment(path.read_text()) for name, path in shipped_studies().items()},
         "environments": dict(sorted(ENVIRONMENTS.descriptions().items())),
         "algorithms": {str(row["name"]): str(row["source"]) for row in table()},
-        "engines": ENGINES.descriptions(),
+        "engines": ENGINES.descriptions() | WITHOUT_TOKENS,
         "scaffolds": SCAFFOLDS.descriptions(),
         "behaviours": BEHAVIOURS.descriptions(),
     }

@@ -5,12 +5,12 @@ Not here: how that is done (`evaluation`), and what is printed (`results.py`).
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
-from turnwise.config import load_recipe, parse_override, set_key
+from turnwise.config import load_recipe
 from turnwise.errors import ConfigError
 
 Overrides = Annotated[
@@ -45,46 +45,12 @@ def evaluate(
             help="Keep episodes and report in this empty folder, which is read as a run's is."
         ),
     ] = None,
-    model_url: Annotated[
-        str | None,
-        typer.Option(
-            help="Evaluate the model at this OpenAI-compatible endpoint, up to /v1, in the "
-            "recipe's environment."
-        ),
-    ] = None,
-    model_name: Annotated[
-        str | None, typer.Option(help="With --model-url: its name at the endpoint.")
-    ] = None,
-    key_variable: Annotated[
-        str,
-        typer.Option(help="With --model-url: the environment variable that has the key, if any."),
-    ] = "",
-    model_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="With --model-url, several times: a field of each request, as in "
-            "max_completion_tokens=2000."
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate an agent on held-out tasks, with a 95% interval."""
     from turnwise import api
 
     changes = overrides or []
-    if model_url is not None or model_name is not None:
-        if inject is not None or without_instructions or out is not None:
-            raise ConfigError(
-                "a model behind an endpoint has no tokens of its own to keep and no scaffold: "
-                "leave out --out, --inject and --without-instructions"
-            )
-        given: dict[str, Any] = {}
-        for option in model_option or []:
-            set_key(given, *parse_override(option))
-        print_endpoint(
-            run, changes, (model_url or "", model_name or "", key_variable, given), as_json
-        )
-        return
     if inject is not None or without_instructions:
         print_robustness(run, changes, inject, not without_instructions, out, as_json)
     else:
@@ -95,30 +61,11 @@ def evaluate(
             from turnwise.commands.results import summary_table
 
             print_table(summary_table(run, summary))
+            if asked := summary.get("endpoint"):
+                counted = f"{asked['read']} tokens read, {asked['written']} written"
+                print_line(f"{asked['requests']} requests; {counted}, as the endpoint counts them")
     if out is not None and not as_json:
         print_line(f"{out}/report.md says more; its episodes: turnwise show {out}")
-
-
-def print_endpoint(
-    recipe: str, overrides: list[str], address: tuple[str, str, str, dict[str, Any]], as_json: bool
-) -> None:
-    """Evaluate a model behind an endpoint, and print."""
-    from turnwise.training.start import run_of
-
-    folder = run_of(Path(recipe))
-    loaded = load_recipe(recipe if folder is None else str(folder / "config.toml"), overrides)
-    from turnwise.training.endpoint_evaluation import ModelAddress, evaluate_endpoint
-
-    summary = evaluate_endpoint(loaded, ModelAddress(*address), terminal_display())
-    if as_json:
-        print_json(summary)
-        return
-    from turnwise.commands.results import summary_table
-
-    print_table(summary_table(address[1], summary))
-    asked = summary["endpoint"]
-    counted = f"{asked['read']} tokens read, {asked['written']} written"
-    print_line(f"{asked['requests']} requests; {counted}, as the endpoint counts them")
 
 
 def print_robustness(

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 from turnwise.algorithms.parts import PARTS
 from turnwise.algorithms.registry import COEFFICIENTS, make_algorithm
+from turnwise.commands.words import words_text
 from turnwise.config import Recipe
 from turnwise.errors import DataError
 from turnwise.storage.run_folder import KEPT, RunFolder
@@ -80,13 +81,14 @@ def others_line(run: Path, chosen: str) -> str:
 
 def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print trajectories with a legend, and what else there is to be shown."""
-    tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
-    legend = _legend(name, RunFolder.open(run).recipe())
-    console.print(legend)
+    sampled = any(row["ids"] for row in rows)
+    if sampled:
+        tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
+        console.print(_legend(name, RunFolder.open(run).recipe()))
     for row in rows:
         console.rule(style="dim")
         console.print(_headline(row))
-        console.print(trajectory_text(row, tokenizer))
+        console.print(trajectory_text(row, tokenizer) if sampled else words_text(row, STYLES))
     if others := others_line(run, name):
         console.rule(style="dim")
         console.print(others, markup=False, highlight=False, soft_wrap=True, style="dim")
@@ -96,6 +98,8 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
     """Tables of a row for each token: its source and, of sampled ones, the policy's version, its
     log-probability when it was sampled, the ratio of its probability when it was trained to that,
     its advantage, and the critic's value."""
+    if not any(row["ids"] for row in rows):
+        raise DataError(f"{run} has words and no tokens: leave out --tokens")
     tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
     for row in rows:
         numbers = {"logprob": row["logprob"]}
@@ -313,7 +317,7 @@ def _headline(row: Mapping[str, Any]) -> Text:
         *(f"{name} {value:g}" for name, value in json.loads(row["parts"]).items()),
         *(f"{name} {_numbers(values)}" for name, values in json.loads(row["turn_parts"]).items()),
         *([f"turn rewards {_numbers(row['turn_rewards'])}"] if row["turn_rewards"] else []),
-        f"{sampled} of {len(row['ids'])} tokens the policy's",
+        *([f"{sampled} of {len(row['ids'])} tokens the policy's"] if row["ids"] else []),
     ]
     if row["problem"] or row["detail"]:
         parts.append(row["problem"] or row["detail"])

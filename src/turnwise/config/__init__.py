@@ -11,9 +11,11 @@ from turnwise.config.engine import (
     AnyEngineConfig,
     EmbeddedEngineConfig,
     EngineConfig,
+    OpenAIEngineConfig,
     OwnEngineConfig,
     RunningServers,
     StartedServers,
+    TokenEngineConfig,
     VllmEngineConfig,
 )
 from turnwise.config.judge import (
@@ -111,6 +113,7 @@ __all__ = [
     "ModelConfig",
     "MonitorConfig",
     "MutualInformationConfig",
+    "OpenAIEngineConfig",
     "OwnEngineConfig",
     "PairwiseJudgeConfig",
     "PlainReaction",
@@ -137,6 +140,7 @@ __all__ = [
     "SftConfig",
     "StartedServers",
     "TeacherConfig",
+    "TokenEngineConfig",
     "TrainConfig",
     "ValidationConfig",
     "ValueHeadConfig",

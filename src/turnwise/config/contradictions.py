@@ -7,7 +7,7 @@ algorithm or on the parts of a run (`training/algorithm_checks.py`, `training/ch
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from turnwise.config.engine import EmbeddedEngineConfig, VllmEngineConfig
+from turnwise.config.engine import EmbeddedEngineConfig, OpenAIEngineConfig, VllmEngineConfig
 from turnwise.config.run import BySuccess
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ def _of_agent(recipe: "Recipe") -> Iterator[str]:
     """Settings of turnwise's own loop beside an agent that has its own."""
     if recipe.agent is None:
         return
+    if isinstance(recipe.engine, OpenAIEngineConfig):
+        yield (
+            "agent talks to a policy whose tokens are sampled here, and engine.name = 'openai' "
+            "says words: leave agent out, or give your agent that address itself"
+        )
     given = {
         f"rollout.context = {recipe.rollout.context} is": recipe.rollout.context != "fail",
         "environment.tools are": bool(recipe.environment.tools),

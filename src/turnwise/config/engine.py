@@ -120,7 +120,31 @@ class OwnEngineConfig(EngineConfig):
     """Whether it is to give the same run for the same seed."""
 
 
+class OpenAIEngineConfig(Section):
+    """A model behind an endpoint of chat completions, for evaluations: OpenAI's, Anthropic's, or
+    any server that is compatible. Its tokens are not known, so nothing is trained with it."""
+
+    name: Literal["openai"]
+    """Words in place of tokens, through function calling: docs/how-to/evaluation.md."""
+    url: str
+    """The endpoint up to `/v1`."""
+    model: str
+    """The model's name at the endpoint."""
+    key_variable: str = ""
+    """The environment variable that has the endpoint's key, if it needs one."""
+    request: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of each request, such as `max_completion_tokens`. `temperature` is
+    evaluation.temperature unless it is here."""
+    max_concurrent_episodes: int = Field(8, ge=1)
+    """Episodes under way at once."""
+
+    deterministic: ClassVar[bool] = False
+    """Nothing of it is seeded."""
+
+
+TokenEngineConfig = EmbeddedEngineConfig | VllmEngineConfig | OwnEngineConfig
+"""Settings of an engine that samples tokens, whose log-probabilities are known."""
 AnyEngineConfig = Annotated[
-    EmbeddedEngineConfig | VllmEngineConfig | OwnEngineConfig, Choice("name")
+    EmbeddedEngineConfig | VllmEngineConfig | OpenAIEngineConfig | OwnEngineConfig, Choice("name")
 ]
-"""The engine that samples tokens: a name from `turnwise list`, or your own."""
+"""The engine that plays: a name from `turnwise list`, or your own."""

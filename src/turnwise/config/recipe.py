@@ -15,6 +15,8 @@ from turnwise.config.engine import (
     ROUNDED_PARITY,
     AnyEngineConfig,
     EmbeddedEngineConfig,
+    OpenAIEngineConfig,
+    TokenEngineConfig,
 )
 from turnwise.config.judge import AnyJudgeConfig
 from turnwise.config.learning import (
@@ -39,6 +41,7 @@ from turnwise.config.run import (
     TrainConfig,
 )
 from turnwise.config.section import Section
+from turnwise.errors import ConfigError
 
 
 class Recipe(Section):
@@ -79,9 +82,21 @@ class Recipe(Section):
     monitor: MonitorConfig = MonitorConfig()
 
     @property
+    def token_engine(self) -> TokenEngineConfig:
+        """The engine, all of whose tokens are known. Raises ConfigError for one that says words."""
+        if isinstance(self.engine, OpenAIEngineConfig):
+            raise ConfigError(
+                'engine.name = "openai" says words: which tokens were sampled, and how likely they '
+                "were, is not known, so that nothing can be trained with it. It is for `turnwise "
+                "evaluate`, without --inject and --without-instructions: else choose embedded or "
+                "vllm"
+            )
+        return self.engine
+
+    @property
     def parity_bound(self) -> float:
         """The bound `engine.parity_bound`, or its default."""
-        return self.engine.parity_bound or (ROUNDED_PARITY if self.rounded else EXACT_PARITY)
+        return self.token_engine.parity_bound or (ROUNDED_PARITY if self.rounded else EXACT_PARITY)
 
     @property
     def rounded(self) -> bool:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from turnwise.config import AnyEngineConfig
+from turnwise.config import TokenEngineConfig
 from turnwise.tokens import Image
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Completion:
 class EngineSetup:
     """The materials that a recipe's engine is built from."""
 
-    config: AnyEngineConfig
+    config: TokenEngineConfig
     model: "PreTrainedModel"
     """Is sampled from, through its adapters if it has some."""
     tokenizer: "PreTrainedTokenizerBase"

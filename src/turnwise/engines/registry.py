@@ -31,6 +31,10 @@ ENGINES.register(
     "turnwise.engines.vllm.engine:VllmEngine",
     "servers of vLLM, started and owned or already running, with sticky routing",
 )
+WITHOUT_TOKENS = {
+    "openai": "a model behind an endpoint of chat completions, for `turnwise evaluate` alone",
+}
+"""Engines that say words, and are none of these here (`training/endpoint_evaluation.py`)."""
 
 
 def make_engine(setup: EngineSetup) -> Engine:

@@ -92,7 +92,7 @@ def effort_table(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
             name,
             _number(part["tokens_per_success"], ".0f"),
             _number(seconds / successes if successes and seconds is not None else None, ".2g"),
-            f"{part['tokens_sampled']:.0f}",
+            _number(part["tokens_sampled"], ".0f"),
         ]
         spent = part.get("cost") or {"per_success": None}
         price = "–" if spent["per_success"] is None else _price(spent, "per_success")

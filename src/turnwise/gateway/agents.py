@@ -11,15 +11,17 @@ import json
 import math
 import os
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from turnwise.config import AnyAgentConfig, FunctionAgent
 from turnwise.errors import ConfigError, InfrastructureError, located
+from turnwise.gateway import guard
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.requests import RefusedError
@@ -138,31 +140,50 @@ class CommandPlayer:
     ) -> Returned:
         del session
         arguments = [part.replace("{prompt}", task.prompt) for part in self._command]
+        environment = {**os.environ, **variables(task, address)}
         with tempfile.TemporaryFile() as said:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *arguments,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
-                    env={**os.environ, **variables(task, address)},
-                    cwd=folder,
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                raise InfrastructureError(
-                    f"agent.command {self._command[0]} cannot be started: {error}"
-                ) from None
-            try:
-                code = await process.wait()
-            finally:
-                await _end(process)
+            code = await _run(arguments, environment, folder, said)
             if code == 0:
                 return Returned()
             said.seek(0, os.SEEK_END)
             said.seek(max(0, said.tell() - SHOWN))
             words = said.read().decode(errors="replace").strip()
         return Returned(error=f"{self._command[0]} ended with code {code}: {words}")
+
+
+async def _run(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, said: IO[bytes]
+) -> int:
+    """The code with which a program ends, with all that it has started; 128 and more for signals.
+    Raises InfrastructureError where it cannot be started."""
+    failure, failures = os.pipe()
+    with open(failure, "rb") as told:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", guard.__file__, str(failures), *arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                env=environment,
+                cwd=folder,
+                pass_fds=[failures],
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _unstarted(arguments[0], str(error)) from None
+        finally:
+            os.close(failures)
+        try:
+            code = await process.wait()
+        finally:
+            await _end(process)
+        if why := told.read():
+            raise _unstarted(arguments[0], why.decode(errors="replace"))
+    return code
+
+
+def _unstarted(program: str, why: str) -> InfrastructureError:
+    return InfrastructureError(f"agent.command {program} cannot be started: {why}")
 
 
 def variables(task: Task, address: Address) -> dict[str, str]:

@@ -149,7 +149,8 @@ class AgentEpisode(Episode):
                 self._returned = playing.result()
             except InfrastructureError as error:
                 raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
-        failed = self._returned.error
+        # After its `/end` an agent may end as it likes, and when: its code is a race then.
+        failed = "" if session.ended.is_set() else self._returned.error
         self._reward = self._returned.reward or session.reward
         if not self.host.gateway.running:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, f"the gateway has stopped: {failed}")

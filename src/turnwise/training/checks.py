@@ -36,6 +36,7 @@ from turnwise.types import Observation, Task
 
 def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what contradicts itself or would do nothing; loads nothing."""
+    recipe.token_engine  # noqa: B018 - refuses one that nothing can be trained with
     check_algorithm_for_recipe(recipe, algorithm)
     chosen = recipe.sft.demonstrations
     if isinstance(chosen, ScriptedDemonstrations) and _demonstrates(recipe, algorithm):

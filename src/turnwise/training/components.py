@@ -110,7 +110,7 @@ class Components:
             recipe.parity_bound,
             autocast=recipe.learning.autocast,
             rounded=recipe.rounded,
-            strict=recipe.engine.parity_bound > 0,
+            strict=recipe.token_engine.parity_bound > 0,
         )
 
 
@@ -158,6 +158,7 @@ def build_components(
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
+    token_engine = recipe.token_engine
     environment = environment_of(recipe)
     _check_sandbox(environment)
     check_images(environment, recipe)
@@ -180,7 +181,7 @@ def build_components(
     base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
     limit = recipe.rollout.max_tokens
     own_files = None if folder is None else folder / "vllm"
-    engine = make_engine(EngineSetup(recipe.engine, base, tokenizer, limit, own_files))
+    engine = make_engine(EngineSetup(token_engine, base, tokenizer, limit, own_files))
     judge = _judge(recipe, engine, tokenizer, folder)
     reward_model = _reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
@@ -190,7 +191,7 @@ def build_components(
     if recipe.agent is not None:
         host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode)
     semaphore = PrioritySemaphore(
-        recipe.engine.max_concurrent_episodes or recipe.engine.max_sequences
+        token_engine.max_concurrent_episodes or token_engine.max_sequences
     )
     return Components(
         recipe,

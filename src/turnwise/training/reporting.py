@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from turnwise.config import Recipe
+from turnwise.environments.base import Environment
 from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.report import build_report, report_json, report_markdown
 from turnwise.monitor.no_signal import summary
@@ -17,23 +19,24 @@ from turnwise.types import Task
 
 def write_report(
     folder: RunFolder,
-    parts: Components,
+    recipe: Recipe,
+    environment: Environment,
     heldout: Sequence[Task],
     evaluations: Mapping[str, Mapping[str, Any]],
     comparisons: Sequence[Comparison],
     seconds: float,
-    weights: str,
+    policy: str,
 ) -> dict[str, Any]:
-    """Write and return the report; `weights` says of what moment the policy's are."""
+    """Write and return the report; `policy` says whose figures they are."""
     report = build_report(
-        parts.recipe,
-        parts.environment,
+        recipe,
+        environment,
         heldout,
         evaluations,
         comparisons,
         summary(folder.lines("metrics.jsonl")),
         seconds,
-        f"{_model(parts)}; {weights}",
+        policy,
     )
     folder.write_text("report.json", report_json(report))
     folder.write_text("report.md", report_markdown(report))
@@ -45,8 +48,8 @@ def weights_text(weights: Path | None) -> str:
     return "weights as the recipe names them" if weights is None else f"weights of {weights}"
 
 
-def _model(parts: Components) -> str:
-    """The model's name, size and type."""
+def model_text(parts: Components) -> str:
+    """Say a model's name, size and type."""
     config = parts.recipe.model
     size = sum(weight.numel() for weight in parts.model.parameters())
     adapters = f", adapters of rank {config.lora_rank} among them" if config.lora_rank else ""

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from turnwise import event_loop
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import OpenAIEngineConfig, Recipe, load_recipe
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, unknown_name
@@ -58,6 +58,8 @@ def rescore_run(
     judge: Judge
     if verifier is not None:
         judge = by_function(load_function(verifier, "verifier"))
+    elif isinstance(recipe.engine, OpenAIEngineConfig):
+        judge = by_environment(environment, environment.truncate)
     else:
         tokenizer = AutoTokenizer.from_pretrained(str(folder.tokenizer))
         scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())

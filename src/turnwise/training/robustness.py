@@ -23,6 +23,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.training.components import Components, build_components
 from turnwise.training.evaluations import Evaluated
 from turnwise.training.kept_evaluation import write_evaluations
+from turnwise.training.reporting import model_text, weights_text
 from turnwise.training.start import checkpoint_of, played_parts, reward_step
 
 AS_TRAINED = "as_trained"
@@ -32,7 +33,7 @@ WITHOUT = "without_instructions"
 
 def evaluate_robustness(
     recipe: Recipe,
-    policy: Path | None,
+    trained: Path | None,
     display: Display,
     rates: FailureRates | None,
     instructions: bool,
@@ -46,7 +47,7 @@ def evaluate_robustness(
     Returns the summaries by these names, and `comparisons` of the others with the first. All of it
     is kept in `out`. Threads are for the caller to set.
     """
-    saved = None if policy is None else checkpoint_of(policy, display)
+    saved = None if trained is None else checkpoint_of(trained, display)
     weights = None if saved is None else saved.folder
     parts = build_components(recipe, weights)
     step = 0 if saved is None else reward_step(recipe, saved)
@@ -65,7 +66,17 @@ def evaluate_robustness(
                 measured = dict(summary) | {"recovery": recovery(members_of(groups))}
                 found[FAILURES] = Evaluated(groups, measured)
             if out is not None:
-                write_evaluations(out, parts, weights, found, step, comparisons)
+                policy = f"{model_text(parts)}; {weights_text(weights)}"
+                write_evaluations(
+                    out,
+                    recipe,
+                    parts.environment,
+                    found,
+                    policy,
+                    parts.tokenizer,
+                    step,
+                    comparisons,
+                )
             summaries = {name: dict(one.summary) for name, one in found.items()}
             return summaries | {"comparisons": [asdict(one) for one in comparisons]}
         finally:

@@ -19,7 +19,7 @@ from turnwise.training.evaluations import Evaluation
 from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
 from turnwise.training.reinforcement import Reinforcement
-from turnwise.training.reporting import write_report
+from turnwise.training.reporting import model_text, write_report
 from turnwise.training.reward_learning import RewardLearning
 from turnwise.training.stages import Stage
 
@@ -128,10 +128,12 @@ def _write_report(context: RunContext) -> dict[str, Any]:
     comparisons = compare_within(folder, before, "trained") if "trained" in evaluations else []
     return write_report(
         folder,
-        context.components,
+        context.recipe,
+        environment,
         context.heldout,
         evaluations,
         comparisons,
         context.seconds,
-        f"each evaluation has the weights of its moment: {_stages(context.recipe)}",
+        f"{model_text(context.components)}; each evaluation has the weights of its moment: "
+        f"{_stages(context.recipe)}",
     )

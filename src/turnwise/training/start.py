@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise import event_loop
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.config import Recipe
-from turnwise.engines.registry import ENGINES
+from turnwise.config import OpenAIEngineConfig, Recipe
+from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.registry import ENVIRONMENTS
 from turnwise.errors import ConfigError, DataError
 from turnwise.monitor.display import Display
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from turnwise.training.context import RunContext
     from turnwise.training.evaluations import Evaluated
 
+EVALUATED = "evaluated"
+"""The name of an evaluation that no run made."""
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
 
@@ -42,7 +44,8 @@ def check_names(recipe: Recipe) -> None:
     """Raise ConfigError for a name in a recipe that stands for nothing. Of a user's own code it
     loads the parts of the algorithm alone."""
     make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
-    ENGINES.check(recipe.engine.name)
+    if recipe.engine.name not in WITHOUT_TOKENS:
+        ENGINES.check(recipe.engine.name)
     SCAFFOLDS.check(recipe.scaffold.name)
     ENVIRONMENTS.check(recipe.environment.name)
 
@@ -73,7 +76,13 @@ def evaluate_recipe(
     recipe: Recipe, policy: Path | None, display: Display, out: "RunFolder | None" = None
 ) -> dict[str, Any]:
     """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
-    checkpoint, where `policy` is its folder. All of it is kept in `out`."""
+    checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's
+    engine is one. All of it is kept in `out`."""
+    if isinstance(recipe.engine, OpenAIEngineConfig):
+        check_names(recipe)
+        from turnwise.training.endpoint_evaluation import evaluate_endpoint
+
+        return evaluate_endpoint(recipe, recipe.engine, display, out)
     if policy is None and recipe.reward_model is not None:
         raise ConfigError(
             "the reward model is trained by a run, and a recipe alone has none: evaluate the run's "
@@ -108,13 +117,16 @@ async def evaluate_parts(
     `check` see `Components.check`. All of it is kept in `out`; `weights` is the checkpoint that
     they are of."""
     from turnwise.training.kept_evaluation import write_evaluations
+    from turnwise.training.reporting import model_text, weights_text
 
     if check:
         await parts.check()
     found = await played_parts(parts, display, "evaluation", step)
     display.close()
     if out is not None:
-        write_evaluations(out, parts, weights, {"evaluated": found}, step)
+        policy = f"{model_text(parts)}; {weights_text(weights)}"
+        kept = {EVALUATED: found}
+        write_evaluations(out, parts.recipe, parts.environment, kept, policy, parts.tokenizer, step)
     return dict(found.summary)
 
 
@@ -131,7 +143,7 @@ async def played_parts(parts: "Components", display: Display, name: str, step: i
     display.phase(name, config.episodes_per_task * len(tasks))
     limits = parts.recipe.rollout.model_copy(update={"temperature": config.temperature})
     runner = parts.runner(limits, progress=lambda _: display.advance(), step=step)
-    return Evaluated(*await evaluate_policy(runner, tasks, config, "evaluation/evaluated"))
+    return Evaluated(*await evaluate_policy(runner, tasks, config, f"evaluation/{EVALUATED}"))
 
 
 def reward_step(recipe: Recipe, saved: "Checkpoint") -> int:

@@ -1,0 +1,27 @@
+"""Episodes of which only the words are known, as the command line shows them.
+
+Not here: episodes whose tokens were kept (`terminal.py`).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+
+from turnwise.tokens import Source
+
+
+def words_text(row: Mapping[str, Any], styles: Mapping[Source, str]) -> Text:
+    """The task, what the model said and called, and what came back; `styles` are by source."""
+    text = Text()
+    text.append(f"{row['prompt']}\n", styles[Source.USER])
+    for action, step in zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True):
+        calls = [f"{call['name']}({json.dumps(call['arguments'])})" for call in action["calls"]]
+        said = "\n".join(filter(None, [action["text"], *calls]))
+        text.append(f"«{said}»\n", styles[Source.MODEL])
+        shown = step["observation"] if step is not None else None
+        if shown is not None:
+            content, source = shown
+            text.append(f"{content}\n", styles[Source(source)])
+    return text
