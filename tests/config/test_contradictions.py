@@ -64,6 +64,19 @@ CONTRADICTIONS = [
         "agent=mine.py:run rollout.context=drop rollout.max_turn_tokens=50",
         "rollout.context = drop is for turnwise's own agent loop, and agent has its own",
     ),
+    (
+        "agent=mine.py:run cluster.workers=2",
+        "cluster.workers is 2, but episodes cannot leave the process of the run: an agent of your "
+        "own talks to the gateway in it; set cluster.workers=0",
+    ),
+    (
+        "reward.parts.judge=1 judge=pairwise cluster.workers=2",
+        "judge of the reward ask a model that is there; set cluster.workers=0",
+    ),
+    (
+        "reward.parts.entropy=1 cluster.workers=2",
+        "entropy of the reward ask a model that is there; set cluster.workers=0",
+    ),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
     (
