@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_model
 from tests.small_runs import SCRIPTED_JUDGE
+from turnwise.cluster.pool import WorkerPool
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay
@@ -156,7 +158,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
-        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay())))
+        pool = WorkerPool(Fleet(), 1, 30.0) if name == "process rewards" else None
+        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), pool)))
         found.append(folder)
     return found
 

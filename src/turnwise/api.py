@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwise import config, event_loop
+from turnwise.cluster.ray_launcher import hired
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError
@@ -129,9 +130,9 @@ def evaluate(
         return event_loop.finish(evaluate_parts(policy, display, out=folder))
     run = run_of(Path(policy)) if isinstance(policy, str | Path) else None
     if run is None or not isinstance(policy, str | Path):
-        return evaluate_recipe(load_recipe(policy, *overrides), None, display, folder)
+        return evaluate_recipe(load_recipe(policy, *overrides), None, display, folder, hired)
     recipe = load_recipe(run / "config.toml", *overrides)
-    return evaluate_recipe(recipe, Path(policy), display, folder)
+    return evaluate_recipe(recipe, Path(policy), display, folder, hired)
 
 
 def make_environment(name: str, /, **options: Any) -> Environment:
@@ -264,7 +265,7 @@ def open_run(path: str | Path) -> Run:
 
 
 def _run(recipe: Recipe, folder: RunFolder, progress: bool) -> dict[str, Any]:
-    with prepared(recipe, folder, _display(progress)) as context:
+    with prepared(recipe, folder, _display(progress), hired) as context:
         from turnwise.training.run import run
 
         return event_loop.run(run(context))

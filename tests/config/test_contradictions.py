@@ -70,6 +70,19 @@ CONTRADICTIONS = [
         "agent=mine.py:run engine=openai engine.url=http://h/v1 engine.model=m",
         "engine.name = 'openai' says words: leave agent out",
     ),
+    (
+        "agent=mine.py:run cluster.workers=2",
+        "cluster.workers is 2, but episodes cannot leave the process of the run: an agent of your "
+        "own talks to the gateway in it; set cluster.workers=0",
+    ),
+    (
+        "reward.parts.judge=1 judge=pairwise cluster.workers=2",
+        "judge of the reward ask a model that is there; set cluster.workers=0",
+    ),
+    (
+        "reward.parts.entropy=1 cluster.workers=2",
+        "entropy of the reward ask a model that is there; set cluster.workers=0",
+    ),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
     (

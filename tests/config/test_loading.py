@@ -69,6 +69,8 @@ def test_tables_that_belong_to_others_take_any_key(recipe: Path) -> None:
         ("algorithm.teacher.modl=x", "did you mean 'algorithm.teacher.model'"),
         ("critic.kind=head", "did you mean 'algorithm.critic.kind'"),
         ("evaluation.every=3", "did you mean 'evaluation.during_rl.every'"),
+        ("cluster.address=here", "cluster.address is 'here': give 'local', 'auto', or a head"),
+        ("cluster.workers=-1", "cluster.workers is -1: give a value of at least 0"),
         ("evaluation.k=[2]", "evaluation.k has 2: give numbers from 1 to"),
         ("evaluation.during_rl.tasks=5", "evaluation.during_rl.every is missing"),
     ],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnwise.cluster.ray_launcher import hired
 from turnwise.commands import agents
 from turnwise.commands.evaluating import (
     AsJson,
@@ -102,7 +103,7 @@ def train(
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
-    with _resumable(folder), prepared(loaded, folder, terminal_display()) as context:
+    with _resumable(folder), prepared(loaded, folder, terminal_display(), hired) as context:
         from turnwise.training.run import run as run_stages
 
         report = asyncio.run(run_stages(context))

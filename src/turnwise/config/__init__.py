@@ -5,6 +5,7 @@ stand for; each registry checks its own.
 """
 
 from turnwise.config.agent import AgentConfig, AnyAgentConfig, CommandAgent, FunctionAgent
+from turnwise.config.cluster import ClusterConfig
 from turnwise.config.engine import (
     EXACT_PARITY,
     ROUNDED_PARITY,
@@ -97,6 +98,7 @@ __all__ = [
     "AnyJudgeConfig",
     "BySuccess",
     "Choice",
+    "ClusterConfig",
     "CommandAgent",
     "CostConfig",
     "CriticConfig",

@@ -23,6 +23,24 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_judge(recipe)
     yield from _of_reward_model(recipe)
     yield from _of_agent(recipe)
+    yield from _of_workers(recipe)
+
+
+def _of_workers(recipe: "Recipe") -> Iterator[str]:
+    """Parts of an episode that are in the process of the run alone."""
+    if not recipe.cluster.workers:
+        return
+    learned = sorted(_used(recipe) & {"judge", "reward_model", "entropy", "self_certainty"})
+    here = {
+        "an agent of your own talks to the gateway in it": recipe.agent is not None,
+        f"{' and '.join(learned)} of the reward ask a model that is there": bool(learned),
+    }
+    for why, given in here.items():
+        if given:
+            yield (
+                f"cluster.workers is {recipe.cluster.workers}, but episodes cannot leave the "
+                f"process of the run: {why}; set cluster.workers=0, or leave the other out"
+            )
 
 
 def _of_agent(recipe: "Recipe") -> Iterator[str]:

@@ -21,7 +21,7 @@ from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
-from turnwise.tokens import Segment, Source, Tokens
+from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Trajectory, Turn
 
 
@@ -136,6 +136,12 @@ class Episode(EpisodeLoop):
     async def _generate(self, sampling: Sampling) -> Completion:
         span = self.tokens.spans[-1]
         prompt, shown = self.tokens.ids[span].tolist(), self.tokens.images_in(span)
+        return await self._ask(prompt, sampling, shown)
+
+    async def _ask(
+        self, prompt: Sequence[int], sampling: Sampling, shown: Sequence[Image] = ()
+    ) -> Completion:
+        """Ask the engine for a turn, under a deadline."""
         images = {"images": shown} if shown else {}
         try:
             async with asyncio.timeout(PATIENCE * self.limits.max_seconds):

@@ -19,6 +19,7 @@ from turnwise.rollout.agent_episode import AgentEpisode, AgentHost
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.loop import EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.remote_episode import RemoteEpisode, Workers
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
 from turnwise.types import Branch, Group, Task, Trajectory
@@ -150,12 +151,15 @@ class RolloutRunner(Runner):
     """The weights of the reward's parts."""
     host: AgentHost | None = None
     """The agent of the user's own that plays the episodes, in place of turnwise's loop."""
+    workers: Workers | None = None
+    """The processes that play the episodes, in place of this one."""
+    variant: str = ""
+    """The name of the ablation that the environment is; empty for the recipe's own."""
 
     def episode(self, index: int, planned: Trajectory, start: Branch | None = None) -> Episode:
         """The agent loop of one trajectory; `index` is its number among all that are played with
         this priority at the same time."""
-        kind = Episode if self.host is None else partial(AgentEpisode, host=self.host)
-        return kind(
+        return self._kind(
             planned=planned,
             prototype=self.environment,
             limits=within(self.limits, self.environment.budget(planned.task)),
@@ -170,6 +174,15 @@ class RolloutRunner(Runner):
             start=start,
             snapshots=self.snapshots,
         )
+
+    @property
+    def _kind(self) -> Callable[..., Episode]:
+        """The kind of its episodes."""
+        if self.host is not None:
+            return partial(AgentEpisode, host=self.host)
+        if self.workers is not None:
+            return partial(RemoteEpisode, workers=self.workers, variant=self.variant)
+        return Episode
 
 
 def within(limits: RolloutConfig, budget: Budget) -> RolloutConfig:

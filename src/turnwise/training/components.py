@@ -25,6 +25,7 @@ from turnwise.models.load import load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
@@ -59,18 +60,22 @@ class Components:
     """The model that has learned to reward."""
     host: AgentHost | None = None
     """The agent of the user's own that plays the episodes."""
+    workers: Workers | None = None
+    """The processes that play the episodes, in place of this one."""
 
     def runner(
         self,
         limits: RolloutConfig,
-        environment: Environment | None = None,
+        variant: tuple[str, Environment] | None = None,
         progress: Progress | None = None,
         step: int = 0,
     ) -> RolloutRunner:
-        """Rollouts under the given limits, in a variant of the environment if one is given;
-        `progress` is called with each finished trajectory, and the reward is that of a step."""
+        """Rollouts under the given limits, in an ablation of the environment if one is given, with
+        its name; `progress` is called with each finished trajectory, and the reward is that of a
+        step."""
+        name, environment = variant or ("", self.environment)
         return RolloutRunner(
-            environment or self.environment,
+            environment,
             self.scaffold,
             self.engine,
             limits,
@@ -79,6 +84,8 @@ class Components:
             reward=self.reward,
             weights=self.reward.weights(step) if self.reward is not None else {},
             host=self.host,
+            workers=self.workers,
+            variant=name,
         )
 
     async def load(self, version: int) -> None:
@@ -91,15 +98,21 @@ class Components:
         await self.engine.load_weights(weights, version)
 
     async def stop(self) -> None:
-        """End what goes on in the background: the gateway, and the engine's work. Idempotent."""
+        """End what goes on in the background: the gateway, the processes that play, and the
+        engine's work. Idempotent."""
         if self.host is not None:
             await self.host.gateway.stop()
+        if self.workers is not None:
+            await self.workers.stop()
         await self.engine.stop()
 
     async def check(self) -> None:
         """Raise NotSupportedError, a line that names the model and says by how much, unless engine
-        and learner say of sampled tokens what the model itself does. Loads the present weights."""
+        and learner say of sampled tokens what the model itself does. Loads the present weights.
+        The processes that play are ready then; raises as `Workers.start` where they cannot be."""
         recipe, model = self.recipe, self.model
+        if self.workers is not None:
+            await self.workers.start()
         await self.load(0)
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         longest = min(recipe.rollout.max_tokens, positions or recipe.rollout.max_tokens)
@@ -150,11 +163,24 @@ def check_images(environment: Environment, recipe: Recipe) -> None:
         )
 
 
+def check_workers(environment: Environment, recipe: Recipe) -> None:
+    """Raise ConfigError where other processes cannot play the episodes."""
+    if recipe.cluster.workers and environment.shows_images:
+        raise ConfigError(
+            f"environment {environment.spec.name} shows images, whose tokens only the process of "
+            "the run can make: set cluster.workers=0"
+        )
+
+
 def build_components(
-    recipe: Recipe, weights: Path | None = None, folder: Path | None = None
+    recipe: Recipe,
+    weights: Path | None = None,
+    folder: Path | None = None,
+    workers: Workers | None = None,
 ) -> Components:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is
-    the run's: an engine has its files there, and a judge its answers.
+    the run's: an engine has its files there, and a judge its answers. `workers` play the episodes;
+    without them, this process does.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
@@ -162,6 +188,7 @@ def build_components(
     environment = environment_of(recipe)
     _check_sandbox(environment)
     check_images(environment, recipe)
+    check_workers(environment, recipe)
     if recipe.judge is not None:
         check_judge(recipe.judge)
     reward_of(
@@ -190,6 +217,8 @@ def build_components(
     host = None
     if recipe.agent is not None:
         host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode)
+    if workers is not None:
+        workers.set_up(recipe, tokenizer, environment)
     semaphore = PrioritySemaphore(
         token_engine.max_concurrent_episodes or token_engine.max_sequences
     )
@@ -205,6 +234,7 @@ def build_components(
         judge,
         reward_model,
         host,
+        workers,
     )
 
 

@@ -40,8 +40,10 @@ class Evaluation:
         episodes = config.episodes_per_task
         context.display.phase(f"evaluation: {self.name}", episodes * len(context.heldout))
         await context.components.load(step)
+        own = self.environment is context.components.environment
+        variant = None if own else (self.name, self.environment)
         runner = context.components.runner(
-            limits, self.environment, lambda _: context.display.advance(), step
+            limits, variant, lambda _: context.display.advance(), step
         )
         groups, summary = await evaluate_policy(
             runner, context.heldout, config, f"evaluation/{self.name}"

@@ -14,6 +14,7 @@ from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
+from turnwise.rollout.remote_episode import Workers
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.run_folder import RunFolder
@@ -24,8 +25,11 @@ from turnwise.training.reward_data import check_sources
 from turnwise.types import Task
 
 
-def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
+def prepare(
+    recipe: Recipe, folder: RunFolder, display: Display, workers: Workers | None = None
+) -> RunContext:
     """Build the parts of a run, which goes on from the folder's newest checkpoint if it has one.
+    `workers` play its episodes; without them, this process does.
 
     Raises ConfigError or DataError for what cannot work, before anything is written.
     """
@@ -37,7 +41,7 @@ def prepare(recipe: Recipe, folder: RunFolder, display: Display) -> RunContext:
         check_sources(recipe.reward_model.data, folder.path)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)
     weights = saved.folder if saved is not None else None
-    components = build_components(recipe, weights, folder.path)
+    components = build_components(recipe, weights, folder.path, workers)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)

@@ -71,7 +71,7 @@ class Recorder:
             **self._staleness(everything, step),
             **finite(learned.update.metrics),
         }
-        timing = {"step": step, **_timing(metrics, times), **self._judging()}
+        timing = {"step": step, **_timing(metrics, times), **self._judging(), **self._workers()}
         folder.write_trajectories(
             f"step-{step:06d}",
             everything,
@@ -108,6 +108,11 @@ class Recorder:
         if judge is None:
             return {}
         return {"seconds/judge": judge.asker.counts.seconds, **judge.metrics()}
+
+    def _workers(self) -> dict[str, float]:
+        """Counts of what was lost of the processes that play, since this process began."""
+        workers = self._context.components.workers
+        return {} if workers is None else workers.metrics()
 
     def _staleness(self, groups: Sequence[Group], step: int) -> dict[str, float]:
         """How old the tokens were, where they can be older than the step."""

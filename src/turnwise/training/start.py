@@ -5,8 +5,8 @@ Nothing heavy is imported before names are checked and threads are set. Not here
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads
 
 if TYPE_CHECKING:
+    from turnwise.rollout.remote_episode import Workers
     from turnwise.storage.checkpoint import Checkpoint
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
+
+Hire = Callable[[Recipe], "AbstractContextManager[Workers | None]"]
+"""Gives the processes that play a recipe's episodes, for as long as the context lasts; None where
+this process plays them."""
+
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
 
@@ -50,16 +56,25 @@ def check_names(recipe: Recipe) -> None:
     ENVIRONMENTS.check(recipe.environment.name)
 
 
+def in_process(recipe: Recipe) -> "AbstractContextManager[Workers | None]":
+    """Play a recipe's episodes in this process."""
+    del recipe
+    return nullcontext()
+
+
 @contextmanager
-def prepared(recipe: Recipe, folder: "RunFolder", display: Display) -> "Iterator[RunContext]":
+def prepared(
+    recipe: Recipe, folder: "RunFolder", display: Display, hire: Hire = in_process
+) -> "Iterator[RunContext]":
     """Inside, the run is this process's alone and has its parts, for `training.run.run`; in the
     main thread, signals end it in good order (`stopping.py`)."""
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
-        from turnwise.training.prepare import prepare
+        with hire(recipe) as workers:
+            from turnwise.training.prepare import prepare
 
-        yield prepare(recipe, folder, display)
+            yield prepare(recipe, folder, display, workers)
 
 
 def run_of(policy: Path) -> Path | None:
@@ -73,7 +88,11 @@ def run_of(policy: Path) -> Path | None:
 
 
 def evaluate_recipe(
-    recipe: Recipe, policy: Path | None, display: Display, out: "RunFolder | None" = None
+    recipe: Recipe,
+    policy: Path | None,
+    display: Display,
+    out: "RunFolder | None" = None,
+    hire: Hire = in_process,
 ) -> dict[str, Any]:
     """The summary of a recipe's policy on its held-out tasks; of a run's newest weights, or of a
     checkpoint, where `policy` is its folder; of a model behind an endpoint, where the recipe's
@@ -93,16 +112,17 @@ def evaluate_recipe(
 
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
-    parts = build_components(recipe, weights)
     step = 0 if saved is None else reward_step(recipe, saved)
+    with hire(recipe) as workers:
+        parts = build_components(recipe, weights, workers=workers)
 
-    async def work() -> dict[str, Any]:
-        try:
-            return await evaluate_parts(parts, display, True, step, out, weights)
-        finally:
-            await parts.stop()
+        async def work() -> dict[str, Any]:
+            try:
+                return await evaluate_parts(parts, display, True, step, out, weights)
+            finally:
+                await parts.stop()
 
-    return event_loop.run(work())
+        return event_loop.run(work())
 
 
 async def evaluate_parts(

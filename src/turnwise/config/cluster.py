@@ -1,0 +1,32 @@
+"""Settings of the processes beside the trainer's, on one machine or many.
+
+Not here: the processes themselves (`cluster`).
+"""
+
+import re
+
+from pydantic import Field, field_validator
+
+from turnwise.config.section import Section
+
+
+class ClusterConfig(Section):
+    """Processes beside the trainer's, kept by Ray: docs/how-to/workers.md."""
+
+    address: str = "local"
+    """The Ray cluster: `local` starts one on this machine for as long as the run takes, `auto` is
+    the one that this machine belongs to, `host:port` that of a head node."""
+    workers: int = Field(0, ge=0)
+    """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
+    sampled by the run's engine all the same. 0 plays them in the run's own process."""
+    start_seconds: float = Field(300.0, gt=0)
+    """Deadline of the start of a process."""
+
+    @field_validator("address")
+    @classmethod
+    def _address_can_be_one(cls, value: str) -> str:
+        if not re.fullmatch(r"local|auto|[\w.-]+:[0-9]{1,5}", value):
+            raise ValueError(
+                f"cluster.address is {value!r}: give 'local', 'auto', or a head node's 'host:port'"
+            )
+        return value

@@ -1,0 +1,104 @@
+"""Episodes that are played in another process, while their tokens are sampled here.
+
+The place, the engine's session and the deadline of a turn are this process's; environment, tools
+and verifier are the other's. Not here: the processes, and what is said between them (`cluster`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from turnwise.config import Recipe, RolloutConfig
+from turnwise.engines.base import Completion, Sampling
+from turnwise.environments.base import Environment
+from turnwise.rollout.episode import Episode
+from turnwise.types import Branch, Outcome, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An episode for another process to play: plain data.
+
+    Example: `await workers.play(Assignment(planned, limits, {}, None, False, ""), sample, keep)`.
+    """
+
+    planned: Trajectory
+    """Its task, with the secret, which the verifier needs; its group, number and seed."""
+    limits: RolloutConfig
+    weights: Mapping[str, float]
+    """The weights of the reward's parts."""
+    start: Branch | None
+    """The moment of another episode to begin from; None is the beginning."""
+    snapshots: bool
+    """Whether to keep the environment's state before each turn."""
+    variant: str
+    """The name of the ablation of the environment; empty for the recipe's own."""
+
+
+Sample = Callable[[Sequence[int], Sampling], Awaitable[Completion]]
+"""Samples after a prompt; raises EpisodeEnded where the engine fails."""
+
+
+class Workers(Protocol):
+    """The processes that play episodes."""
+
+    def set_up(
+        self, recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", environment: Environment
+    ) -> None:
+        """Say what they play. Comes before `start`."""
+        ...
+
+    async def start(self) -> None:
+        """Wait until all are ready. Raises UserError for what a process cannot work with, and
+        RunStoppedError where one does not start."""
+        ...
+
+    async def play(
+        self, assignment: Assignment, sample: Sample, keep: Callable[[Trajectory], None]
+    ) -> None:
+        """Play an episode. `keep` is given what was played of it, before this returns, or is
+        cancelled. Raises what is a bug there, and RunStoppedError where no process is left."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Counts of what was lost, since this process began."""
+        ...
+
+    async def stop(self) -> None:
+        """End the processes. Idempotent."""
+        ...
+
+
+@dataclass(kw_only=True)
+class RemoteEpisode(Episode):
+    """One run of the loop in another process. Example: `await runner.episode(0, planned).run()`."""
+
+    workers: Workers
+    variant: str = ""
+    """The name of the ablation that `prototype` is; empty for the recipe's own environment."""
+
+    async def run(self) -> Trajectory:
+        async with self._place():
+            assignment = Assignment(
+                self.planned, self.limits, self.weights, self.start, self.snapshots, self.variant
+            )
+            await self.workers.play(assignment, self._ask, self._take)
+        if self.progress is not None:
+            self.progress(self.trajectory)
+        return self.trajectory
+
+    def _take(self, played: Trajectory) -> None:
+        """Keep what was played, as if it had been played here."""
+        self.tokens, self.turns = replace(played.tokens), list(played.turns)  # read-only again
+        self.environment_states = list(played.snapshots)
+        self.outcome, self.verdict = played.outcome, played.verdict
+        self.seconds, self.problem = played.seconds, played.problem
+
+
+def unplayed(assignment: Assignment, problem: str) -> Trajectory:
+    """The trajectory of an episode whose processes were lost: ungraded."""
+    outcome = Outcome.INFRASTRUCTURE_STEP
+    return replace(assignment.planned, outcome=outcome, problem=problem)

@@ -1,0 +1,114 @@
+"""Workers as processes that Ray keeps: placed, killed, and gone when the run is.
+
+Not here: what is said to a worker (`test_workers.py`), and several machines (`test_ray_nodes.py`).
+"""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.fleet import train_with
+from tests.cluster.processes import descendants, left_after
+from tests.cluster.test_workers import HERE, TABLES, Harassed, built, groups, same_run, timing
+from tests.small_runs import start, train, write_recipe
+from turnwise.cluster.pool import WorkerPool
+from turnwise.cluster.ray_launcher import RayLauncher, connected
+from turnwise.config import ClusterConfig
+from turnwise.errors import ConfigError
+from turnwise.rollout.runner import members_of
+from turnwise.storage.run_folder import RunFolder
+from turnwise.types import Outcome
+
+LOCAL = ClusterConfig(workers=2)
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recipe(tmp_path_factory.mktemp("recipe"), "Restorable", TABLES)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    before = signal.getsignal(signal.SIGTERM)
+    with connected(LOCAL) as found:
+        assert signal.getsignal(signal.SIGTERM) is before
+        yield found
+
+
+class Killed(Harassed):
+    """Kills the process of a worker whenever a certain number of turns has been sampled."""
+
+    def __init__(self, ray: Any, count: int, *deaths: int) -> None:
+        super().__init__(count, *deaths)
+        self._launcher = RayLauncher(ray, LOCAL)
+
+    def kill(self, index: int) -> None:
+        (process,) = re.findall(r"process (\d+)", self._links[index][0].name)
+        os.kill(int(process), signal.SIGKILL)
+
+
+def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
+    ray: Any, recipe: Path, tmp_path: Path
+) -> None:
+    alone = train(recipe, RunFolder.new(tmp_path / "alone"))
+    found = train_with(Killed(ray, 2, 3), recipe, RunFolder.new(tmp_path / "run"))
+    assert same_run(found, alone)
+    assert timing(found)["workers/lost"] == 1
+    assert timing(found)["workers/episodes_replayed"] >= 1
+
+
+def test_code_that_blocks_a_worker_is_interrupted_there(ray: Any, recipe: Path) -> None:
+    pool = WorkerPool(RayLauncher(ray, LOCAL), 1, 60.0)
+    environment = f"environment.name={HERE / 'environments.py'}:Blocking"
+    parts = built(recipe, pool, environment, "rollout.max_seconds=0.5")
+    found = members_of(asyncio.run(groups(parts, pool)))
+    late = [one for one in found if one.episode % 2]
+    assert {one.outcome for one in late} == {Outcome.GRADER_TIMEOUT}
+    assert "it blocks the event loop at" in late[0].problem
+    assert all(one.reward is not None for one in found if one not in late)
+    assert pool.metrics()["workers/lost"] == 0
+
+
+def test_a_cluster_that_is_too_small_is_said_at_once(ray: Any) -> None:
+    message = "cluster.workers is 3, a CPU each, and the cluster has 2: add nodes, or lower it"
+    with pytest.raises(ConfigError, match=message), connected(ClusterConfig(workers=3)):
+        pass
+
+
+@pytest.mark.long
+def test_an_address_where_nothing_is_ends_the_run_in_one_line(recipe: Path, tmp_path: Path) -> None:
+    given = ("cluster.workers=2", "cluster.address=127.0.0.1:1", "--run", tmp_path / "run")
+    process = start("train", recipe, *given)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "cluster.address is 127.0.0.1:1, and nothing answers there" in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 75), (signal.SIGKILL, -9)]
+)
+def test_no_process_outlives_a_run_that_ends_early(
+    recipe: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    folder, given = tmp_path / "run", ("cluster.workers=2", "train.steps=2000")
+    process = start("train", recipe, *given, "train.checkpoint_every=2", "--run", folder)
+    end = time.monotonic() + 120
+    while not (folder / "checkpoints").is_dir() and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    below = descendants(process.pid)
+    assert len(below) > 3
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    assert left_after(below, 20) == set()
+    assert list((folder / "checkpoints").iterdir())
