@@ -5,7 +5,6 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,7 @@ signal.pause()
     environment |= {"SLURM_JOB_NUM_NODES": str(nodes), "USER": str(os.getuid())}
     for words in ("train demo --run", "train --resume"):
         script = subprocess.Popen(["bash", "-c", slurm(job)], env=environment)
-        _until(lambda: said.is_file() and said.read_text().startswith(words))
+        _wait_for(said, words)
         script.send_signal(signal.SIGUSR1)
         assert script.wait(20) == 75
         assert queued.read_text() == "7\n"
@@ -107,8 +106,9 @@ def _path(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def _until(there: Callable[[], bool]) -> None:
+def _wait_for(file: Path, words: str) -> None:
+    """Wait until a program has said how it was called."""
     end = time.monotonic() + 20
-    while not there():
+    while not (file.is_file() and file.read_text().startswith(words)):
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -16,7 +16,7 @@ import yaml
 from turnwise.errors import ConfigError
 
 WARNING = 300
-"""Seconds before its end at which a job on Slurm is told to save: an update may take as long."""
+"""Seconds before its end at which Slurm warns a job, which saves then: an update may take as long."""
 RESTARTS = 10
 """Times that a scheduler starts a job again which was not finished."""
 PORT = 6379
@@ -73,7 +73,7 @@ def slurm(job: Job) -> str:
             f'--min-nodes "$SLURM_JOB_NUM_NODES" -- {train} &',
             "job=$!",
             "# Ray's own processes would end by the signal, so it goes to the trainer alone.",
-            "trap 'pkill -USR1 -u \"$USER\" -f \"^[^ ]+ [^ ]*turnwise train\"' USR1",
+            'trap \'pkill -USR1 -u "$USER" -f "^[^ ]+ [^ ]*turnwise train"\' USR1',
         ]
     else:
         start = [f"{train} &", "job=$!", "trap 'kill -USR1 \"$job\"' USR1"]
@@ -183,7 +183,7 @@ def _pod(job: Job, name: str) -> dict[str, Any]:
     return {"spec": {"containers": [container], "volumes": [volume]}}
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
     """Writes a text of several lines as it reads."""
 
 

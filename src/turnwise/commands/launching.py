@@ -20,7 +20,7 @@ from turnwise.errors import ConfigError
 
 
 class Scheduler(StrEnum):
-    """What starts jobs on a cluster."""
+    """The program that starts jobs on a cluster."""
 
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
