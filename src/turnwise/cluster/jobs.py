@@ -16,7 +16,7 @@ import yaml
 from turnwise.errors import ConfigError
 
 WARNING = 300
-"""Seconds before its end at which Slurm warns a job, which saves then: an update may take as long."""
+"""Seconds before its end at which Slurm warns a job, which then saves: as long as an update."""
 RESTARTS = 10
 """Times that a scheduler starts a job again which was not finished."""
 PORT = 6379
