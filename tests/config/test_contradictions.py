@@ -33,6 +33,7 @@ UNWRITABLE = [
         'engine=vllm engine.servers.urls=["http://localhost:1"] engine.servers.replicas=2',
         "engine.servers.replicas does not go with engine.servers.urls",
     ),
+    ("agent=mine.py:run agent.sandbox=true", "agent.sandbox does not go with agent.run"),
     ("engine=openai engine.url=http://h/v1", "engine.model is missing"),
     ("engine=openai engine.kv_cache_tokens=9", "goes with engine.name = 'embedded', but that is"),
     ("engine=vllm engine.servers.urls=[]", r"engine.servers.urls is \[\]: give at least 1"),

@@ -4,9 +4,9 @@ Not here: what the gateway answers (`gateway`), and how an agent is run
 (`rollout/agent_episode.py`).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from turnwise.config.section import Choice, Section
 
@@ -40,6 +40,16 @@ class CommandAgent(AgentConfig):
 
     command: tuple[str, ...] = Field(min_length=1)
     """The program and its arguments; `{prompt}` in one of them becomes the task's prompt."""
+    sandbox: dict[str, Any] | None = None
+    """A sandbox of this machine around it, whose one way out is the gateway: `true`, a tier's name,
+    or a table as `[sandbox]` (docs/reference/sandbox.md)."""
+
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {} if value else None
+        return {"tier": value} if isinstance(value, str) else value
 
 
 AnyAgentConfig = Annotated[FunctionAgent | CommandAgent, Choice("run")]

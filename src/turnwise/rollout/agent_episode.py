@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.capture import Capture
-from turnwise.config import AnyAgentConfig, ScaffoldConfig
+from turnwise.config import AnyAgentConfig, CommandAgent, ScaffoldConfig
 from turnwise.errors import InfrastructureError, MissingExtraError
-from turnwise.gateway.agents import Agent, Returned, make_agent
+from turnwise.gateway.agents import Agent, make_agent
+from turnwise.gateway.programs import Returned
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.session import GivenReward, Session, Usage
 from turnwise.interrupt import interrupted_after
@@ -61,7 +62,8 @@ class AgentHost:
             from turnwise.gateway.server import Gateway
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "gateway") from None
-        gateway = Gateway(config.host, config.port, config.public_url)
+        sandboxed = isinstance(config, CommandAgent) and config.sandbox is not None
+        gateway = Gateway(config.host, config.port, config.public_url, sandboxed)
         return cls(
             config,
             make_agent(config),
