@@ -52,5 +52,18 @@ class CommandAgent(AgentConfig):
         return {"tier": value} if isinstance(value, str) else value
 
 
-AnyAgentConfig = Annotated[FunctionAgent | CommandAgent, Choice("run")]
+class RemoteAgent(AgentConfig):
+    """Agents that run elsewhere: they call in for a task, and for the policy's replies."""
+
+    run: Literal["remote"]
+    """Agents of any number, at `GET http://HOST:PORT/next`."""
+    port: int = Field(ge=1, le=65535)
+    """The port at which the gateway listens, which the agents have to know."""
+    key_variable: str = "TURNWISE_AGENT_KEY"
+    """The environment variable with the secret that they send as their bearer token."""
+    pickup_seconds: float = Field(600.0, gt=0)
+    """The time in which an agent has to take a task; an episode that none takes is ungraded."""
+
+
+AnyAgentConfig = Annotated[RemoteAgent | FunctionAgent | CommandAgent, Choice("run")]
 """An agent: `agent = "file.py:run"`, or `agent = { command = ["node", "agent.mjs"] }`."""

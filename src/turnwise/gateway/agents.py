@@ -1,6 +1,6 @@
 """Agents of the user's own: a function in this process, or a program, for each episode.
 
-Not here: how programs run (`programs.py`, `sandboxed.py`), what an episode makes of it
+Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an episode makes of it
 (`rollout/agent_episode.py`), and what they are answered (`session.py`).
 """
 
@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from turnwise.config import AnyAgentConfig, FunctionAgent
+from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
 from turnwise.errors import ConfigError, located
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.programs import CommandPlayer, Returned
+from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.requests import RefusedError
 from turnwise.gateway.sandboxed import SandboxedPlayer
 from turnwise.gateway.session import MODEL, GivenReward, Session
@@ -75,6 +76,8 @@ class Agent(Protocol):
 def make_agent(config: AnyAgentConfig) -> Agent:
     """The agent of a recipe. Raises ConfigError for a function that is not there, or takes other
     arguments."""
+    if isinstance(config, RemoteAgent):
+        return RemotePlayer(config)
     if isinstance(config, FunctionAgent):
         return FunctionPlayer(load_function(config.run, "agent"), config.run)
     if config.sandbox is not None:

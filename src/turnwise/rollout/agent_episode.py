@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.capture import Capture
-from turnwise.config import AnyAgentConfig, CommandAgent, ScaffoldConfig
+from turnwise.config import AnyAgentConfig, ScaffoldConfig
 from turnwise.errors import InfrastructureError, MissingExtraError
 from turnwise.gateway.agents import Agent, make_agent
 from turnwise.gateway.programs import Returned
+from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.rendering import Scaffolds
+from turnwise.gateway.sandboxed import SandboxedPlayer
 from turnwise.gateway.session import GivenReward, Session, Usage
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
@@ -62,11 +64,17 @@ class AgentHost:
             from turnwise.gateway.server import Gateway
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "gateway") from None
-        sandboxed = isinstance(config, CommandAgent) and config.sandbox is not None
-        gateway = Gateway(config.host, config.port, config.public_url, sandboxed)
+        agent = make_agent(config)
+        gateway = Gateway(
+            config.host,
+            config.port,
+            config.public_url,
+            sandboxed=isinstance(agent, SandboxedPlayer),
+            offers=agent.offers if isinstance(agent, RemotePlayer) else None,
+        )
         return cls(
             config,
-            make_agent(config),
+            agent,
             gateway,
             Scaffolds(scaffold, tokenizer, encode_image),
             tokenizer,
