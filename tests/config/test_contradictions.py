@@ -33,6 +33,8 @@ UNWRITABLE = [
         'engine=vllm engine.servers.urls=["http://localhost:1"] engine.servers.replicas=2',
         "engine.servers.replicas does not go with engine.servers.urls",
     ),
+    ("agent=mine.py:run agent.sandbox=true", "agent.sandbox does not go with agent.run"),
+    ("agent=remote", "agent.port is missing"),
     ("engine=openai engine.url=http://h/v1", "engine.model is missing"),
     ("engine=openai engine.kv_cache_tokens=9", "goes with engine.name = 'embedded', but that is"),
     ("engine=vllm engine.servers.urls=[]", r"engine.servers.urls is \[\]: give at least 1"),
@@ -83,6 +85,7 @@ CONTRADICTIONS = [
         "reward.parts.entropy=1 cluster.workers=2",
         "entropy of the reward ask a model that is there; set cluster.workers=0",
     ),
+    ("agent=remote agent.port=8123", "set engine.deterministic=false"),
     ("judge=pairwise", "nothing asks the judge: name it in reward.parts"),
     ("reward.parts.reward_model=1", r"describe one in \[reward_model\]"),
     (

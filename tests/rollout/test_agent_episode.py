@@ -15,8 +15,8 @@ from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
 from tests.processes import ended
 from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
 from turnwise.errors import ConfigError
-from turnwise.gateway import agents
 from turnwise.gateway.address import Address
+from turnwise.gateway.programs import variables
 from turnwise.rollout.agent_episode import AgentHost
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.rollout.runner import RolloutRunner
@@ -292,7 +292,7 @@ def test_an_agent_works_in_the_folder_of_its_episode(tmp_path: Path) -> None:
 
 def test_every_name_of_a_model_is_the_policy_s() -> None:
     address = Address("http://127.0.0.1:1", "0", "s")
-    given = agents.variables(Capitals().tasks("train")[0], address)
+    given = variables(Capitals().tasks("train")[0], address)
     aliases = ("HAIKU", "SONNET", "OPUS", "FABLE")
     assert {given[f"ANTHROPIC_DEFAULT_{one}_MODEL"] for one in aliases} == {"policy"}
 

@@ -4,7 +4,13 @@ A choice carries its own settings. Not here: what the names of environments, alg
 stand for; each registry checks its own.
 """
 
-from turnwise.config.agent import AgentConfig, AnyAgentConfig, CommandAgent, FunctionAgent
+from turnwise.config.agent import (
+    AgentConfig,
+    AnyAgentConfig,
+    CommandAgent,
+    FunctionAgent,
+    RemoteAgent,
+)
 from turnwise.config.cluster import ClusterConfig
 from turnwise.config.engine import (
     EXACT_PARITY,
@@ -126,6 +132,7 @@ __all__ = [
     "Recipe",
     "RecordedDemonstrations",
     "RefinementConfig",
+    "RemoteAgent",
     "RewardConfig",
     "RewardModelConfig",
     "RewardPartConfig",

@@ -4,9 +4,9 @@ Not here: what the gateway answers (`gateway`), and how an agent is run
 (`rollout/agent_episode.py`).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from turnwise.config.section import Choice, Section
 
@@ -43,7 +43,30 @@ class CommandAgent(AgentConfig):
 
     command: tuple[str, ...] = Field(min_length=1)
     """The program and its arguments; `{prompt}` in one of them becomes the task's prompt."""
+    sandbox: dict[str, Any] | None = None
+    """A sandbox of this machine around it, whose one way out is the gateway: `true`, a tier's name,
+    or a table as `[sandbox]` (docs/reference/sandbox.md)."""
+
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {} if value else None
+        return {"tier": value} if isinstance(value, str) else value
 
 
-AnyAgentConfig = Annotated[FunctionAgent | CommandAgent, Choice("run")]
+class RemoteAgent(AgentConfig):
+    """Agents that run elsewhere: they call in for a task, and for the policy's replies."""
+
+    run: Literal["remote"]
+    """Agents of any number, at `GET http://HOST:PORT/next`."""
+    port: int = Field(ge=1, le=65535)
+    """The port at which the gateway listens, which the agents have to know."""
+    key_variable: str = "TURNWISE_AGENT_KEY"
+    """The environment variable with the secret that they send as their bearer token."""
+    pickup_seconds: float = Field(600.0, gt=0)
+    """The time in which an agent has to take a task; an episode that none takes is ungraded."""
+
+
+AnyAgentConfig = Annotated[RemoteAgent | FunctionAgent | CommandAgent, Choice("run")]
 """An agent: `agent = "file.py:run"`, or `agent = { command = ["node", "agent.mjs"] }`."""

@@ -7,6 +7,7 @@ algorithm or on the parts of a run (`training/algorithm_checks.py`, `training/ch
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from turnwise.config.agent import RemoteAgent
 from turnwise.config.engine import EmbeddedEngineConfig, OpenAIEngineConfig, VllmEngineConfig
 from turnwise.config.run import BySuccess
 
@@ -51,6 +52,11 @@ def _of_agent(recipe: "Recipe") -> Iterator[str]:
         yield (
             "agent talks to a policy whose tokens are sampled here, and engine.name = 'openai' "
             "says words: leave agent out, or give your agent that address itself"
+        )
+    if isinstance(recipe.agent, RemoteAgent) and recipe.engine.deterministic:
+        yield (
+            "agent = 'remote' plays as many episodes at once as agents call in, and "
+            "engine.deterministic waits for all that have begun: set engine.deterministic=false"
         )
     given = {
         f"rollout.context = {recipe.rollout.context} is": recipe.rollout.context != "fail",

@@ -1,6 +1,7 @@
 """An episode's address at the gateway: plain data."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,6 +11,8 @@ class Address:
     server: str
     episode: str
     secret: str
+    socket: Path | None = None
+    """The server's Unix socket, for agents in a sandbox."""
 
     @property
     def root(self) -> str:

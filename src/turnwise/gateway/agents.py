@@ -1,48 +1,29 @@
 """Agents of the user's own: a function in this process, or a program, for each episode.
 
-Not here: what an episode makes of it (`rollout/agent_episode.py`), and what they are answered
-(`session.py`).
+Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an episode makes of it
+(`rollout/agent_episode.py`), and what they are answered (`session.py`).
 """
 
-import asyncio
-import contextlib
 import inspect
-import json
 import math
-import os
-import signal
-import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-from turnwise.config import AnyAgentConfig, FunctionAgent
-from turnwise.errors import ConfigError, InfrastructureError, located
-from turnwise.gateway import guard
+from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
+from turnwise.errors import ConfigError, located
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions
+from turnwise.gateway.programs import CommandPlayer, Returned
+from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.requests import RefusedError
+from turnwise.gateway.sandboxed import SandboxedPlayer
 from turnwise.gateway.session import MODEL, GivenReward, Session
 from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread
 from turnwise.types import Task
-
-SHOWN = 2_000
-"""Characters of a program's last words that an error quotes."""
-
-
-@dataclass(frozen=True)
-class Returned:
-    """The end of an agent's work. Example: Returned(answer="Paris")."""
-
-    answer: str | None = None
-    """Its answer, in place of the last reply's."""
-    reward: GivenReward | None = None
-    error: str = ""
-    """The reason why it failed; empty where it did not."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +76,12 @@ class Agent(Protocol):
 def make_agent(config: AnyAgentConfig) -> Agent:
     """The agent of a recipe. Raises ConfigError for a function that is not there, or takes other
     arguments."""
+    if isinstance(config, RemoteAgent):
+        return RemotePlayer(config)
     if isinstance(config, FunctionAgent):
         return FunctionPlayer(load_function(config.run, "agent"), config.run)
+    if config.sandbox is not None:
+        return SandboxedPlayer(config.command, config.sandbox)
     return CommandPlayer(config.command)
 
 
@@ -127,92 +112,6 @@ class FunctionPlayer:
             return await self._function(task, model)
         result = await in_thread(partial(self._function, task, model))
         return await result if inspect.isawaitable(result) else result
-
-
-class CommandPlayer:
-    """A program, which finds the policy's address in its environment variables."""
-
-    def __init__(self, command: tuple[str, ...]) -> None:
-        self._command = command
-
-    async def play(
-        self, task: Task, address: Address, session: Session, folder: Path | None = None
-    ) -> Returned:
-        del session
-        arguments = [part.replace("{prompt}", task.prompt) for part in self._command]
-        environment = {**os.environ, **variables(task, address)}
-        with tempfile.TemporaryFile() as said:
-            code = await _run(arguments, environment, folder, said)
-            if code == 0:
-                return Returned()
-            said.seek(0, os.SEEK_END)
-            said.seek(max(0, said.tell() - SHOWN))
-            words = said.read().decode(errors="replace").strip()
-        return Returned(error=f"{self._command[0]} ended with code {code}: {words}")
-
-
-async def _run(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, said: IO[bytes]
-) -> int:
-    """The code with which a program ends, with all that it has started; 128 and more for signals.
-    Raises InfrastructureError where it cannot be started."""
-    failure, failures = os.pipe()
-    with open(failure, "rb") as told:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", guard.__file__, str(failures), *arguments),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=said,
-                stderr=said,
-                env=environment,
-                cwd=folder,
-                pass_fds=[failures],
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise _unstarted(arguments[0], str(error)) from None
-        finally:
-            os.close(failures)
-        try:
-            code = await process.wait()
-        finally:
-            await _end(process)
-        if why := told.read():
-            raise _unstarted(arguments[0], why.decode(errors="replace"))
-    return code
-
-
-def _unstarted(program: str, why: str) -> InfrastructureError:
-    return InfrastructureError(f"agent.command {program} cannot be started: {why}")
-
-
-def variables(task: Task, address: Address) -> dict[str, str]:
-    """The environment variables by which a program finds the policy, and its task as JSON."""
-    return {
-        "OPENAI_BASE_URL": address.openai,
-        "OPENAI_API_BASE": address.openai,
-        "OPENAI_API_KEY": address.secret,
-        "OPENAI_MODEL": MODEL,
-        "ANTHROPIC_BASE_URL": address.root,
-        "ANTHROPIC_API_KEY": address.secret,
-        "ANTHROPIC_MODEL": MODEL,
-        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_FABLE_MODEL": MODEL,
-        "TURNWISE_GATEWAY": address.root,
-        "TURNWISE_TASK": json.dumps(
-            {"id": task.id, "prompt": task.prompt, "data": dict(task.data)}, default=str
-        ),
-    }
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill a program and what it has started, which is one group of processes."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 def _returned(value: Any) -> Returned:

@@ -2,6 +2,7 @@
 
     /e/EPISODE/SECRET/v1/chat/completions, responses, messages, messages/count_tokens, models
     /e/EPISODE/SECRET/reward, end
+    /next: a task on offer, for agents that call in
 
 It listens on this machine alone unless told otherwise, and runs on the event loop of the engine.
 Not here: the formats (`dialects/`), and what a request does (`session.py`).
@@ -29,7 +30,9 @@ from turnwise.errors import InfrastructureError
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions, messages
 from turnwise.gateway.dialects.registry import DIALECTS, Dialect
+from turnwise.gateway.remote import Offers
 from turnwise.gateway.requests import RefusedError
+from turnwise.gateway.sandboxed import UnixFolder
 from turnwise.gateway.session import MODEL, GivenReward, Session
 
 LARGEST_BODY = 10_000_000
@@ -44,12 +47,23 @@ Handler = Callable[[Request, Session], Awaitable[Response]]
 class Gateway:
     """The server, which begins with its first episode."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, public_url: str = "") -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        public_url: str = "",
+        *,
+        sandboxed: bool = False,
+        offers: Offers | None = None,
+    ) -> None:
         """`port` 0 is any free one; `public_url` is the server's address for agents that reach it
-        by another name than `host`."""
+        by another name than `host`; for `sandboxed` ones it listens at a Unix socket too, and
+        others take what is on offer."""
         self._host, self._port, self._public_url = host, port, public_url.rstrip("/")
         self._sessions: dict[str, tuple[str, Session]] = {}
         self._ended: OrderedDict[str, str] = OrderedDict()
+        self._folder = UnixFolder() if sandboxed else None
+        self._offers = offers
         self._numbers = 0
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -68,7 +82,8 @@ class Gateway:
         self._numbers += 1
         name, secret = f"{self._numbers}", secrets.token_urlsafe(16)
         self._sessions[name] = secret, session
-        return Address(self._public_url or self._url, name, secret)
+        socket = None if self._folder is None else self._folder.place
+        return Address(self._public_url or self._url, name, secret, socket)
 
     async def close(self, address: Address) -> None:
         """End a session: requests under way are stopped, later ones refused. Idempotent."""
@@ -87,18 +102,22 @@ class Gateway:
         self._server.should_exit = True
         await self._serving
         self._server = self._serving = None
+        if self._folder is not None:
+            self._folder.remove()
 
     async def _start(self) -> None:
         try:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             place = self._host, self._port
-            listening = socket.create_server(place, family=family, backlog=2048)
+            sockets = [socket.create_server(place, family=family, backlog=2048)]
+            if self._folder is not None:
+                sockets.append(self._folder.make())
         except OSError as error:
             raise InfrastructureError(
                 f"the gateway cannot listen at {self._host}:{self._port}: {error.strerror}"
             ) from None
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self._url = f"http://{host}:{listening.getsockname()[1]}"
+        self._url = f"http://{host}:{sockets[0].getsockname()[1]}"
         app = Starlette(routes=self._routes(), exception_handlers={404: _no_route, 405: _no_route})
         config = uvicorn.Config(
             app,
@@ -111,7 +130,7 @@ class Gateway:
             timeout_graceful_shutdown=1,
         )
         self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
+        self._serving = asyncio.create_task(self._server.serve(sockets=sockets))
         while not self._server.started:
             if self._serving.done():
                 self._serving.result()
@@ -131,6 +150,8 @@ class Gateway:
             ("/reward", _reward, openai, "POST"),
             ("/end", _end, openai, "POST"),
         ]
+        if self._offers is not None:
+            made.append(Route("/next", _offering(self._offers), methods=["GET"]))
         return made + [
             Route(f"{at}{path}", self._route(handler, dialect), methods=[method])
             for path, handler, dialect, method in others
@@ -224,6 +245,28 @@ def _asking(dialect: Dialect) -> Handler:
         return StreamingResponse(events(), media_type="text/event-stream")
 
     return handler
+
+
+def _offering(offers: Offers) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        if not offers.admits(request.headers.get("authorization", "")):
+            refused = RefusedError("the key is wrong", 401, kind="authentication_error")
+            return JSONResponse(chat_completions.error(refused), 401)
+        try:
+            seconds = float(request.query_params.get("seconds", "0"))
+        except ValueError:
+            refused = RefusedError("seconds is a number", field="seconds")
+            return JSONResponse(chat_completions.error(refused), 400)
+        offer = await offers.next(seconds)
+        if offer is None:
+            return Response(status_code=204)
+        if await request.is_disconnected():
+            offers.give_back(offer)
+            return Response(status_code=204)
+        offer.taken.set()
+        return JSONResponse(offer.described, headers={"cache-control": "no-store"})
+
+    return route
 
 
 async def _count(request: Request, session: Session) -> Response:

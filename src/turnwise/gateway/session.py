@@ -11,7 +11,8 @@ import pickle
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerBase
@@ -352,6 +353,15 @@ class Session:
             sampled=len(completion.tokens),
             tokens=listed,
         )
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Inside, the agent waits for something that is no work of its own."""
+        self._count_waiting(+1)
+        try:
+            yield
+        finally:
+            self._count_waiting(-1)
 
     def _count_waiting(self, change: int) -> None:
         """Begin or end a request; seconds count once where several are under way."""

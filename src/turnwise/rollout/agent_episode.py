@@ -14,8 +14,11 @@ from transformers import PreTrainedTokenizerBase
 from turnwise.capture import Capture
 from turnwise.config import AnyAgentConfig, ScaffoldConfig
 from turnwise.errors import InfrastructureError, MissingExtraError
-from turnwise.gateway.agents import Agent, Returned, make_agent
+from turnwise.gateway.agents import Agent, make_agent
+from turnwise.gateway.programs import Returned
+from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.rendering import Scaffolds
+from turnwise.gateway.sandboxed import SandboxedPlayer
 from turnwise.gateway.session import GivenReward, Session, Usage
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
@@ -61,10 +64,17 @@ class AgentHost:
             from turnwise.gateway.server import Gateway
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "gateway") from None
-        gateway = Gateway(config.host, config.port, config.public_url)
+        agent = make_agent(config)
+        gateway = Gateway(
+            config.host,
+            config.port,
+            config.public_url,
+            sandboxed=isinstance(agent, SandboxedPlayer),
+            offers=agent.offers if isinstance(agent, RemotePlayer) else None,
+        )
         return cls(
             config,
-            make_agent(config),
+            agent,
             gateway,
             Scaffolds(scaffold, tokenizer, encode_image),
             tokenizer,

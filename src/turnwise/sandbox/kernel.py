@@ -6,9 +6,12 @@ in which order they are called, which is what makes a sandbox.
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import signal
+import socket
+import struct
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -25,6 +28,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC, _MOVE_FROM_EMPTY_PATH = 1, os.O_CLOEXEC, 4
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
+_SIOCSIFFLAGS = 0x8914
 _SYS_CLONE, _SYS_PIVOT_ROOT = (220, 41) if platform.machine() == "aarch64" else (56, 155)
 
 # PyDLL keeps the interpreter's lock, so that clone() may return twice in one thread.
@@ -116,6 +120,13 @@ def pivot_to(folder: str) -> None:
     _checked("pivot_root", _libc.syscall(_SYS_PIVOT_ROOT, b".", b"."))
     detach(".")
     os.chdir("/")
+
+
+def raise_loopback() -> None:
+    """Make the loopback of this network namespace one that answers. Needs CAP_NET_ADMIN in it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        up_and_running = struct.pack("16sH22x", b"lo", 0x1 | 0x40)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, up_and_running)
 
 
 def prctl(option: int, value: int = 0) -> None:

@@ -3,9 +3,9 @@
 Standard library only; runs in the launcher. The code sees a root folder built from nothing: the
 system and the interpreter read-only, a /proc of its own processes, five harmless devices, and one
 file system in memory, of limited size, for /work, /tmp and /dev/shm. It has no network interface
-that is up, no capability, and a user (65534) that owns nothing. Needs Linux 5.14 (limits of
-processes by user namespace) and the right to make user namespaces; as root of the machine it needs
-no setting at all.
+but its own loopback, no capability, and a user (65534) that owns nothing. Needs Linux 5.14 (limits
+of processes by user namespace) and the right to make user namespaces; as root of the machine it
+needs no setting at all.
 
 The supervisor is process 1 of one process namespace, so that the kernel ends all with it; the code
 is in another one below, whose process 1 only takes note of orphans' ends.
@@ -97,6 +97,7 @@ def keep_only(descriptors: list[int]) -> list[int]:
 
 def _isolate(spec: protocol.Message) -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, 9)
+    kernel.raise_loopback()
     kernel.mount("", "/", kernel.MS_REC | kernel.MS_PRIVATE)
     trees = {path: kernel.open_tree(path) for path in spec["read_only"] if not os.path.islink(path)}
     devices = {name: kernel.open_tree(f"/dev/{source}") for name, source in DEVICES.items()}

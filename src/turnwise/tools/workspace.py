@@ -80,14 +80,18 @@ class Workspace:
         InfrastructureError if the sandbox failed."""
         return _observation(*self.run(command))
 
-    def run(self, command: str) -> tuple[Result, str]:
-        """Run a command as `shell` does, for a program: the result, and why the files could not be
-        taken back if they could not."""
+    def run(self, command: str, environment: Mapping[str, str] = {}) -> tuple[Result, str]:
+        """Run a command as `shell` does, for a program, with more variables: the result, and why
+        the files could not be taken back if they could not."""
         if not command.strip() or "\0" in command:
             raise ToolError("the command is empty, or has a character that no command has")
         files = {folder.PACKED: self.packed(), folder.COMMAND: command.encode(errors="replace")}
         result = self.sandbox.run_python(
-            _PROGRAM, files=files, collect=[folder.PACKED], limits=self.limits
+            _PROGRAM,
+            files=files,
+            environment=environment,
+            collect=[folder.PACKED],
+            limits=self.limits,
         ).checked()
         return result, self._take_back(result)
 
