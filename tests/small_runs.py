@@ -35,10 +35,15 @@ options = {{ instructions = "" }}
 
 
 class Listening(SilentDisplay):
-    """Keeps what is said."""
+    """Keeps what is said, and what progress says of each unit."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.progress: list[str] = []
+
+    def advance(self, text: str = "") -> None:
+        """See Display."""
+        self.progress.append(text)
 
     def say(self, text: str) -> None:
         """See Display."""

@@ -262,6 +262,9 @@ class Trajectory:
     """Message for people on what went wrong, with infrastructure and grader outcomes."""
     capture: Capture | None = None
     """The account of an agent's calls, where an agent of the user's own has played the episode."""
+    answer_cut: bool = False
+    """Whether each right answer that stood in what a tool returned was cut away before the model
+    saw it (`Environment.truncate`); False where right answers are not known."""
 
     @property
     def id(self) -> TrajectoryId:
@@ -326,6 +329,13 @@ class Trajectory:
         """The texts that tools and environment returned, for verifiers that need them."""
         steps = (turn.step for turn in self.turns if turn.step is not None)
         return tuple(step.observation.content for step in steps if step.observation is not None)
+
+    @property
+    def no_room(self) -> bool:
+        """Whether the context had no room for the last observation: it was never shown."""
+        last = self.turns[-1].step if self.turns else None
+        unseen = last is not None and last.observation is not None
+        return unseen and self.outcome == Outcome.TRUNCATED_TOKENS
 
     @property
     def tool_calls(self) -> int:

@@ -30,7 +30,12 @@ def summary(*rewards: float | None) -> dict[str, Any]:
 
 @pytest.fixture
 def report() -> dict[str, Any]:
-    signal = {"steps": 12, "without": 12, "reasons": {"all are equal": 11, "no grade": 1}}
+    signal = {
+        "steps": 12,
+        "without": 12,
+        "reasons": {"all are equal": 11, "no grade": 1},
+        "when": {"all are equal": "1-11", "no grade": "12"},
+    }
     return {
         "name": "demo",
         "seed": 0,
@@ -66,8 +71,9 @@ def test_the_mean_reward_is_told_and_none_where_nothing_was_graded(report: dict[
 def test_steps_that_taught_nothing_are_counted_by_their_reasons(report: dict[str, Any]) -> None:
     text = report_markdown(report)
     assert "12 of 12 RL steps had no learning signal:" in text
-    assert "- 11: all are equal." in text
-    report["learning_signal"] = {"steps": 12, "without": 0, "reasons": {}}
+    assert "| 11 | 1-11 | all are equal |" in text
+    assert "| 1 | 12 | no grade |" in text
+    report["learning_signal"] = {"steps": 12, "without": 0, "reasons": {}, "when": {}}
     assert "learning signal" not in report_markdown(report).lower()
 
 

@@ -33,7 +33,7 @@ def test_a_step_without_a_grade_has_no_reward() -> None:
     metrics = rollout_metrics(groups([None, None], [None]))
     assert not MEASURED_OF_GRADES & metrics.keys()
     assert metrics["rollout/ungraded"] == metrics["rollout/episodes"] == 3
-    assert "reward" not in step_text(metrics)
+    assert "reward" not in step_text(metrics, None)
 
 
 def test_groups_of_one_grade_have_no_spread() -> None:
@@ -81,10 +81,12 @@ def test_parts_of_the_reward_and_turn_rewards_are_means_over_what_is_graded() ->
 
 def test_a_step_is_said_by_what_was_measured() -> None:
     metrics = {"reward/mean": 0.25, "rollout/turns": 2.0, "policy/updates": 0.0}
-    assert step_text(metrics) == "reward 0.25  turns 2.0  no update"
+    assert step_text(metrics, None) == "reward 0.25  turns 2.0  no update"
+    told = "reward 0.25  turns 2.0  nothing learned: all are equal"
+    assert step_text(metrics, "all are equal: choose others") == told
     moved = metrics | {"policy/updates": 1.0, "policy/weights_changed": 0.974}
-    assert step_text(moved) == "reward 0.25  turns 2.0  weights changed 97%"
-    assert step_text({}) == ""
+    assert step_text(moved, None) == "reward 0.25  turns 2.0  weights changed 97%"
+    assert step_text({}, None) == ""
 
 
 def test_what_is_no_number_is_left_out() -> None:

@@ -135,12 +135,15 @@ def _short(part: Mapping[str, Any] | None) -> str:
 
 
 def _signal(signal: Mapping[str, Any]) -> list[str]:
-    """The number of steps that taught nothing, where there are any."""
+    """The steps that taught nothing, by the reason, where there are any."""
     if not signal["without"]:
         return []
     head = f"{signal['without']} of {signal['steps']} RL steps had no learning signal:"
-    reasons = [f"- {count}: {why}." for why, count in signal["reasons"].items()]
-    return ["## Learning signal", "", head, "", *reasons, ""]
+    rows = [
+        f"| {count} | {signal['when'][why]} | {why} |" for why, count in signal["reasons"].items()
+    ]
+    table = ["| steps | which | why nothing was learned |", "|---|---|---|", *rows]
+    return ["## Learning signal", "", head, "", *table, ""]
 
 
 def _pairs(counts: Mapping[str, int]) -> str:

@@ -35,6 +35,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "rollout/recovered": [
             any(after) for after in map(_after_failure, members) if after is not None
         ],
+        "rollout/answer_cut": [m.answer_cut for m in graded],
+        "rollout/no_room": [m.no_room for m in graded],
         "rollout/malformed": [t.action.error is not None for m in members for t in m.turns],
         "rollout/length_mean": lengths,
     }
@@ -181,14 +183,17 @@ def _after_failure(member: Trajectory) -> list[bool] | None:
     return worked[worked.index(False) + 1 :] if False in worked else None
 
 
-def step_text(metrics: Mapping[str, float]) -> str:
-    """Write what the progress of a run says of its last step: only what was measured."""
+def step_text(metrics: Mapping[str, float], why: str | None) -> str:
+    """Write what the progress of a run says of its last step: only what was measured, and the cause
+    where it taught nothing (`no_signal.py`)."""
     words = []
     if "reward/mean" in metrics:
         words.append(f"reward {metrics['reward/mean']:.2f}")
     if "rollout/turns" in metrics:
         words.append(f"turns {metrics['rollout/turns']:.1f}")
-    if metrics.get("policy/updates") == 0:
+    if why is not None:
+        words.append(f"nothing learned: {why.partition(': ')[0]}")
+    elif metrics.get("policy/updates") == 0:
         words.append("no update")
     elif "policy/weights_changed" in metrics:
         words.append(f"weights changed {metrics['policy/weights_changed']:.0%}")

@@ -47,12 +47,35 @@ class Episode(EpisodeLoop):
     environment_states: list[bytes] = field(default_factory=list, init=False)
     """The state before each turn, if states are kept."""
     _written: Sequence[int] = field(default=(), init=False)
+    _cut_away: set[str] = field(default_factory=set, init=False)
+    """Right answers that a limit has cut out of what a tool returned."""
 
     @property
     def trajectory(self) -> Trajectory:
         """The trajectory up to here."""
         states = tuple(self.environment_states)
-        return replace(super().trajectory, tokens=self.tokens, snapshots=states)
+        played = replace(super().trajectory, tokens=self.tokens, snapshots=states)
+        return replace(played, answer_cut=self._answer_cut(played.states))
+
+    def _answer_cut(self, states: Sequence[str]) -> bool:
+        """Whether right answers were cut away, and none of them stands in what was shown."""
+        if not self._cut_away:
+            return False
+        return not any(answer in shown for shown in states for answer in self._answers)
+
+    @property
+    def _answers(self) -> list[str]:
+        """The task's right answers, where they are texts."""
+        answers = self.planned.task.secret.get("answers", ())
+        return [one for one in answers if isinstance(one, str) and one]
+
+    def _truncate(self, text: str, max_tokens: int) -> str:
+        """The beginning of a text, with a note of the right answers that are cut away while the
+        episode is played: verifiers shorten texts too."""
+        left = self.scaffold.truncate(text, max_tokens)
+        if len(left) < len(text) and self.outcome == Outcome.CANCELLED:
+            self._cut_away |= {one for one in self._answers if one in text and one not in left}
+        return left
 
     def _place(self) -> AbstractAsyncContextManager[None]:
         # A lockstep engine waits for all open sessions: the next one opens in the moment in which
@@ -67,7 +90,7 @@ class Episode(EpisodeLoop):
 
     def _fresh(self) -> Environment:
         made = super()._fresh()
-        made.truncate = self.scaffold.truncate
+        made.truncate = self._truncate
         return made
 
     async def _begin(self) -> None:

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from turnwise.types import Group
 
 
+class StalenessError(RuntimeError):
+    """Tokens are older than the bound, or newer than the weights."""
+
+
 def staleness_of(groups: Sequence[Group], step: int) -> NDArray[np.int64]:
     """int64, `step` less the version of each token that graded members sampled, in their order.
 
@@ -23,10 +27,10 @@ def staleness_of(groups: Sequence[Group], step: int) -> NDArray[np.int64]:
 
 
 def check_staleness(groups: Sequence[Group], step: int, max_staleness: int) -> None:
-    """Raise RuntimeError for a token that is older than the bound, or newer than the weights."""
+    """Raise StalenessError for a token that is older than the bound, or newer than the weights."""
     found = staleness_of(groups, step)
     if len(found) and not 0 <= found.min() <= found.max() <= max_staleness:
-        raise RuntimeError(
+        raise StalenessError(
             f"update {step} has tokens that are {found.min()} to {found.max()} updates old; "
             f"the bound is {max_staleness}"
         )

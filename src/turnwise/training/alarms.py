@@ -123,6 +123,10 @@ def check_logprob_gap(recipe: Recipe, metrics: Mapping[str, float], step: int) -
     a token's log-probability by the logits times 1 - p, and a certain policy's own tokens, unlike
     the parity check's histories, have p near 1.
     """
-    limits, ahead = recipe.rollout, recipe.train.max_staleness > 0
-    bound = math.inf if ahead or limits.truncates else recipe.parity_bound
-    check_gap(metrics.get("policy/logprob_gap", 0.0), bound, step)
+    check_gap(metrics.get("policy/logprob_gap", 0.0), logprob_gap_bound(recipe), step)
+
+
+def logprob_gap_bound(recipe: Recipe) -> float:
+    """The largest `policy/logprob_gap` of a sound step, in nats; infinite where it has none."""
+    ahead = recipe.train.max_staleness > 0
+    return math.inf if ahead or recipe.rollout.truncates else recipe.parity_bound

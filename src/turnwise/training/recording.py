@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 from turnwise.learning.selection import selection_metrics
 from turnwise.monitor.metrics import finite, refinement_metrics, rollout_metrics, step_text
-from turnwise.monitor.no_signal import reason
+from turnwise.monitor.no_signal import Expected, reason
 from turnwise.monitor.trackers import Trackers, tracked_run
 from turnwise.rollout.pipeline import Played
 from turnwise.rollout.staleness import staleness_metrics
-from turnwise.training.alarms import NoSignalAlarm, SkippedUpdates, UnreadableJudgements
+from turnwise.training.alarms import (
+    NoSignalAlarm,
+    SkippedUpdates,
+    UnreadableJudgements,
+    logprob_gap_bound,
+)
 from turnwise.training.context import RunContext
 from turnwise.training.learners import Learned
 from turnwise.types import Group
@@ -44,6 +49,8 @@ class Recorder:
         run = tracked_run(context.recipe, context.folder, step)
         self._trackers = Trackers(context.recipe.monitor.trackers, run, context.display.say)
         self._no_signal = NoSignalAlarm(context.display, "RL")
+        recipe = context.recipe
+        self._expected = Expected(recipe.learning.learning_rate, logprob_gap_bound(recipe))
         self._skipped = SkippedUpdates(context.display)
         self._unreadable = UnreadableJudgements(
             context.display, context.folder.lines("timing.jsonl")
@@ -83,14 +90,18 @@ class Recorder:
         self.history.append(metrics)
         folder.append("timing.jsonl", timing)
         self._trackers.log({**metrics, **timing}, step)
-        context.display.advance(step_text(metrics))
-        why = reason(metrics)
+        why = reason(metrics, self._expected)
+        context.display.advance(step_text(metrics, why))
         if why is not None:
-            folder.append("no_signal.jsonl", {"step": step, "reason": why})
-        self._no_signal.check(step, why)
+            self.taught_nothing(step, why)
         if context.components.judge is not None:
             self._unreadable.check(step, context.components.judge.asker.counts)
         self._skipped.count("; ".join(learned.update.problems))
+
+    def taught_nothing(self, step: int, why: str) -> None:
+        """Write down, and say once, why a step has taught the policy nothing."""
+        self._context.folder.append("no_signal.jsonl", {"step": step, "reason": why})
+        self._no_signal.check(step, why)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send what was measured beside a step to the trackers, if there is anything."""

@@ -20,13 +20,14 @@ from typing import TypeVar
 from turnwise.config import BySuccess
 from turnwise.errors import RunStoppedError
 from turnwise.learning.selection import kept_groups
+from turnwise.monitor.no_signal import BEYOND_BOUND
 from turnwise.rewards.costs import CostMultipliers
 from turnwise.rollout.collect import Rollout, oversampled_groups
 from turnwise.rollout.curriculum import Curriculum
 from turnwise.rollout.order import tasks_of_step
 from turnwise.rollout.pipeline import Pipeline, Played, beside_sampling
 from turnwise.rollout.schedule import RolloutSchedule
-from turnwise.rollout.staleness import check_staleness
+from turnwise.rollout.staleness import StalenessError, check_staleness
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
 from turnwise.threads import frozen_gc
@@ -112,9 +113,7 @@ class ReinforcementLoop:
         """Wait for a step's groups, learn from them, and write down what they were."""
         context, begun = self.context, time.monotonic()
         played = await self.pipeline.step(self.step)
-        check_staleness(
-            [*played.groups, *played.refinement], self.step, context.recipe.train.max_staleness
-        )
+        self._check_staleness(played)
         check_coverage(context.recipe, played.groups)
         sampled = time.monotonic()
         await context.components.engine.sleep()
@@ -186,6 +185,14 @@ class ReinforcementLoop:
         """End the trackers' runs, and cancel what is being sampled."""
         self.recorder.close()
         await self.pipeline.close()
+
+    def _check_staleness(self, played: Played) -> None:
+        bound = self.context.recipe.train.max_staleness
+        try:
+            check_staleness([*played.groups, *played.refinement], self.step, bound)
+        except StalenessError:
+            self.recorder.taught_nothing(self.step + 1, BEYOND_BOUND)
+            raise
 
     def _save(self) -> None:
         state = self.learners.state() | {"quiet_until": self.watch.quiet_until}

@@ -34,7 +34,7 @@ def write_report(
         heldout,
         evaluations,
         comparisons,
-        summary(folder.lines("metrics.jsonl")),
+        summary(len(folder.lines("metrics.jsonl")), folder.lines("no_signal.jsonl")),
         seconds,
         policy,
     )
