@@ -2,6 +2,7 @@
 
 import csv
 import json
+import struct
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,18 @@ def test_curves_are_data_and_an_image(folders: dict[str, dict[int, Path]], tmp_p
     }
     draw_curves(curves, tmp_path / "it.png")
     assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_panels_stand_two_in_a_row(tmp_path: Path) -> None:
+    def size(panels: int) -> tuple[int, int]:
+        file = tmp_path / f"{panels}.png"
+        draw_curves({f"s{one}": {"new": {0: [0.0, 1.0]}} for one in range(panels)}, file)
+        width, height = struct.unpack(">II", file.read_bytes()[16:24])
+        return width, height
+
+    width, height = size(2)
+    assert size(1)[0] < width
+    assert size(3) == (width, 2 * height)
 
 
 def test_a_band_is_of_steps_that_all_seeds_made() -> None:

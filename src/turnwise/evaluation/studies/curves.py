@@ -18,6 +18,11 @@ from turnwise.storage.run_folder import RunFolder
 
 COLUMNS = ("series", "arm", "seed", "step", "value", f"mean_of_{WINDOW}")
 
+PANELS_IN_A_ROW = 2
+"""More would be too small to read in the column of a page."""
+LINES = ("-", "--", "-.", ":")
+"""Each arm has its own kind of line, so that curves which are the same are all seen."""
+
 Curves = dict[str, dict[str, dict[int, list[float]]]]
 """Values of each step, NaN where there is none, by series, arm and seed."""
 
@@ -70,19 +75,24 @@ def band(by_seed: Mapping[int, Sequence[float]]) -> tuple[np.ndarray, np.ndarray
 
 
 def draw_curves(curves: Curves, file: Path) -> None:
-    """Draw a panel for each series, a colour for each arm."""
+    """Draw a panel for each series, a colour and a kind of line for each arm."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.5 + 4.2 * len(curves), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    across = min(len(curves), PANELS_IN_A_ROW)
+    down = math.ceil(len(curves) / across)
+    figure = Figure(figsize=(1.5 + 4.2 * across, 3.4 * down), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flatten().tolist()
+    for unused in panels[len(curves) :]:
+        unused.remove()
+    del panels[len(curves) :]
     for axes, (name, arms) in zip(panels, curves.items(), strict=True):
         for number, (arm, by_seed) in enumerate(arms.items()):
-            _draw(axes, arm, f"C{number}", by_seed)
+            _draw(axes, arm, number, by_seed)
         axes.set(title=name, xlabel="step")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         if name.endswith(f"/{SUCCESS}"):
-            axes.set(ylim=(0, 1))
+            axes.set(ylim=(-0.02, 1.02))  # a line at 0 or 1 is not cut in half
     labelled = {
         label: handle
         for axes in panels
@@ -93,12 +103,13 @@ def draw_curves(curves: Curves, file: Path) -> None:
     figure.savefig(file, dpi=110)
 
 
-def _draw(axes: Any, arm: str, color: str, by_seed: Mapping[int, Sequence[float]]) -> None:
+def _draw(axes: Any, arm: str, number: int, by_seed: Mapping[int, Sequence[float]]) -> None:
     """Draw an arm, unless it has nothing of the series: one that makes no RL step, for example."""
     middle, low, high = band(by_seed)
     if np.isnan(middle).all():
         return
     steps = np.arange(1, len(middle) + 1)
+    color, line = f"C{number}", LINES[number % len(LINES)]
     marker = "o" if len(middle) < WINDOW else None
-    axes.plot(steps, middle, label=arm, color=color, marker=marker)
+    axes.plot(steps, middle, line, label=arm, color=color, marker=marker)
     axes.fill_between(steps, low, high, alpha=0.15, color=color, linewidth=0)
