@@ -109,24 +109,34 @@ function jump(event, id) {
 }
 
 function turnCard(turn, one, run) {
+  const calls = turn.calls ?? [];
+  const repeated = Boolean(turn.observation) && calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
   return h("section", { class: "turn", id: `turn-${turn.index}`, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}` },
     h("header", {}, h("h3", {}, `Turn ${turn.index + 1}`),
       Number.isFinite(turn.reward) ? badge(`reward ${signed(turn.reward)}`, "ungraded") : null,
       Number.isFinite(turn.credit?.advantage_sum)
         ? badge(`credit ${signed(turn.credit.advantage_sum)}`, turn.credit.advantage_sum < 0 ? "lower" : "raise") : null),
     turn.thinking ? said("Thinking", "thinking", longText(turn.thinking, { class: "text" })) : null,
-    turn.text && turn.text !== turn.thinking ? said("Agent", "agent", longText(turn.text, { class: "text" })) : null,
-    (turn.calls ?? []).map(call),
-    turn.observation ? said("Observation", "observation", longText(turn.observation, { class: "text" })) : null,
-    pictures(one, run, turn.index),
-    turn.ended ? h("p", { class: "quiet" }, `Ended: ${plain(turn.ended)}`) : null);
+    calls.map((one) => call(one, repeated)),
+    turn.answer ? said("Answer", "agent", longText(turn.answer, { class: "text" })) : null,
+    turn.error ? notice("This turn could not be read as an action", turn.error, "warn") : null,
+    written(turn, calls.length > 0 || Boolean(turn.answer)),
+    turn.observation ? said(turn.source ? `Observation (${turn.source})` : "Observation", "observation", longText(turn.observation, { class: "text" })) : null,
+    pictures(one, run, turn.index));
+}
+
+/** What the policy wrote, word for word: at hand below what was understood of it. */
+function written(turn, understood) {
+  if (!turn.text) return null;
+  const text = longText(turn.text, { class: understood ? "code" : "text" });
+  return understood ? h("details", { class: "raw" }, h("summary", {}, "As it was written"), text) : said("Agent", "agent", text);
 }
 
 function said(name, kind, text, more = null) {
   return h("div", { class: `said ${kind}` }, h("p", { class: "speaker" }, name), text, more);
 }
 
-function call(one) {
+function call(one, repeated) {
   const given = Object.entries(one.arguments ?? {});
   return h("div", { class: "said tool" },
     h("p", { class: "speaker" }, "Call ", h("code", {}, one.name), " ",
@@ -134,14 +144,14 @@ function call(one) {
       Number.isFinite(one.seconds) ? h("span", { class: "quiet" }, ` ${duration(one.seconds)}`) : null),
     given.length ? h("dl", { class: "arguments" }, given.map(([name, value]) => h("div", {}, h("dt", {}, name),
       h("dd", {}, longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { class: "code" }, 1500))))) : null,
-    one.result !== null && one.result !== undefined && one.result !== ""
+    !repeated && one.result !== null && one.result !== undefined && one.result !== ""
       ? [h("p", { class: "speaker" }, "Result"), longText(typeof one.result === "string" ? one.result : JSON.stringify(one.result, null, 2), { class: "code" })]
       : null);
 }
 
 function pictures(one, run, turn) {
   return (one.images ?? []).filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1)).map((image) =>
-    h("img", { class: "picture", src: image.url, alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`, loading: "lazy" }));
+    h("img", { class: "picture", src: api.picture(run, image.url), alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`, loading: "lazy" }));
 }
 
 function verdict(one) {

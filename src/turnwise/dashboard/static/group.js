@@ -40,7 +40,7 @@ function sideBySide(run, file, episodes) {
   const turns = Math.max(...episodes.map((one) => one.turns.length));
   const rows = [...Array(turns).keys()].map((turn) => h("tr", {},
     h("th", { scope: "row" }, `Turn ${turn + 1}`),
-    episodes.map((one) => cell(one, turn))));
+    episodes.map((one) => cell(run, file, one, turn))));
   return h("table", { class: "beside" },
     h("caption", { class: "unseen" }, "Episodes of one task, turn by turn"),
     h("thead", {}, h("tr", {}, h("td", {}), episodes.map((one) => h("th", { scope: "col" },
@@ -49,13 +49,13 @@ function sideBySide(run, file, episodes) {
     h("tbody", {}, rows));
 }
 
-function cell(one, index) {
+function cell(run, file, one, index) {
   const turn = one.turns[index];
   if (!turn) return h("td", { class: "none" });
   const first = one.first_difference;
   const here = first && first.turn === index, after = first && index > first.turn;
   return h("td", { class: here ? "differs" : after ? "after" : null },
-    here ? h("p", { class: "mark-line" }, `First difference${first.token === null || first.token === undefined ? "" : `: token ${first.token}`}`) : null,
+    here ? h("p", { class: "mark-line" }, link(to.tokens(run, file, one.row, { from: first.token }), {}, "First difference")) : null,
     turn.text ? longText(turn.text, { class: "text" }, 600) : null,
     (turn.calls ?? []).map((call) => h("p", { class: "call" }, h("code", {}, call.name), " ", h("span", {}, plain(call.arguments).slice(0, 300)))),
     turn.observation ? longText(turn.observation, { class: "text observation" }, 400) : null);

@@ -1,7 +1,7 @@
 // Lines of tokens in a box that scrolls: only lines within sight are in the document, so that an
 // episode may have any length. Not here: what a token's colour means (tokens.js).
 
-import { h, replace, setStyle } from "./dom.js";
+import { h, setStyle } from "./dom.js";
 import { visible } from "./format.js";
 
 const LINE = 30; // pixels; as in tokens.css
@@ -18,6 +18,7 @@ export class TokenRows {
     this.chosen = chosen;
     this.texts = [];
     this.lines = [];
+    this.drawn = new Map(); // elements by the number of their line
     this.at = 0;
     this.inner = h("div", { class: "token-inner", role: "presentation" });
     this.box = h("div", {
@@ -62,8 +63,7 @@ export class TokenRows {
     this.lines = lines;
     setStyle(this.inner, { height: `${lines.length * LINE}px` });
     setStyle(this.box, { "--content": `${lines.length * LINE + 26}px` });
-    this.drawn = "";
-    this.draw();
+    this.refresh();
   }
 
   later() {
@@ -75,18 +75,26 @@ export class TokenRows {
 
   /** Draw again, after colours have changed. */
   refresh() {
-    this.drawn = "";
+    this.inner.replaceChildren();
+    this.drawn.clear();
     this.draw();
   }
 
+  /** Draw the lines that have come into sight, and remove those that have left it. */
   draw() {
     const first = Math.max(0, Math.floor(this.box.scrollTop / LINE) - BEYOND);
     const last = Math.min(this.lines.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / LINE) + BEYOND);
-    const drawn = `${first}-${last}-${this.at}`;
-    if (drawn === this.drawn) return;
-    this.drawn = drawn;
-    replace(this.inner, this.lines.slice(first, last).map(([start, end], line) => this.line(start, end, first + line)));
-    this.box.setAttribute("aria-activedescendant", `token-${this.at}`);
+    for (const [number, line] of this.drawn) {
+      if (number >= first && number < last) continue;
+      line.remove();
+      this.drawn.delete(number);
+    }
+    for (let number = first; number < last; number++) {
+      if (this.drawn.has(number)) continue;
+      const line = this.line(...this.lines[number], number);
+      this.drawn.set(number, line);
+      this.inner.append(line);
+    }
   }
 
   line(start, end, number) {
@@ -117,6 +125,7 @@ export class TokenRows {
   /** Make a token the current one, and scroll to it. */
   choose(index, scroll = true) {
     if (!this.texts.length) return;
+    this.mark(false);
     this.at = Math.min(Math.max(index, 0), this.texts.length - 1);
     if (scroll) {
       const top = this.lineOf(this.at) * LINE;
@@ -124,7 +133,13 @@ export class TokenRows {
       if (top < scrollTop || top + LINE > scrollTop + clientHeight) this.box.scrollTop = top - clientHeight / 3;
     }
     this.draw();
+    this.mark(true);
+    this.box.setAttribute("aria-activedescendant", `token-${this.at}`);
     this.chosen(this.at);
+  }
+
+  mark(on) {
+    this.inner.querySelector(`#token-${this.at}`)?.setAttribute("aria-selected", String(on));
   }
 
   pointed(event) {

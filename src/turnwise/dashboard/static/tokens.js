@@ -3,7 +3,7 @@
 
 import { api } from "./api.js";
 import { CHOICES, painter } from "./overlays.js";
-import { h, replace } from "./dom.js";
+import { h, link, replace } from "./dom.js";
 import { heading } from "./episode.js";
 import { count, fileTitle, number, signed } from "./format.js";
 import { note, to } from "./router.js";
@@ -28,6 +28,7 @@ export async function show(route, signal) {
 
 class Tokens {
   constructor(route, one, first) {
+    this.route = route;
     this.count = first.count;
     this.sources = first.sources ?? [];
     this.reasons = first.reasons ?? [];
@@ -151,10 +152,12 @@ class Tokens {
       ["Gap", at("gap") === null ? null : signed(at("gap"), 4)], ["Ratio", at("ratio") === null ? null : number(at("ratio"), 5)],
       ["Value", number(at("value"), 4)], ["Entropy", number(at("entropy"), 4)], ["Loss weight", number(at("weight"), 4)],
     ].filter(([, value]) => value !== null && value !== undefined && value !== "–");
+    const { run, parts: [file, row] } = this.route;
     replace(this.panel,
       h("p", { class: "piece" }, JSON.stringify(at("piece") ?? "").slice(1, -1).slice(0, 400) || "∅"),
       this.verdict(at("trained"), at("advantage"), reason),
-      h("dl", {}, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+      h("dl", {}, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+      link(to.tokens(run, file, row, { by: this.by, from: index }), { class: "permanent" }, "Link to this token"));
   }
 
   verdict(trained, advantage, reason) {
