@@ -62,8 +62,6 @@ export const api = {
   play: (start) => post("/api/play", start),
   act: (session, action) => post(`/api/play/${quoted(session)}`, action),
   back: (session) => post(`/api/play/${quoted(session)}/back`, {}),
-  /** The address of a picture that an episode names. */
-  picture: (id, name) => `${run(id)}/${name}`,
   /** The address of a download of chosen episodes: [{file, row}]. */
   exported: (id, format, chosen) =>
     `${run(id)}/export${query({ format, select: chosen.map((one) => `${one.file}:${one.row}`).join(",") })}`,

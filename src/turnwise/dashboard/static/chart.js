@@ -8,8 +8,9 @@ const WIDTH = 380, HEIGHT = 150, LEFT = 44, RIGHT = 8, TOP = 8, BOTTOM = 20;
 const MOST_POINTS = 600;
 
 /** `lines`: [{name, kind, steps, values, low?, high?}], where `low` and `high` make a band; `markers`:
- * [{step, kind, text}]. Gives the figure's element. */
-export function chart({ name, meaning, lines, markers = [], range }) {
+ * [{step, kind, text}]; `at` is the word before a step, and `named` lines are called by name beside
+ * their numbers. Gives the figure's element. */
+export function chart({ name, meaning, lines, markers = [], range, at = "step", named = false }) {
   const drawn = lines.filter((line) => line.values.some(Number.isFinite));
   const scale = scales(drawn, range);
   const reading = h("p", { class: "reading" });
@@ -23,7 +24,7 @@ export function chart({ name, meaning, lines, markers = [], range }) {
   drawn.map((line) => svg("path", { class: `line kind${line.kind % 8}`, d: path(line.steps, line.values, scale) })),
   cursor, dots);
   const steps = [...new Set(drawn.flatMap((line) => line.steps))].sort((a, b) => a - b);
-  const show = (step) => read({ step, drawn, markers, scale, picture, cursor, dots, reading, name });
+  const show = (step) => read({ step, drawn, markers, scale, picture, cursor, dots, reading, name, at, named });
   follow(picture, steps, scale, show);
   show(steps[steps.length - 1]);
   cursor.setAttribute("visibility", "hidden");
@@ -117,18 +118,18 @@ function area({ steps, low, high }, { x, y }) {
   return `M${there.map(point(high)).join("L")}L${there.reverse().map(point(low)).join("L")}Z`;
 }
 
-function read({ step, drawn, markers, scale, picture, cursor, dots, reading, name }) {
+function read({ step, drawn, markers, scale, picture, cursor, dots, reading, name, at, named }) {
   const said = drawn.map((line) => {
     const index = line.steps.indexOf(step);
     return { line, value: index < 0 ? null : line.values[index] };
   });
   const values = said.map(({ line, value }) => (drawn.length > 1 ? `${line.name} ${number(value)}` : number(value)));
   const here = markers.filter((one) => one.step === step).map((one) => one.text);
-  replace(reading, h("span", { class: "when" }, `step ${step}`),
-    said.map(({ line, value }) => h("span", { class: `value kind${line.kind % 8}`, title: line.name }, number(value))),
+  replace(reading, h("span", { class: "when" }, `${at} ${step}`),
+    said.map(({ line, value }) => h("span", { class: `value kind${line.kind % 8}`, title: line.name }, named ? `${line.name} ${number(value)}` : number(value))),
     here.map((text) => h("span", { class: "remark" }, text)));
   picture.setAttribute("aria-valuenow", step);
-  picture.setAttribute("aria-valuetext", `${name}, step ${step}: ${[...values, ...here].join(", ")}`);
+  picture.setAttribute("aria-valuetext", `${name}, ${at} ${step}: ${[...values, ...here].join(", ")}`);
   cursor.setAttribute("x1", scale.x(step));
   cursor.setAttribute("x2", scale.x(step));
   cursor.setAttribute("visibility", "visible");

@@ -6,6 +6,7 @@ import { h, link, notice, table } from "./dom.js";
 import { plain } from "./format.js";
 import { interval, rate } from "./marks.js";
 import { to } from "./router.js";
+import { labels } from "./runs.js";
 
 export async function show(route, signal) {
   const ids = (route.query.get("runs") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
@@ -23,7 +24,10 @@ export async function show(route, signal) {
   return { title: "Compare", element };
 }
 
-const heads = (data) => data.runs.map((run) => ({ title: link(to.run(run.id), {}, run.name) }));
+function heads({ runs }) {
+  const called = labels(runs);
+  return runs.map((run) => ({ title: link(to.run(run.id), {}, called.get(String(run.id))) }));
+}
 
 function figures(data) {
   const names = [...new Set(data.runs.flatMap((run) => run.figures.map((figure) => figure.name)))];

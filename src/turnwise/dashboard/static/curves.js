@@ -5,25 +5,29 @@ import { api } from "./api.js";
 import { chart } from "./chart.js";
 import { h, notice, replace } from "./dom.js";
 import { note, to } from "./router.js";
+import { labels } from "./runs.js";
 
-const ORDER = ["reward", "rollout", "outcome", "groups", "policy", "critic", "repetition"];
+const ORDER = ["reward", "validation", "rollout", "outcome", "groups", "policy", "critic", "repetition"];
+const LOGS = ["cold_start", "imitation", "preferences"];
 const TITLES = {
   reward: "Reward", rollout: "Rollout", outcome: "Outcomes", groups: "Groups", policy: "Policy", critic: "Critic",
   repetition: "Repetition", seconds: "Seconds", update: "Update", environment: "Environments", curriculum: "Curriculum",
+  validation: "Validation", cold_start: "Cold start", imitation: "Imitation", preferences: "Preferences",
 };
 
 export async function show(route, signal) {
   const others = (route.query.get("with") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
   const ids = [route.run, ...others];
   const [{ runs }, ...data] = await Promise.all([api.runs(signal), ...ids.map((id) => api.curves(id, signal))]);
-  const names = ids.map((id) => runs.find((run) => String(run.id) === id)?.name ?? id);
+  const called = labels(runs);
+  const names = ids.map((id) => called.get(id) ?? id);
   const state = { filter: route.query.get("filter") ?? "", bands: route.query.get("bands") === "1" };
   const area = h("div", {});
   const draw = () => replace(area, panels(data, names, state));
   draw();
   const element = h("div", {},
     h("div", { class: "heading" }, h("h1", {}, "Curves"), controls(state, draw, ids.length > 1)),
-    ids.length > 1 || runs.length > 1 ? choice(route.run, ids, runs) : null,
+    ids.length > 1 || runs.length > 1 ? choice(route.run, ids, runs, called) : null,
     area);
   return { title: `Curves, ${names[0]}`, element, live: ids.length === 1 && !state.filter };
 }
@@ -44,7 +48,7 @@ function controls(state, draw, several) {
 }
 
 /** Which runs are drawn over each other; the legend at once. */
-function choice(first, ids, runs) {
+function choice(first, ids, runs, called) {
   const change = (id, on) => {
     const rest = on ? [...ids.slice(1), id] : ids.slice(1).filter((one) => one !== id);
     location.hash = to.curves(first, { with: rest.map(encodeURIComponent).join(",") }).slice(1);
@@ -54,7 +58,7 @@ function choice(first, ids, runs) {
     const id = String(run.id), index = ids.indexOf(id);
     return h("label", { class: `check ${index < 0 ? "" : `key kind${index % 8}`}` },
       h("input", { type: "checkbox", checked: index >= 0, disabled: id === first, onchange: (event) => change(id, event.target.checked) }),
-      run.name);
+      called.get(id));
   }));
 }
 
@@ -66,13 +70,12 @@ function panels(data, names, state) {
   if (!metrics.length) return notice("No curves yet", "They begin with the run's first step.");
   if (!matching.length) return notice("No such metric", `Nothing is called or described by “${state.filter}”.`);
   const markers = data.flatMap((one) => one.markers);
-  const steps = data.flatMap((one) => Object.values(one.series).flatMap((line) => [line.steps[0], line.steps[line.steps.length - 1]]))
-    .filter(Number.isFinite);
-  const range = [Math.min(...steps), Math.max(...steps)];
+  const ranges = rangesOf(data);
   const draw = (metric) => {
     const lines = drawnLines(data, names, metric, state.bands);
     if (!lines.some((line) => line.values.some(Number.isFinite))) return null;
-    return chart({ name: metric, meaning: meanings[metric], lines, markers, range });
+    const log = logOf(metric);
+    return chart({ name: metric, meaning: meanings[metric], lines, markers: log ? [] : markers, range: ranges.get(log) });
   };
   const trap = (data[0].echo_trap ?? []).filter((metric) => matching.includes(metric));
   return [
@@ -80,6 +83,21 @@ function panels(data, names, state) {
       + "say that the agent tells itself the same thing again and again.", trap.map(draw), "trap") : null,
     grouped(matching).map(([group, members]) => panel(TITLES[group] ?? group, null, members.map(draw))),
   ];
+}
+
+/** The log of its own that a metric is of; empty for the steps of RL. */
+const logOf = (metric) => LOGS.find((log) => metric.startsWith(`${log}/`)) ?? "";
+
+/** The first and the last step of each log, so that all charts of one have the same width. */
+function rangesOf(data) {
+  const ranges = new Map();
+  for (const one of data) {
+    for (const [metric, { steps }] of Object.entries(one.series)) {
+      const [first, last] = ranges.get(logOf(metric)) ?? [Infinity, -Infinity];
+      ranges.set(logOf(metric), [Math.min(first, steps[0]), Math.max(last, steps[steps.length - 1])]);
+    }
+  }
+  return ranges;
 }
 
 function panel(title, text, charts, kind = null) {

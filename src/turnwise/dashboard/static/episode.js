@@ -18,9 +18,9 @@ export async function show(route, signal) {
     measured(one),
     siblings(route, one),
     h("section", { class: "conversation" }, h("h2", {}, "Conversation"),
-      said("Task", "task", longText(one.prompt ?? "", { class: "text" }), pictures(one, route.run, null)),
+      said("Task", "task", longText(one.prompt ?? "", { class: "text" }), pictures(one, null)),
       credit(one),
-      one.turns.map((turn) => turnCard(turn, one, route.run)),
+      one.turns.map((turn) => turnCard(turn, one)),
       verdict(one)),
     h("section", {}, h("h2", {}, "Your note"), noteBox(route.run, one.file, one.row, one.note)));
   return { title: `Episode ${row}, ${fileTitle(file)}`, element, keys: {
@@ -108,7 +108,7 @@ function jump(event, id) {
   target.focus({ preventScroll: true });
 }
 
-function turnCard(turn, one, run) {
+function turnCard(turn, one) {
   const calls = turn.calls ?? [];
   const repeated = Boolean(turn.observation) && calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
   return h("section", { class: "turn", id: `turn-${turn.index}`, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}` },
@@ -122,7 +122,7 @@ function turnCard(turn, one, run) {
     turn.error ? notice("This turn could not be read as an action", turn.error, "warn") : null,
     written(turn, calls.length > 0 || Boolean(turn.answer)),
     turn.observation ? said(turn.source ? `Observation (${turn.source})` : "Observation", "observation", longText(turn.observation, { class: "text" })) : null,
-    pictures(one, run, turn.index));
+    pictures(one, turn.index));
 }
 
 /** What the policy wrote, word for word: at hand below what was understood of it. */
@@ -149,9 +149,9 @@ function call(one, repeated) {
       : null);
 }
 
-function pictures(one, run, turn) {
+function pictures(one, turn) {
   return (one.images ?? []).filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1)).map((image) =>
-    h("img", { class: "picture", src: api.picture(run, image.url), alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`, loading: "lazy" }));
+    h("img", { class: "picture", src: image.url, alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`, loading: "lazy" }));
 }
 
 function verdict(one) {

@@ -3,9 +3,12 @@
 
 import { api } from "./api.js";
 import { chart } from "./chart.js";
-import { h, link, longText, notice, table } from "./dom.js";
+import { h, link, notice, table } from "./dom.js";
 import { plain } from "./format.js";
+import { markdown } from "./markdown.js";
 import { to } from "./router.js";
+
+const MOST = 200000; // characters of a report
 
 export async function show(route, signal) {
   return route.parts.length ? one(route, signal) : list(route, signal);
@@ -28,7 +31,7 @@ async function one(route, signal) {
     h("div", { class: "heading" }, h("h1", {}, report.title), h("div", { class: "actions" }, link(to.reports(route.run), { class: "button quiet" }, "All reports"))),
     (report.tables ?? []).map((part) => h("section", {}, h("h2", {}, part.title), table(part.title, columnsOf(part), part.rows.map((row) => row.map(plain))))),
     (report.curves ?? []).length ? h("section", {}, h("h2", {}, "Curves"), h("div", { class: "charts" }, curves(report))) : null,
-    report.text ? h("section", {}, longText(report.text, { class: "text" }, 20000)) : null);
+    report.text ? h("section", { class: "written" }, markdown(report.text.slice(0, MOST))) : null);
   return { title: report.title, element };
 }
 
@@ -42,7 +45,7 @@ function columnsOf(part) {
 
 function curves(report) {
   return report.curves.map((curve) => chart({
-    name: curve.title ?? curve.name, meaning: curve.meaning,
+    name: curve.title ?? curve.name, meaning: curve.meaning, at: "at", named: true,
     lines: (curve.lines ?? [curve]).map((line, index) => ({ kind: index, ...line })),
   }));
 }

@@ -7,7 +7,7 @@ import { count, duration, moment } from "./format.js";
 import { facts, interval, progress, rate, stateBadge } from "./marks.js";
 import { to } from "./router.js";
 
-const FIGURES = 4;
+const FIGURES = 6;
 
 export async function show(route, signal) {
   const { runs } = await api.runs(signal);
@@ -51,6 +51,14 @@ function card(run, choosable, choose) {
       ["Kind", run.kind === "run" ? null : run.kind],
     ]) : null,
     figures.length ? h("ul", { class: "figures" }, figures.map(figureLine)) : null);
+}
+
+/** What to call runs beside each other, by id: names, or folders where several have one name. */
+export function labels(runs) {
+  const folder = (run) => (run.path ?? "").split("/").filter(Boolean).pop();
+  const calls = [(run) => run.name, folder, (run) => run.path];
+  const unique = calls.find((call) => new Set(runs.map(call)).size === runs.length) ?? ((run) => String(run.id));
+  return new Map(runs.map((run) => [String(run.id), unique(run)]));
 }
 
 /** A figure as name, drawing, numbers. */
