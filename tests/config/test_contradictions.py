@@ -96,6 +96,11 @@ CONTRADICTIONS = [
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
         "set rollout.top_p or rollout.min_p, not both",
     ),
+    ("engine=vllm engine.transport=adapters", "set model.lora_rank, or engine.transport=files"),
+    (
+        "engine=vllm engine.transport=adapters engine.colocated=true model.lora_rank=4",
+        "adapters are sent without it: set engine.transport=files",
+    ),
     (
         'engine=vllm engine.servers.replicas=2 engine.servers.devices=["0"]',
         "give one for each of engine.servers.replicas",

@@ -85,6 +85,16 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
                 "vLLM applies min_p before top_p, so that together they leave other tokens than "
                 "they say: set rollout.top_p or rollout.min_p, not both"
             )
+        if engine.transport == "adapters" and not recipe.model.lora_rank:
+            yield (
+                "engine.transport=adapters is for a model with adapters: set model.lora_rank, or "
+                "engine.transport=files"
+            )
+        if engine.transport == "adapters" and engine.colocated:
+            yield (
+                "engine.colocated gives the base model's memory back, and adapters are sent "
+                "without it: set engine.transport=files"
+            )
         return
     if not isinstance(engine, EmbeddedEngineConfig):
         return

@@ -92,6 +92,9 @@ class VllmEngineConfig(EngineConfig):
     """Servers beside the process of the run."""
     servers: Servers = StartedServers()
     """Servers to start, or with `urls` servers that run."""
+    transport: Literal["files", "adapters"] = "files"
+    """How new weights reach the servers: `files` of the whole model, or with `model.lora_rank` the
+    `adapters` alone, under a new name for each version."""
     colocated: bool = False
     """Servers share their GPU with the learner: they give its memory back while it learns."""
     max_restarts: int = Field(3, ge=0)

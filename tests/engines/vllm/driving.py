@@ -65,12 +65,18 @@ def scripted(sample: Sample) -> FakeVllm:
 Body = Callable[[VllmEngine, Any], Awaitable[None]]
 
 
-def drive(folder: Path, servers: list[FakeVllm], body: Body, **settings: Any) -> None:
+def drive(
+    folder: Path,
+    servers: list[FakeVllm],
+    body: Body,
+    wrap: Callable[[Any], Any] = lambda model: model,
+    **settings: Any,
+) -> None:
     """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
 
     async def main() -> None:
         tokenizer = byte_tokenizer()
-        model = small_model(tokenizer)
+        model = wrap(small_model(tokenizer))
         for server in servers:
             await server.start()
         config = VllmEngineConfig(

@@ -40,6 +40,8 @@ class FakeVllm:
         self.loaded: list[str] = []
         """Folders that weights were read from."""
         self.on_load: Callable[[str], None] = lambda folder: None
+        self.adapters: dict[str, str] | None = None
+        """Folders of the adapters that are loaded, by name; None for a server that takes none."""
         self.label = "default"
         self.port = 0
         self.cancelled = 0
@@ -72,6 +74,7 @@ class FakeVllm:
         self._connections.clear()
         await asyncio.sleep(0)
         self.label = "default"
+        self.adapters = None if self.adapters is None else {}
         self.on_load("")
 
     async def __aenter__(self) -> "FakeVllm":
@@ -132,6 +135,8 @@ class FakeVllm:
             return {"vllm_config": {"model_config": settings}}
         if path == "/v1/models":
             return {"data": [{"id": "fake"}]}
+        if path.endswith("load_lora_adapter"):
+            return self._adapter(path, body)
         self.calls.append(path)
         if path == "/collective_rpc":
             folder = body["kwargs"]["weights_path"]
@@ -142,7 +147,25 @@ class FakeVllm:
             self.label = body["new_version"]
         return {"status": "done"}
 
+    def _adapter(self, path: str, body: Json) -> str:
+        """As vLLM does: a name that is there, or is not, is refused; the answer is no JSON."""
+        if self.adapters is None:
+            raise Refusal(404, "Not Found")
+        if not body:
+            raise Refusal(405, "Method Not Allowed")
+        self.calls.append(path)
+        name, unloads = body["lora_name"], path == "/v1/unload_lora_adapter"
+        if (name in self.adapters) != unloads:
+            raise Refusal(404 if unloads else 400, f"the adapter {name} is there, or is not")
+        if unloads:
+            del self.adapters[name]
+        else:
+            self.adapters[name] = body["lora_path"]
+        return "Success"
+
     async def _complete(self, body: Json) -> Json:
+        if self.adapters and body["model"] not in self.adapters:
+            raise Refusal(404, f"the model {body['model']} does not exist")
         self.bodies.append(body)
         self._now += 1
         self.most = max(self.most, self._now)

@@ -18,6 +18,7 @@ from transformers import Qwen3ForCausalLM
 
 from benchmarks.peers import interpreter
 from tests.engines.vllm.driving import change
+from tests.engines.vllm.test_vllm_adapters import teach
 from tests.forward.models_for_tests import reference_logprobs
 from turnwise.config import ModelConfig, StartedServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
@@ -166,6 +167,32 @@ def test_tied_embeddings_do_not_go_stale(tmp_path: Path, python: str) -> None:
             change(model, version)
 
     drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
+
+
+def test_adapters_alone_reach_a_server_under_a_new_name_each_time(
+    tmp_path: Path, python: str
+) -> None:
+    wrapped, tokenizer = load_model(ModelConfig(name="tiny", lora_rank=4))
+    model: Any = wrapped.get_base_model()
+
+    async def body(engine: VllmEngine) -> None:
+        for version in range(3):
+            await engine.load_weights({}, version)
+            assert engine.parity < 1e-4
+            if version < 2:
+                teach(model, version)
+        victims = processes(str(tmp_path))
+        turn = asyncio.create_task(
+            play(engine, prompts(tokenizer)[0], Sampling(200, seed=1, temperature=2.0), "one")
+        )
+        await asyncio.sleep(0.1)
+        for process in victims:
+            os.kill(process, signal.SIGKILL)
+        assert (await turn).version == 2
+        assert engine.restarts == 1
+
+    settings = {"python": python, "arguments": ARGUMENTS, "transport": "adapters"}
+    drive(tmp_path, model, tokenizer, body, **settings)
 
 
 def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(

@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
 from tests.fakes import byte_tokenizer, small_model
-from turnwise.engines.vllm.weights import WeightFolders
+from turnwise.engines.vllm.transports import Files
 from turnwise.errors import InfrastructureError
 
 IDS = torch.arange(12)[None]
@@ -18,7 +18,7 @@ IDS = torch.arange(12)[None]
 def test_a_folder_is_the_model(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
     model = small_model(tokenizer)
-    folder = WeightFolders(tmp_path).write(model, tokenizer, 3)
+    folder = Files(tmp_path, 1).write(model, tokenizer, 3)
     assert folder.name == "000001-version-3"
     written = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(written(IDS).logits, model(IDS).logits)
@@ -30,7 +30,7 @@ def test_tied_embeddings_are_written_untied(tmp_path: Path) -> None:
     config = small_model(tokenizer).config
     config.tie_word_embeddings = True
     model = Qwen3ForCausalLM(config)
-    folder = WeightFolders(tmp_path).write(model, tokenizer, 0)
+    folder = Files(tmp_path, 1).write(model, tokenizer, 0)
     assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is False
     written = AutoModelForCausalLM.from_pretrained(folder)
     assert written.lm_head.weight is not written.model.embed_tokens.weight
@@ -50,7 +50,7 @@ def test_adapters_are_merged_into_what_is_written_only(tmp_path: Path) -> None:
                 weight.normal_(std=0.2)
     before = {name: weight.clone() for name, weight in wrapped.state_dict().items()}
     base = wrapped.get_base_model()
-    folder = WeightFolders(tmp_path).write(base, tokenizer, 0)
+    folder = Files(tmp_path, 1).write(base, tokenizer, 0)
     written = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.allclose(written(IDS).logits, wrapped(IDS).logits, atol=1e-5)
     assert all(torch.equal(weight, before[name]) for name, weight in wrapped.state_dict().items())
@@ -58,14 +58,14 @@ def test_adapters_are_merged_into_what_is_written_only(tmp_path: Path) -> None:
 
 def test_only_the_newest_is_kept(tmp_path: Path) -> None:
     tokenizer = byte_tokenizer()
-    folders = WeightFolders(tmp_path / "weights")
-    first = folders.write(small_model(tokenizer), tokenizer, 0)
-    second = folders.write(small_model(tokenizer), tokenizer, 0)
+    files = Files(tmp_path, 1)
+    first = files.write(small_model(tokenizer), tokenizer, 0)
+    second = files.write(small_model(tokenizer), tokenizer, 0)
     assert first != second
-    folders.keep_only(second)
+    files.folders.keep_only(second)
     assert list((tmp_path / "weights").iterdir()) == [second]
-    folders.clear()
-    folders.clear()
+    files.clear()
+    files.clear()
     assert not (tmp_path / "weights").exists()
 
 
@@ -73,4 +73,4 @@ def test_a_disk_that_fails_is_infrastructure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     tokenizer = byte_tokenizer()
     with pytest.raises(InfrastructureError, match="cannot be written"):
-        WeightFolders(tmp_path / "file").write(small_model(tokenizer), tokenizer, 0)
+        Files(tmp_path / "file", 1).write(small_model(tokenizer), tokenizer, 0)

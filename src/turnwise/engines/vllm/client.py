@@ -18,6 +18,7 @@ IDLE_SECONDS = 1.0
 """Connections are not used again after so long: servers close them after some five seconds, and a
 question sent just then would be lost."""
 DEVELOPMENT = "start the server with VLLM_SERVER_DEV_MODE=1, and vLLM 0.30 or later"
+ADAPTERS = "start the server with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and the rank"
 
 Json = dict[str, Any]
 
@@ -74,6 +75,15 @@ class Client:
         arguments = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         await self._ask("POST", "/collective_rpc", arguments, seconds)
 
+    async def load_adapters(self, name: str, folder: str, seconds: float) -> None:
+        """Read the adapters in a folder; requests for the model `name` are sampled with them."""
+        body = {"lora_name": name, "lora_path": folder}
+        await self._send("POST", "/v1/load_lora_adapter", body, seconds)
+
+    async def unload_adapters(self, name: str) -> None:
+        """Forget the adapters of that name."""
+        await self._send("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+
     async def sleep(self) -> None:
         """Give the memory of weights and cache back; they are lost."""
         await self._ask("POST", "/sleep?level=2")
@@ -99,6 +109,12 @@ class Client:
     async def _ask(
         self, method: str, path: str, body: Json | None = None, seconds: float | None = None
     ) -> Json:
+        """The JSON of an answer; raises as `_send` does."""
+        return _json(await self._send(method, path, body, seconds), self.url)
+
+    async def _send(
+        self, method: str, path: str, body: Json | None = None, seconds: float | None = None
+    ) -> httpx2.Response:
         """Raises ServerLostError, ServerRefusedError, or ServerSlowError at the deadline."""
         timeout = httpx2.Timeout(seconds or self._seconds, connect=ALIVE_SECONDS)
         try:
@@ -111,27 +127,31 @@ class Client:
             kind = str(error) or type(error).__name__
             raise ServerLostError(f"vLLM at {self.url} is gone: {kind}") from error
         if answer.status_code == 200:
-            return _json(answer, self.url)
+            return answer
         told = f"vLLM at {self.url} refuses {path}: {_message(answer)}"
         if answer.status_code >= 500 and not await self.well():
             raise ServerLostError(told)
         raise ServerRefusedError(told)
 
 
-def look_at(url: str) -> Json:
-    """The configuration of a server that runs. Raises ConfigError for one that cannot be used."""
+def look_at(url: str, adapters: bool = False) -> Json:
+    """The configuration of a server that runs. Raises ConfigError for one that cannot be used, or
+    that takes no `adapters` where they are asked for."""
     try:
         with httpx2.Client(base_url=url, timeout=ALIVE_SECONDS, trust_env=False) as http:
             answers = [
                 http.get(path) for path in ("/server_info?config_format=json", "/weight_info")
             ]
             models = http.get("/v1/models")
+            loading = http.get("/v1/load_lora_adapter")
     except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise ConfigError(f"engine.servers.urls: no server answers at {url}: {error}") from None
     if any(answer.status_code == 404 for answer in answers):
         raise ConfigError(f"engine.servers.urls: {url} does not take weights: {DEVELOPMENT}")
     if any(answer.status_code != 200 for answer in (*answers, models)):
         raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
+    if adapters and loading.status_code == 404:  # a route that is there refuses GET with 405
+        raise ConfigError(f"engine.servers.urls: {url} takes no adapters: {ADAPTERS}")
     try:
         settings: Json = answers[0].json()["vllm_config"]["model_config"]
         return settings | {"name": models.json()["data"][0]["id"]}

@@ -55,7 +55,7 @@ from turnwise.engines.vllm.parity import (
 )
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
-from turnwise.engines.vllm.weights import WeightFolders
+from turnwise.engines.vllm.transports import Transport
 from turnwise.engines.weights import match_weights
 from turnwise.errors import ConfigError, InfrastructureError, RunStoppedError
 from turnwise.tokens import Image
@@ -96,12 +96,12 @@ class VllmEngine:
         replicas: Sequence[Replica],
         config: VllmEngineConfig,
         limit: int,
-        folder: Path,
+        transport: Transport,
         temporary: Path | None = None,
         parity_bound: float = ROUNDED_PARITY,
     ) -> None:
-        """`limit` is the most tokens of a trajectory; weights are written into `folder`; the
-        `temporary` one is deleted at the end; for the bound see `EngineConfig`."""
+        """`limit` is the most tokens of a trajectory; the replicas take weights by `transport`; a
+        `temporary` folder is deleted at the end; for the bound see `EngineConfig`."""
         self._model, self._tokenizer, self._config = model, tokenizer, config
         self._replicas, self._limit = replicas, limit
         self._router = Router(replicas)
@@ -109,7 +109,7 @@ class VllmEngine:
         self._ends = end_tokens(model, tokenizer)
         self._vocabulary: int = model.get_input_embeddings().num_embeddings
         self._parity_bound = parity_bound
-        self._folders, self._temporary = WeightFolders(folder / "weights"), temporary
+        self._transport, self._temporary = transport, temporary
         self._run = uuid.uuid4().hex[:8]
         self._newest: tuple[Path, str] | None = None
         """Folder of the newest weights, and what a server that has them calls them."""
@@ -191,8 +191,9 @@ class VllmEngine:
                 target.copy_(source)
         first = self._newest is None
         if first:
-            self._folders.clear()
-        folder = await asyncio.to_thread(self._folders.write, self._model, self._tokenizer, version)
+            self._transport.clear()
+        write = self._transport.write
+        folder = await asyncio.to_thread(write, self._model, self._tokenizer, version)
         await self._close_gate()
         self._newest, self._expected = (folder, f"{self._run}-{folder.name}"), []
         if first:
@@ -200,7 +201,7 @@ class VllmEngine:
         else:
             await asyncio.gather(*map(self._renew, range(len(self._replicas))))
         await self._check_parity(version)
-        self._folders.keep_only(folder)
+        self._transport.folders.keep_only(folder)
         self.version = version
         self._open = True
         self._background.tell()
@@ -224,7 +225,7 @@ class VllmEngine:
         self._background.tell()
         await self._background.stop()
         await asyncio.gather(*(replica.stop() for replica in self._replicas))
-        self._folders.clear()
+        self._transport.clear()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 

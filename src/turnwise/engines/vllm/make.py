@@ -17,6 +17,7 @@ from turnwise.engines.vllm.client import look_at
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.process import ServerProcess, check_interpreter
 from turnwise.engines.vllm.replica import Replica
+from turnwise.engines.vllm.transports import Adapters, Files, Transport, server_arguments
 from turnwise.errors import ConfigError
 
 NAME = "turnwise"
@@ -41,17 +42,18 @@ def make_vllm(
     if folder is None:
         folder = temporary = Path(tempfile.gettempdir()) / f"turnwise-vllm-{uuid.uuid4().hex}"
     servers = config.servers
+    kind = Adapters if config.transport == "adapters" else Files
+    transport = kind(folder, config.start_seconds)
     if isinstance(servers, RunningServers):
-        replicas = [_running(url, config, limit) for url in servers.urls]
+        replicas = [_running(url, config, limit, transport) for url in servers.urls]
     else:
-        dtype = str(model.dtype).removeprefix("torch.")
-        replicas = _started(config, servers, dtype, limit, folder)
+        replicas = _started(config, servers, model, limit, folder, transport)
     bound = config.parity_bound or ROUNDED_PARITY
-    return VllmEngine(model, tokenizer, replicas, config, limit, folder, temporary, bound)
+    return VllmEngine(model, tokenizer, replicas, config, limit, transport, temporary, bound)
 
 
-def _running(url: str, config: VllmEngineConfig, limit: int) -> Replica:
-    settings = look_at(url.rstrip("/"))
+def _running(url: str, config: VllmEngineConfig, limit: int, transport: Transport) -> Replica:
+    settings = look_at(url.rstrip("/"), adapters=config.transport == "adapters")
     context, mode = settings.get("max_model_len", limit), settings.get("logprobs_mode")
     if context < limit:
         raise ConfigError(
@@ -63,16 +65,21 @@ def _running(url: str, config: VllmEngineConfig, limit: int) -> Replica:
             f"engine.servers.urls: {url} reports log-probabilities before temperature and "
             "truncation: start it with --logprobs-mode processed_logprobs"
         )
-    return Replica(
-        None, url.rstrip("/"), settings["name"], config.request_seconds, config.start_seconds
-    )
+    seconds = config.request_seconds, config.start_seconds
+    return Replica(None, url.rstrip("/"), settings["name"], transport, *seconds)
 
 
 def _started(
-    config: VllmEngineConfig, servers: StartedServers, dtype: str, limit: int, folder: Path
+    config: VllmEngineConfig,
+    servers: StartedServers,
+    model: PreTrainedModel,
+    limit: int,
+    folder: Path,
+    transport: Transport,
 ) -> list[Replica]:
     python = servers.python or sys.executable
     check_interpreter(python)
+    dtype = str(model.dtype).removeprefix("torch.")
     arguments = [
         *("--served-model-name", NAME),
         *("--dtype", dtype if servers.compute_dtype == "auto" else servers.compute_dtype),
@@ -82,6 +89,7 @@ def _started(
         *("--generation-config", "vllm"),  # no sampling options but those of the request
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if config.colocated else []),
+        *(server_arguments(_rank(model)) if config.transport == "adapters" else []),
         *servers.arguments,
     ]
     replicas = []
@@ -90,5 +98,11 @@ def _started(
         log = folder / f"server-{number}.log"
         process = ServerProcess(python, arguments, devices, log)
         seconds = config.request_seconds, config.start_seconds
-        replicas.append(Replica(process, "", NAME, *seconds))
+        replicas.append(Replica(process, "", NAME, transport, *seconds))
     return replicas
+
+
+def _rank(model: Any) -> int:
+    """The rank of the adapters of a model that has some."""
+    (adapters,) = model.peft_config.values()
+    return int(adapters.r)

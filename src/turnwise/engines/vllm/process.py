@@ -52,6 +52,7 @@ def environment(python: str) -> dict[str, str]:
         for name in OWN:
             variables.pop(name, None)
     variables["VLLM_SERVER_DEV_MODE"] = "1"  # pause, reload, sleep
+    variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"  # of use with --enable-lora alone
     variables.setdefault("VLLM_NO_USAGE_STATS", "1")
     variables.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_CACHE_GIB)
     return variables

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from turnwise.engines.vllm.client import Client, Json, ServerSlowError
 from turnwise.engines.vllm.process import ServerProcess
+from turnwise.engines.vllm.transports import Transport
 from turnwise.errors import InfrastructureError
 
 LOOK_SECONDS = 0.25
@@ -17,23 +18,25 @@ LOOK_SECONDS = 0.25
 
 
 class Replica:
-    """Example: `Replica(None, "http://127.0.0.1:8000", "turnwise", 300, 600)`."""
+    """Example: `Replica(None, "http://127.0.0.1:8000", "turnwise", transport, 300, 600)`."""
 
     def __init__(
         self,
         process: ServerProcess | None,
         url: str,
         model: str,
+        transport: Transport,
         request_seconds: float,
         start_seconds: float,
     ) -> None:
         """A server to start, or the `url` of one that runs; `model` is the name it serves."""
-        self._process, self._url = process, url
+        self._process, self._url, self._transport = process, url, transport
         self._request_seconds, self._start_seconds = request_seconds, start_seconds
         self._client: Client | None = None
         self._asleep = False
         self._label = ""
         self.model = model
+        """The name by which it knows the newest weights."""
         self.up = False
         """Whether it has the newest weights and takes requests."""
         self.in_flight = 0
@@ -74,28 +77,22 @@ class Replica:
             await self._client.close()
         if self._process is not None:
             await self._process.stop()
-            self._process.start(weights)
+            self._process.start(self._transport.served(weights))
         self._client = Client(self.url, self._request_seconds)
         self._asleep = False
         await self._wait_until_well()
-        if self._process is not None:
-            await self._mark(label)
-        else:
-            await self.update(weights, label)
+        await self._take(weights, label, started=self._process is not None)
 
     async def update(self, weights: Path, label: str) -> None:
         """Replace the weights; wakes a server that sleeps. Nothing may be in flight."""
-        folder = str(weights.resolve())
         if self._asleep:
             await self.client.wake("weights")
-            await self.client.reload(folder, self._start_seconds)
+            await self.client.reload(str(weights.resolve()), self._start_seconds)
             await self.client.wake("kv_cache")
             self._asleep = False
+            await self._mark(label)
         else:
-            await self.client.pause()
-            await self.client.reload(folder, self._start_seconds)
-            await self.client.resume()
-        await self._mark(label)
+            await self._take(weights, label, started=False)
 
     async def sleep(self) -> None:
         """Give memory back until the next update. Nothing may be in flight."""
@@ -120,6 +117,11 @@ class Replica:
             await self._client.close()
         if self._process is not None:
             await self._process.stop()
+
+    async def _take(self, weights: Path, label: str, started: bool) -> None:
+        name = await self._transport.take(self.client, weights, label, self._label, started)
+        self.model = name or self.model
+        await self._mark(label)
 
     async def _mark(self, label: str) -> None:
         await self.client.set_label(label)

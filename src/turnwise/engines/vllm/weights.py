@@ -3,32 +3,37 @@
 A folder appears whole or not at all. Adapters are merged into what is written, never into the model
 itself, whose weights would not come back exactly. Tied embeddings are written untied: a server may
 keep a packed copy of the output layer that a reload of the embeddings would not renew. Not here:
-checkpoints (`storage/checkpoint.py`), from which a run goes on.
+how a server takes a folder (`transports.py`), and checkpoints (`storage/checkpoint.py`), from which
+a run goes on.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from turnwise.errors import InfrastructureError
 
+LORA = ".lora_"
+"""A part of the names that peft gives to the weights of its adapters."""
+
 
 class WeightFolders:
-    """Numbered folders under `root`. Example: `folders.write(model, tokenizer, 3)`."""
+    """Numbered folders under `root`. Example: `folders.write(3, save)`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._number = 0
 
-    def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
-        """A new folder with the model's present weights. Raises InfrastructureError when the disk
+    def write(self, version: int, save: Callable[[Path], None]) -> Path:
+        """A new folder with what `save` writes into it. Raises InfrastructureError when the disk
         fails."""
         self._number += 1
         target = self._root / f"{self._number:06d}-version-{version}"
@@ -36,8 +41,7 @@ class WeightFolders:
         try:
             shutil.rmtree(partial, ignore_errors=True)
             shutil.rmtree(target, ignore_errors=True)
-            _save(model, partial)
-            tokenizer.save_pretrained(str(partial))
+            save(partial)
             os.replace(partial, target)
         except OSError as error:
             raise InfrastructureError(
@@ -56,12 +60,15 @@ class WeightFolders:
         shutil.rmtree(self._root, ignore_errors=True)
 
 
+def base_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The state dict that the model had before it got adapters."""
+    weights = model.state_dict().items()
+    return {name.replace(".base_layer.", "."): one for name, one in weights if LORA not in name}
+
+
 def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The state dict that the model would have without its adapters, with what they add."""
-    weights = {}
-    for name, weight in model.state_dict().items():
-        if ".lora_" not in name:
-            weights[name.replace(".base_layer.", ".")] = weight
+    weights = base_weights(model)
     for name, module in model.named_modules():
         layer: Any = module
         for adapter in _active_adapters(module):
@@ -77,13 +84,29 @@ def _active_adapters(module: torch.nn.Module) -> list[str]:
     return list(cast(Sequence[str], module.active_adapters))
 
 
-def _save(model: PreTrainedModel, folder: Path) -> None:
-    weights = merged_weights(model)
+def save_model(
+    model: PreTrainedModel, tokenizer: Any, weights: dict[str, Tensor], folder: Path
+) -> None:
+    """Write a model folder of transformers with these weights, untied, and the tokenizer."""
     tied = _tied(model, weights)
     weights |= {name: weights[name].detach().clone() for name in tied}
     model.save_pretrained(folder, state_dict=weights)
     if tied:
         _untie(folder)
+    tokenizer.save_pretrained(str(folder))
+
+
+def save_adapters(model: PreTrainedModel, folder: Path) -> None:
+    """Write the model's adapters as a folder of peft. Raises OSError."""
+    configs: Mapping[str, Any] = cast(Any, model).peft_config
+    ((name, config),) = configs.items()
+    weights = {
+        f"base_model.model.{key.replace(f'.{name}.', '.')}": weight.contiguous()
+        for key, weight in model.state_dict().items()
+        if LORA in key
+    }
+    config.save_pretrained(str(folder))
+    save_file(weights, folder / "adapter_model.safetensors")
 
 
 def _tied(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> list[str]:
