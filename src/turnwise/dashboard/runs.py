@@ -121,7 +121,9 @@ def compared(runs: Mapping[str, Path]) -> dict[str, Any]:
     keys = sorted({key for recipe in recipes for key in recipe})
     rows = [{"key": key, "values": [recipe.get(key) for recipe in recipes]} for key in keys]
     return {
-        "runs": [{key: one[key] for key in ("id", "name", "state", "figures")} for one in shown],
+        "runs": [
+            {key: one[key] for key in ("id", "name", "path", "state", "figures")} for one in shown
+        ],
         "recipe": [row for row in rows if any(one != row["values"][0] for one in row["values"])],
     }
 

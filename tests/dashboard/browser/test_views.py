@@ -283,9 +283,7 @@ def test_a_line_of_ten_million_characters_is_shown_in_parts(shown: DashboardPage
     assert length < longer < 100_000
 
 
-def test_a_run_that_grows_is_followed(
-    browser: Any, tmp_path: Path, runs: list[Path]
-) -> None:
+def test_a_run_that_grows_is_followed(browser: Any, tmp_path: Path, runs: list[Path]) -> None:
     run = tmp_path / "growing"
     shutil.copytree(runs[1], run)
     with dashboard(run) as address:
