@@ -20,8 +20,8 @@ from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
     from turnwise.commands.playing import Player
-    from turnwise.dashboard.export import Chosen
     from turnwise.dashboard.answers import Dashboard
+    from turnwise.dashboard.export import Chosen
 
 
 def view(
@@ -52,9 +52,10 @@ def view(
 
 
 def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dashboard":
-    """The dashboard of some folders; without a player nothing is played. Raises DataError where one holds no run."""
-    from turnwise.dashboard.runs import find_runs
+    """The dashboard of some folders; without a player nothing is played. Raises DataError where one
+    holds no run."""
     from turnwise.dashboard.answers import Dashboard
+    from turnwise.dashboard.runs import find_runs
     from turnwise.monitor.meanings import meanings
 
     exporters = {"sft": _conversations, "atif": _atif}
