@@ -13,6 +13,7 @@ from scripts.reference.command_line import command_page
 from scripts.reference.environment_options import options_page
 from scripts.reference.recipe import recipe_page
 from scripts.reference.reward_parts import reward_page
+from turnwise.monitor.meanings import page as metrics_page
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/reference"
 MADE = "<!-- Made from the code: change its docstrings, then `make reference`. -->\n\n"
@@ -21,6 +22,7 @@ PAGES = {
     "api.md": api_page,
     "command_line.md": command_page,
     "environment_options.md": options_page,
+    "metrics.md": metrics_page,
     "recipe.md": recipe_page,
     "reward_parts.md": reward_page,
 }

@@ -13,7 +13,6 @@ import base64
 import contextlib
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from turnwise.serving.offer import Offer, Session, is_loopback, verdict_of
 from turnwise.serving.outside import Reply
 from turnwise.tools.tool import Tool
 from turnwise.types import Action, ToolCall
+from turnwise.web_server import free_address, serving
 
 PATH = "/mcp"
 SESSION = "mcp-session-id"
@@ -192,35 +192,13 @@ class _Clients:
 async def serving_http(offer: Offer, host: str, port: int) -> AsyncIterator[str]:
     """Serve inside; gives the address. Port 0 is any that is free. Raises OSError for an address
     that cannot be had."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Any:
-            yield  # signals are the command's
-
-    bound = socket.create_server((host, port), family=_family(host))
-    config = uvicorn.Config(
-        _application(offer, host),
-        log_level="critical",
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
-    server = Server(config)
-    task = asyncio.create_task(server.serve(sockets=[bound]))
-    name = f"[{host}]" if ":" in host else host
+    bound = free_address(host, port)
     try:
-        yield f"http://{name}:{bound.getsockname()[1]}{PATH}"
+        application = _application(offer, host)
+        async with serving(application, bound, CLOSE_SECONDS, lifespan=True) as address:
+            yield f"{address}{PATH}"
     finally:
         await offer.close()
-        server.should_exit = True
-        await task
-        bound.close()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _application(offer: Offer, host: str) -> Any:

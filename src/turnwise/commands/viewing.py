@@ -1,0 +1,143 @@
+"""The command `view`: run folders in the browser.
+
+Not here: what is shown (`dashboard`).
+"""
+
+import asyncio
+import json
+import sys
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnwise.commands.failures import exit_code, fail
+from turnwise.commands.printing import print_line
+from turnwise.errors import DataError, InfrastructureError, MissingExtraError
+from turnwise.stopping import name_main_task, stoppable
+
+if TYPE_CHECKING:
+    from turnwise.commands.playing import Player
+    from turnwise.dashboard.answers import Dashboard
+    from turnwise.dashboard.export import Chosen
+
+
+def view(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or folders with run folders in them.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; this machine alone if not given.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Look at runs in the browser: curves, episodes, every token and why it was trained or not."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("starlette and uvicorn", "view") from None
+    from turnwise.commands.playing import Player
+
+    player = Player()
+    dashboard = dashboard_of(runs, player)
+    try:
+        with stoppable():
+            asyncio.run(_serve(dashboard, player, host, port, browser))
+    except KeyboardInterrupt as ended:
+        fail(str(ended) or "interrupted", exit_code(ended))
+
+
+def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dashboard":
+    """The dashboard of some folders; without a player nothing is played. Raises DataError where one
+    holds no run."""
+    from turnwise.dashboard.answers import Dashboard
+    from turnwise.dashboard.runs import find_runs
+    from turnwise.monitor.meanings import meanings
+
+    exporters = {"sft": _conversations, "atif": _atif}
+    return Dashboard(find_runs(paths), meanings(), _warnings, exporters, player)
+
+
+async def _serve(
+    dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
+) -> None:
+    from turnwise.dashboard.security import Door
+    from turnwise.dashboard.server import application
+    from turnwise.web_server import free_address, serving
+
+    name_main_task()
+    try:
+        bound = free_address(host, port)
+    except OSError as error:
+        raise InfrastructureError(
+            f"{host}:{port} cannot be listened at: {error.strerror}; choose another --port"
+        ) from None
+    door = Door(host, bound.getsockname()[1])
+    async with serving(application(dashboard, door), bound) as address:
+        place = f"{address}/?token={door.secret}"
+        count = f"{len(dashboard.runs)} run{'' if len(dashboard.runs) == 1 else 's'}"
+        print_line(f"{count} at {place}\nCtrl-C ends it")
+        sys.stdout.flush()
+        if browser:
+            webbrowser.open(place)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await player.close()
+
+
+def _warnings(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+    """The steps at which a run's metrics have the signs of an Echo Trap."""
+    from turnwise.monitor.echo_trap import Thresholds, detect
+
+    thresholds, found, quiet = Thresholds(), [], 0
+    highest = max((line.get("reward/mean", 0.0) for line in lines), default=1.0)
+    for count in range(1, len(lines) + 1):
+        trap = detect(lines[:count], max(1.0, highest), thresholds) if count > quiet else None
+        if trap is not None:
+            found.append((trap.step, str(trap)))
+            quiet = count + thresholds.pause
+    return found
+
+
+def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
+    """Chosen episodes as conversations for `sft.demonstrations.file`, one a line."""
+    from transformers import AutoTokenizer
+
+    from turnwise.dashboard.export import rows_of
+    from turnwise.synthesis.conversations import messages_of
+
+    decode = AutoTokenizer.from_pretrained(str(run / "tokenizer")).decode
+    found = [messages_of(row, decode) for row in rows_of(run, chosen)]
+    lines = [json.dumps({"messages": messages}) + "\n" for messages in found if messages]
+    if not lines:
+        raise DataError("none of these episodes can be written as messages")
+    return "episodes.jsonl", "".join(lines).encode()
+
+
+def _atif(run: Path, chosen: "Chosen") -> tuple[str, bytes]:
+    """Chosen episodes in ATIF, as a zip of one file each."""
+    import io
+    import zipfile
+
+    from transformers import AutoTokenizer
+
+    from turnwise.dashboard.export import rows_of
+    from turnwise.storage.run_folder import RunFolder
+    from turnwise.training.atif_export import trajectory_of
+
+    folder = RunFolder.open(run)
+    recipe, decode = folder.recipe(), AutoTokenizer.from_pretrained(str(folder.tokenizer)).decode
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for (name, number), row in zip(chosen, rows_of(run, chosen), strict=True):
+            if row["images"] or not row["ids"]:
+                raise DataError(f"{name}, row {number} cannot be written in ATIF: it has images")
+            whole = f"{name}-{number:05d}"
+            text = json.dumps(trajectory_of(row, whole, recipe, decode), allow_nan=False)
+            archive.writestr(f"{whole}.json", text + "\n")
+    return "episodes.zip", target.getvalue()

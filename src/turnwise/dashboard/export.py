@@ -1,0 +1,79 @@
+"""Chosen episodes as a file to take away: one static page, or the rows as Parquet.
+
+Not here: exports that need the run's tokenizer and scaffold (ATIF, SFT), which the caller gives.
+"""
+
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from turnwise.dashboard.episodes import turns_of, why
+from turnwise.dashboard.index import read_row
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import SCHEMA
+
+Chosen = Sequence[tuple[str, int]]
+"""Files and rows of episodes."""
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem }
+article { border-top: 1px solid #999; padding-top: 1rem; margin-top: 2rem }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: .6rem; margin: .3rem 0 }
+pre.policy { background: #e7f3ea; color: #10331c } pre.other { background: #f1f1f1; color: #222 }
+"""
+
+
+def rows_of(path: Path, chosen: Chosen) -> list[dict[str, Any]]:
+    """The whole rows of some episodes, in the order in which they were chosen."""
+    folder = RunFolder.open(path)
+    return [read_row(folder.trajectory_file(name), number) for name, number in chosen]
+
+
+def as_parquet(path: Path, chosen: Chosen) -> bytes:
+    """The rows as a file of Parquet, of the same columns as the run's own."""
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows_of(path, chosen), schema=SCHEMA), target)
+    return target.getvalue()
+
+
+def as_page(path: Path, chosen: Chosen) -> bytes:
+    """The episodes as one page of HTML without scripts: what was asked, done, returned, judged."""
+    rows = rows_of(path, chosen)
+    articles = [
+        _article(name, number, row) for (name, number), row in zip(chosen, rows, strict=True)
+    ]
+    title = html.escape(f"{path.name}: {len(rows)} episodes")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
+        f"{''.join(articles)}</body></html>\n"
+    ).encode("utf-8", "replace")
+
+
+def _article(name: str, number: int, row: Mapping[str, Any]) -> str:
+    turns = turns_of(row)
+    reward = "none" if row["reward"] is None else f"{row['reward']:g}"
+    heading = f"{name}, row {number}: {row['outcome']}, reward {reward}"
+    parts = [f"<h2>{html.escape(heading)}</h2>", _text("other", row["prompt"])]
+    for turn in turns:
+        parts.append(f"<h3>Turn {turn['index'] + 1}</h3>")
+        parts.append(_text("policy", turn["text"]))
+        parts += [
+            _text("other", f"{call['name']} {json.dumps(call['arguments'])}")
+            for call in turn["calls"]
+        ]
+        if turn["observation"] is not None:
+            parts.append(_text("other", turn["observation"]))
+    parts += [f"<p>{html.escape(sentence)}</p>" for sentence in why(row, turns)]
+    return f"<article>{''.join(parts)}</article>"
+
+
+def _text(kind: str, text: str) -> str:
+    return f'<pre class="{kind}">{html.escape(text)}</pre>'

@@ -1,0 +1,162 @@
+"""Reports as tables and curves: a run's evaluations, its comparisons, and the study it belongs to.
+
+Not here: how they are computed (`evaluation`), and steps of RL (`curves.py`).
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise.dashboard.runs import STUDY
+from turnwise.errors import ConfigError, DataError
+from turnwise.storage.run_folder import RunFolder
+
+REPORT, OF_STUDY = "report", "study"
+
+
+def reports(path: Path) -> list[dict[str, str]]:
+    """The names, kinds and titles of what there is to read."""
+    folder, found = RunFolder.open(path), []
+    if (path / "report.json").is_file():
+        found.append({"name": REPORT, "kind": "report", "title": "The report of the run"})
+    found += [
+        {"name": name, "kind": "evaluation", "title": f"Evaluation: {name}"}
+        for name in folder.evaluations()
+    ]
+    if (path.resolve().parent / STUDY).is_file():
+        found.append({"name": OF_STUDY, "kind": "study", "title": "The study of this run"})
+    return found
+
+
+def report(path: Path, name: str) -> dict[str, Any]:
+    """One of them. Raises ConfigError for a name that there is not."""
+    if name not in [one["name"] for one in reports(path)]:
+        raise ConfigError(f"this run has no report {name!r}")
+    folder = RunFolder.open(path)
+    if name == REPORT:
+        return _of_run(folder)
+    if name == OF_STUDY:
+        return _of_study(path.resolve().parent)
+    summary = folder.evaluation(name) or {}
+    return {
+        "title": f"Evaluation: {name}",
+        "kind": "evaluation",
+        "tables": _tables(summary),
+        "text": "\n".join(summary.get("cautions", [])),
+        "curves": _budgets({name: summary}),
+    }
+
+
+def _of_run(folder: RunFolder) -> dict[str, Any]:
+    evaluations = folder.evaluations()
+    rows = [
+        [name, _rate(one), _interval(one), one.get("n"), one.get("ungraded")]
+        for name, one in evaluations.items()
+    ]
+    policies = ["policy", "success", "95% interval", "episodes", "ungraded"]
+    tables = [{"title": "Policies on the held-out tasks", "columns": policies, "rows": rows}]
+    pairs = folder.report().get("comparisons", [])
+    if pairs:
+        columns = ["first", "second", "difference", "95% interval", "p (corrected)"]
+        rows = [
+            [
+                pair["first"],
+                pair["second"],
+                f"{pair['difference']:+.1%}",
+                f"{pair['low']:+.1%} to {pair['high']:+.1%}",
+                f"{pair['p_corrected']:.2g}",
+            ]
+            for pair in pairs
+        ]
+        tables.append({"title": "The same tasks, pair by pair", "columns": columns, "rows": rows})
+    text = folder.path / "report.md"
+    return {
+        "title": f"Report: {folder.report().get('name', folder.path.name)}",
+        "kind": "report",
+        "tables": tables,
+        "text": text.read_text(encoding="utf-8") if text.is_file() else "",
+        "curves": _budgets(evaluations),
+    }
+
+
+def _tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """An evaluation's own tables: what was counted, how episodes ended, and labels of tasks."""
+    numbers = [
+        [name.replace("_", " "), _number(value)]
+        for name, value in summary.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    tables = [{"title": "Numbers", "columns": ["name", "value"], "rows": numbers}]
+    outcomes = [[name, count] for name, count in summary.get("outcomes", {}).items()]
+    tables.append({"title": "Outcomes", "columns": ["outcome", "episodes"], "rows": outcomes})
+    for label, values in summary.get("breakdown", {}).items():
+        rows = [[value, _rate(one), _interval(one), one.get("n")] for value, one in values.items()]
+        columns = [label, "success", "95% interval", "episodes"]
+        tables.append({"title": f"By {label}", "columns": columns, "rows": rows})
+    return tables
+
+
+def _budgets(evaluations: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Success by what an episode was allowed, a line for each evaluation."""
+    kinds = {kind for one in evaluations.values() for kind in one.get("budgets", {})}
+    curves = []
+    for kind in sorted(kinds):
+        lines = [
+            {
+                "name": name,
+                "steps": [budget for budget, _ in one["budgets"][kind]],
+                "values": [success for _, success in one["budgets"][kind]],
+            }
+            for name, one in evaluations.items()
+            if one.get("budgets", {}).get(kind)
+        ]
+        title = f"Success within a budget of {kind.replace('_', ' ')}"
+        curves.append({"title": title, "lines": lines})
+    return curves
+
+
+def _of_study(folder: Path) -> dict[str, Any]:
+    file = folder / STUDY
+    try:
+        figures = json.loads(file.read_text(encoding="utf-8"))
+        columns = ["metric", "arm", *(f"seed {seed}" for seed in figures["seeds"]), "mean"]
+        rows = [
+            [
+                metric,
+                arm,
+                *(_number(one["value"]) for one in of["by_seed"].values()),
+                _number((of["over_seeds"] or {}).get("mean")),
+            ]
+            for arm, metrics in figures["arms"].items()
+            for metric, of in metrics.items()
+        ]
+        effects = [
+            [effect["claim"], effect["verdict"], effect["why"]] for effect in figures["effects"]
+        ]
+        title, about = str(figures["title"]), str(figures["about"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{file} cannot be read: {error!r}") from None
+    verdicts = {"title": "Effects", "columns": ["claim", "verdict", "why"], "rows": effects}
+    numbers = {"title": "Arms", "columns": columns, "rows": sorted(rows, key=lambda row: row[0])}
+    return {
+        "title": title,
+        "kind": "study",
+        "tables": [verdicts, numbers],
+        "text": about,
+        "curves": [],
+    }
+
+
+def _rate(one: Mapping[str, Any]) -> str:
+    rate = one.get("success")
+    return "–" if rate is None else f"{rate:.1%}"
+
+
+def _interval(one: Mapping[str, Any]) -> str:
+    low, high = one.get("low"), one.get("high")
+    return "–" if low is None or high is None else f"{low:.1%} to {high:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -1,0 +1,256 @@
+"""The runs that the dashboard shows: what state each is in, its figures, its recipe.
+
+Everything is read from files again at each call, so that a run that goes on is shown as it is. What
+cannot be read is a state of its own with its reason, and never an error for the other runs. Not
+here: steps and episodes (`steps.py`, `episodes.py`).
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from turnwise.config import check_recipe
+from turnwise.errors import ConfigError, DataError
+from turnwise.storage.run_folder import KEPT, RunFolder
+from turnwise.storage.run_lock import LOCK, is_locked
+
+CONFIG = "config.toml"
+STUDY = "figures.json"
+DEEPEST = 3
+"""Levels of folders below a given one in which runs are looked for."""
+
+
+def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
+    """The runs in some folders by their ids: numbers for folders that were given, names for runs
+    found inside one. Raises DataError, naming the folder, where there is none."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise DataError(f"{path}: there is no such folder")
+        if (path / CONFIG).is_file():
+            found[str(len(found))] = path
+            continue
+        inside = sorted(_inside(path, DEEPEST))
+        if not inside:
+            raise DataError(
+                f"{path} is no run folder and holds none: give the folder that `turnwise train` "
+                f"wrote, with a {CONFIG} in it"
+            )
+        for run in inside:
+            name = run.relative_to(path).as_posix()
+            found[name if name not in found else f"{path.name}/{name}"] = run
+    return found
+
+
+def _inside(folder: Path, levels: int) -> Iterator[Path]:
+    for child in folder.iterdir():
+        if (child / CONFIG).is_file():
+            yield child
+        elif levels > 1 and child.is_dir() and not child.name.startswith("."):
+            yield from _inside(child, levels - 1)
+
+
+def overview(identity: str, path: Path) -> dict[str, Any]:
+    """A run in a list of runs; one that cannot be read has the state "unreadable" and says why."""
+    shown: dict[str, Any] = {"id": identity, "name": path.name, "path": str(path), "kind": "run"}
+    nothing = {"steps_done": 0, "steps_planned": None, "started": None, "seconds": None}
+    try:
+        folder = RunFolder.open(path)
+        values = recipe_values(path)
+        lines = folder.lines("metrics.jsonl")
+        kept = any(folder.evaluation(name) is not None for name in KEPT)
+        shown["kind"] = "evaluation" if kept else "run"
+        planned = None if kept else values.get("train", {}).get("steps")
+        state = _state(folder, bool(lines) or kept)
+        return shown | {
+            "name": str(values.get("name", path.name)),
+            "state": state,
+            "trouble": _trouble(folder, state, len(lines)),
+            "steps_done": lines[-1]["step"] if lines else 0,
+            "steps_planned": planned,
+            "started": _time((path / CONFIG).stat().st_mtime),
+            "seconds": _seconds(folder),
+            "figures": figures(folder),
+            "cost": _cost(folder, lines),
+        }
+    except (DataError, OSError) as error:
+        why: dict[str, Any] = {
+            "state": "unreadable",
+            "trouble": str(error),
+            "figures": [],
+            "cost": None,
+        }
+        return shown | nothing | why
+
+
+def details(identity: str, path: Path, count: Callable[[Path], int]) -> dict[str, Any]:
+    """A run by itself: its overview, its recipe, its files and what went wrong at which step;
+    `count` gives the trajectories in a file, or raises DataError."""
+    shown = overview(identity, path)
+    if shown["state"] == "unreadable":
+        return shown | {"recipe": {}, "changed": [], "files": [], "troubles": [], "has": {}}
+    folder, values = RunFolder.open(path), recipe_values(path)
+    flat = flattened(values)
+    return shown | {
+        "recipe": flat,
+        "changed": changed_keys(values),
+        "files": [file_entry(file, _counted(file, count)) for file in folder.trajectory_files()],
+        "troubles": [
+            {"step": line["step"], "sentence": line.get("reason", "")}
+            for line in folder.lines("no_signal.jsonl")
+        ],
+        "has": {
+            name: (path / f"{name}.jsonl").is_file()
+            for name in ("metrics", "timing", "validation", "cold_start", "imitation")
+        },
+    }
+
+
+def compared(runs: Mapping[str, Path]) -> dict[str, Any]:
+    """Runs side by side: their figures, and the settings in which they differ."""
+    shown = [overview(identity, path) for identity, path in runs.items()]
+    recipes = [
+        {} if one["state"] == "unreadable" else flattened(recipe_values(path))
+        for one, path in zip(shown, runs.values(), strict=True)
+    ]
+    keys = sorted({key for recipe in recipes for key in recipe})
+    rows = [{"key": key, "values": [recipe.get(key) for recipe in recipes]} for key in keys]
+    return {
+        "runs": [
+            {key: one[key] for key in ("id", "name", "path", "state", "figures")} for one in shown
+        ],
+        "recipe": [row for row in rows if any(one != row["values"][0] for one in row["values"])],
+    }
+
+
+def figures(folder: RunFolder) -> list[dict[str, Any]]:
+    """The success of every finished evaluation with its 95% interval."""
+    return [
+        {
+            "name": name,
+            "rate": one.get("success"),
+            "low": one.get("low"),
+            "high": one.get("high"),
+            "n": one.get("n"),
+        }
+        for name, one in folder.evaluations().items()
+    ]
+
+
+def recipe_values(path: Path) -> dict[str, Any]:
+    """The tables of a run's recipe as they are written, be it of an older turnwise or not. Raises
+    DataError for a damaged file."""
+    try:
+        return tomllib.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{path / CONFIG} is damaged: {error}") from None
+
+
+def changed_keys(values: Mapping[str, Any]) -> list[str]:
+    """The dotted keys of a recipe whose values are not the defaults."""
+    least = {"name": values.get("name", ""), "environment": values.get("environment", {})}
+    try:
+        defaults = check_recipe(least, "defaults").model_dump(mode="json", exclude_none=True)
+    except ConfigError:  # the environment's table of an older turnwise
+        return []
+    usual = flattened(defaults)
+    return [
+        key
+        for key, value in flattened(values).items()
+        if key.startswith("environment.") or usual.get(key) != value
+    ]
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested tables by dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def file_entry(file: Path, rows: int | None) -> dict[str, Any]:
+    """A file of trajectories in a list; `rows` is None where they cannot be counted."""
+    kind, step = file_kind(file.stem)
+    size = file.stat().st_size
+    return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
+
+
+def file_kind(name: str) -> tuple[str, int | None]:
+    """Whether a file of trajectories is of a "step" of RL (and of which), of an "evaluation", or
+    "other"."""
+    word, _, number = name.partition("-")
+    if word == "step" and number.isdigit():
+        return "step", int(number)
+    return ("evaluation" if word == "evaluation" else "other"), None
+
+
+def _counted(file: Path, count: Callable[[Path], int]) -> int | None:
+    try:
+        return count(file)
+    except DataError:
+        return None
+
+
+def _state(folder: RunFolder, begun: bool) -> str:
+    if is_locked(folder.path):
+        return "running"
+    if (folder.path / "report.json").is_file():
+        return "finished"
+    there = begun or any(folder.trajectory_files()) or folder.lines("cold_start.jsonl")
+    return "stopped" if there else "empty"
+
+
+def _trouble(folder: RunFolder, state: str, steps: int) -> str | None:
+    """The last that a reader should know, in a sentence; None where all is well."""
+    lines = folder.lines("no_signal.jsonl")
+    if lines and state != "finished" and lines[-1]["step"] >= steps - 2:
+        return f"step {lines[-1]['step']}: {lines[-1].get('reason', 'nothing was learned')}"
+    if state == "stopped":
+        owner = _owner(folder.path / LOCK)
+        if owner:
+            return f"it may still be written on {owner}, which cannot be seen from here"
+        return f"it ended before its end: turnwise train --resume {folder.path}"
+    if lines:
+        return (
+            f"{len(lines)} of {steps} steps taught nothing, the last one step {lines[-1]['step']}"
+        )
+    return None
+
+
+def _owner(lock: Path) -> str:
+    """The machine that a left lock names; empty without one."""
+    try:
+        return str(json.loads(lock.read_text(encoding="utf-8"))["host"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def _seconds(folder: RunFolder) -> float | None:
+    if (folder.path / "report.json").is_file():
+        seconds = folder.report().get("seconds")
+        return None if seconds is None else float(seconds)
+    lines = folder.lines("timing.jsonl")
+    return sum(line.get("seconds/step", 0.0) for line in lines) if lines else None
+
+
+def _cost(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """Tokens that RL sampled, and seconds that it took."""
+    if not lines:
+        return None
+    timing = folder.lines("timing.jsonl")
+    return {
+        "sampled_tokens": sum(line.get("rollout/tokens_sampled", 0) for line in lines),
+        "rollout_seconds": sum(line.get("seconds/rollout", 0.0) for line in timing),
+        "update_seconds": sum(line.get("seconds/update", 0.0) for line in timing),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,150 @@
+"""The dashboard over HTTP: its pages, and what they ask of run folders as JSON.
+
+    /                the page; /static/NAME its parts
+    /api/…           see `answers.ROUTES`; segments are percent-encoded, so a name may have slashes
+    /api/events      tells of runs that have changed, for as long as the page is open
+
+Answers are computed in threads, one request each. Errors are one line that says what to do. Not
+here: who may ask (`security.py`), and the answers themselves (`answers.py`).
+"""
+
+import asyncio
+import inspect
+import json
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from turnwise.dashboard.answers import ROUTES, Asked, Dashboard, File
+from turnwise.dashboard.security import HEADERS, Door
+from turnwise.dashboard.watching import changes
+from turnwise.errors import ConfigError, DataError, TurnwiseError
+
+STATIC = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+LARGEST_BODY = 100_000
+"""Bytes of a request, at most."""
+
+
+def application(dashboard: Dashboard, door: Door) -> Starlette:
+    """The dashboard as an application of ASGI."""
+
+    async def answer(request: Request) -> Response:
+        refused = door.refusal(request.headers, request.url.query)
+        if refused is not None:
+            return JSONResponse({"error": refused[1]}, refused[0], HEADERS)
+        if door.asks(request.url.query):
+            return RedirectResponse("/", 303, {**HEADERS, "set-cookie": door.cookie})
+        path = request.scope["raw_path"].decode("ascii", "replace").partition("?")[0]
+        if path == "/api/events" and request.method == "GET":
+            return _stream(changes(dashboard.runs))
+        if path.startswith("/api/"):
+            return await _api(dashboard, request, path)
+        return _static("index.html" if path == "/" else path.removeprefix("/static/"))
+
+    return Starlette(routes=[Route("/{rest:path}", answer, methods=["GET", "POST"])])
+
+
+async def _api(dashboard: Dashboard, request: Request, path: str) -> Response:
+    segments = [unquote(one) for one in path.removeprefix("/api/").split("/")]
+    found = _route(request.method, segments)
+    if found is None:
+        return _error(404, "there is nothing at this address")
+    handler, names = found
+    query = {name: given[0] for name, given in parse_qs(request.url.query).items()}
+    try:
+        body = await _body(request) if request.method == "POST" else {}
+        result = await _answer(handler, dashboard, Asked(names, query, body))
+    except ConfigError as error:
+        return _error(404, str(error))
+    except TurnwiseError as error:
+        return _error(422, str(error))
+    except OSError as error:
+        return _error(422, f"it cannot be read: {error}")
+    return _file(result) if isinstance(result, File) else _json(result)
+
+
+async def _answer(handler: Any, dashboard: Dashboard, asked: Asked) -> Any:
+    """What a handler answers: computed in a thread, but for what plays, which waits by itself."""
+    if inspect.iscoroutinefunction(handler):
+        return await handler(dashboard, asked)
+    return await asyncio.to_thread(handler, dashboard, asked)
+
+
+def _route(method: str, segments: Sequence[str]) -> tuple[Any, list[str]] | None:
+    """The handler of a path and the names in it, which stand where a pattern has None."""
+    for wanted, pattern, handler in ROUTES:
+        pairs = list(zip(pattern, segments, strict=False))
+        if wanted != method or len(pattern) != len(segments):
+            continue
+        if all(word in (None, segment) for word, segment in pairs):
+            return handler, [segment for word, segment in pairs if word is None]
+    return None
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's body. Raises DataError for anything else: a form of another
+    site cannot send this content type."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise DataError("send JSON, with its content type")
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > LARGEST_BODY:
+            raise DataError(f"the request has more than {LARGEST_BODY} bytes")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise DataError("the body is no JSON object")
+    return body
+
+
+def _json(value: Any) -> Response:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value))
+    headers = {**HEADERS, "cache-control": "no-store"}
+    return Response(text.encode("utf-8", "replace"), 200, headers, "application/json")
+
+
+def _file(file: File) -> Response:
+    taken = {"content-disposition": f'attachment; filename="{file.name}"'} if file.name else {}
+    return Response(file.content, 200, {**HEADERS, **taken}, file.kind)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for each number that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _error(status: int, text: str) -> Response:
+    return JSONResponse({"error": " ".join(text.split())}, status, HEADERS)
+
+
+def _static(name: str) -> Response:
+    """A file of the page itself; no other file can be named."""
+    folder = resources.files("turnwise.dashboard") / "static"
+    known = {one.name: one for one in folder.iterdir() if Path(one.name).suffix in STATIC}
+    if name not in known:
+        return _error(404, "there is nothing at this address")
+    kind = STATIC[Path(name).suffix]
+    return Response(known[name].read_bytes(), 200, HEADERS, f"{kind}; charset=utf-8")
+
+
+def _stream(events: AsyncIterator[str]) -> Response:
+    headers = {**HEADERS, "cache-control": "no-store"}
+    return StreamingResponse(events, 200, headers, "text/event-stream")

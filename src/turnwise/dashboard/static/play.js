@@ -1,0 +1,112 @@
+// Acting in the run's environment by hand: what the agent sees, its tools as forms, the verdict.
+// Not here: the environment, which the server runs.
+
+import { api } from "./api.js";
+import { append, h, longText, notice, replace } from "./dom.js";
+import { plain } from "./format.js";
+
+export async function show(route, signal) {
+  const data = await api.environments(signal);
+  const area = h("div", { class: "conversation", "aria-live": "polite" });
+  const said = h("p", { class: "quiet", role: "alert" });
+  const begin = async (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries([...new FormData(event.currentTarget)].filter(([, value]) => value !== ""));
+    if (values.seed !== undefined) values.seed = Number(values.seed);
+    replace(said);
+    try {
+      new Game(area, await api.play({ run: route.run, ...values }));
+    } catch (error) {
+      replace(said, error.message);
+    }
+  };
+  const element = h("div", {},
+    h("div", { class: "heading" }, h("h1", {}, "Play")),
+    data.absent || !data.environments?.length
+      ? notice("Playing is not possible here", data.absent ?? "This run names no environment that can be played.")
+      : [h("p", { class: "lead" }, "Be the policy yourself, with the same tools and the same verdict."),
+        h("form", { class: "filters", onsubmit: begin },
+          h("label", { class: "field" }, h("span", {}, "Task (empty: one by chance)"), h("input", { name: "task", autocomplete: "off" })),
+          h("label", { class: "field" }, h("span", {}, "Seed"), h("input", { name: "seed", type: "number", value: "0" })),
+          h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin"))), said],
+    area);
+  return { title: "Play", element };
+}
+
+class Game {
+  constructor(area, start) {
+    this.area = area;
+    this.session = start.session;
+    this.tools = start.tools ?? [];
+    this.form = h("div", { class: "play" });
+    replace(area, this.form);
+    this.say("Task", start.observation);
+    this.ask();
+  }
+
+  say(name, text, kind = "observation") {
+    this.form.before(h("div", { class: `said ${kind}` }, h("p", { class: "speaker" }, name), longText(plain(text), { class: "text" })));
+  }
+
+  /** A form for each tool, and one for an answer in words. */
+  ask() {
+    replace(this.form,
+      this.tools.map((tool) => this.toolForm(tool)),
+      h("form", { class: "play-tool", onsubmit: (event) => this.submit(event, (values) => ({ text: values.text })) },
+        h("label", { class: "field wide" }, h("span", {}, "Write, or answer"), h("textarea", { name: "text", rows: 2, required: true })),
+        h("div", { class: "form-end" }, h("button", { type: "submit" }, "Send"), h("button", { type: "button", class: "quiet", onclick: () => this.back() }, "One turn back"))));
+  }
+
+  toolForm(tool) {
+    const schema = tool.schema?.parameters ?? tool.schema ?? {};
+    const properties = Object.entries(schema.properties ?? {});
+    return h("form", { class: "play-tool", onsubmit: (event) => this.submit(event, (values) => ({
+      calls: [{ name: tool.name, arguments: converted(values, schema) }] })) },
+    h("h3", {}, tool.name), tool.schema?.description ? h("p", { class: "quiet" }, tool.schema.description) : null,
+    properties.map(([name, kind]) => h("label", { class: "field" }, h("span", {}, name),
+      kind.enum ? h("select", { name }, kind.enum.map((value) => h("option", { value }, value)))
+        : h("input", { name, autocomplete: "off", required: (schema.required ?? []).includes(name), placeholder: kind.description ?? "" }))),
+    h("div", { class: "form-end" }, h("button", { type: "submit" }, `Call ${tool.name}`)));
+  }
+
+  async submit(event, action) {
+    event.preventDefault();
+    const given = action(Object.fromEntries(new FormData(event.currentTarget)));
+    await this.waited(async () => {
+      this.say("You", given.text ?? `${given.calls[0].name}(${JSON.stringify(given.calls[0].arguments)})`, "agent");
+      const answer = await api.act(this.session, given);
+      if (answer.observation) this.say("Observation", answer.observation);
+      if (!answer.done) return this.ask();
+      this.say("Verdict", answer.verdict, "verdict");
+      return replace(this.form, h("p", { class: "quiet" }, "The episode is over; begin another one above."));
+    });
+  }
+
+  async back() {
+    await this.waited(async () => {
+      const answer = await api.back(this.session);
+      this.say("Back to", answer.observation);
+      this.ask();
+    });
+  }
+
+  async waited(work) {
+    try {
+      await work();
+    } catch (error) {
+      append(this.form, notice("That did not work", error.message, "error"));
+    }
+  }
+}
+
+/** Fields as the tool's schema wants them; what is no JSON stays text. */
+function converted(values, schema) {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => {
+    if ((schema.properties?.[name]?.type ?? "string") === "string") return [name, value];
+    try {
+      return [name, JSON.parse(value)];
+    } catch {
+      return [name, value];
+    }
+  }));
+}

@@ -1,0 +1,71 @@
+"""A step: its groups with their rewards, what has no grade and why, and the step's own numbers.
+
+Not here: an episode by itself (`episodes.py`).
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from turnwise.dashboard.index import Index, read
+from turnwise.dashboard.runs import file_kind
+from turnwise.storage.run_folder import RunFolder
+from turnwise.tokens import NO_VERSION
+
+
+def step(path: Path, name: str, index: Index) -> dict[str, Any]:
+    """The groups of a file of trajectories, in the order in which they were played."""
+    folder = RunFolder.open(path)
+    file = folder.trajectory_file(name)
+    kind, number = file_kind(name)
+    rows = index.table(file).to_pylist()
+    measured = _measured(file, number)
+    groups: dict[str, dict[str, Any]] = {}
+    for place, row in enumerate(rows):
+        first = {"group": row["group"], "task": row["task"], "prompt": row["prompt"]}
+        group = groups.setdefault(row["group"], {**first, "episodes": []})
+        facts = ("episode", "outcome", "reward", "success", "turns", "tool_calls")
+        group["episodes"].append(
+            {"row": place, **{fact: row[fact] for fact in facts}, **measured[place]}
+        )
+    for group in groups.values():
+        rewards = [one["reward"] for one in group["episodes"] if one["reward"] is not None]
+        group["all_equal"] = len(rewards) > 1 and len(set(rewards)) == 1
+        group["ungraded"] = len(group["episodes"]) - len(rewards)
+    alike = [one.stem for one in folder.trajectory_files() if file_kind(one.stem)[0] == kind]
+    alike = sorted(alike) if kind == "step" else alike
+    place = alike.index(name)
+    lines = folder.lines("metrics.jsonl") if number is not None else []
+    return {
+        "file": name,
+        "kind": kind,
+        "step": number,
+        "groups": list(groups.values()),
+        "ungraded": Counter(row["outcome"] for row in rows if row["reward"] is None),
+        "metrics": next((line for line in lines if line["step"] == number), {}),
+        "previous": alike[place - 1] if place else None,
+        "next": alike[place + 1] if place + 1 < len(alike) else None,
+    }
+
+
+def _measured(file: Path, number: int | None) -> list[dict[str, Any]]:
+    """Of each trajectory: tokens, the sum of its advantages, and by how many versions its oldest
+    token is behind the step's, where it is one."""
+    table = read(file, ("version", "advantage"))
+    lengths = pc.list_value_length(table["version"]).to_pylist()
+    versions = np.asarray(pc.list_flatten(table["version"]), np.int64)
+    advantages = np.asarray(pc.list_flatten(table["advantage"]), np.float64)
+    found, begin = [], 0
+    with_advantages = pc.list_value_length(table["advantage"]).to_pylist()
+    at = 0
+    for length, given in zip(lengths, with_advantages, strict=True):
+        own = versions[begin : begin + length]
+        sampled = own[own != NO_VERSION]
+        behind = None if number is None or not len(sampled) else number - 1 - int(sampled.min())
+        advantage = float(advantages[at : at + given].sum())
+        found.append({"tokens": length, "staleness": behind, "advantage": advantage})
+        begin, at = begin + length, at + given
+    return found

@@ -1,0 +1,148 @@
+"""A small run folder with everything that a view can show, and text that would do harm as markup.
+
+Rows are written as the storage writes them; nothing is trained. Not here: the pages
+(`dashboard_page.py`).
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.fakes import byte_tokenizer
+from turnwise.config import load_recipe
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise.tokens import Source
+
+HOSTILE = (
+    "<script>window.harmed = 1</script><style>body { display: none }</style>"
+    '<img src="http://out.test/i.png" onerror="window.harmed = 2">'
+    '<svg onload="window.harmed = 3"><a href="javascript:window.harmed = 4">go</a></svg>'
+    "\u202e\u0000&lt;b&gt;"
+)
+LONG_LINE = 10_000_000
+"""Characters of the longest line."""
+LONG_EPISODE = 30_000
+"""Tokens of the longest episode."""
+OUTCOMES = ["success", "failure", "failure", "agent_parse_error"]
+
+
+def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
+    """A run of three steps and an evaluation. Rows of its last step: 0 to 3 are a group with a
+    signal, 4 and 5 a group without one, 6 is ungraded, 7 has a long line, 8 many tokens."""
+    run = RunFolder.new(folder)
+    run.begin(load_recipe("demo", [f"seed={seed}", "train.steps=3", "evaluation.tasks=4"]))
+    run.write_tokenizer(byte_tokenizer())
+    for step in (1, 2, 3):
+        run.append("metrics.jsonl", _metrics(step, seed))
+        run.append("timing.jsonl", {"step": step, "seconds/step": 1.5, "seconds/rollout": 1.0})
+        rows = [_short(0, episode, outcome) for episode, outcome in enumerate(OUTCOMES)]
+        _write(folder, f"step-{step:06d}", rows)
+    alike = [_short(1, episode, "failure") for episode in (0, 1)]
+    rows += [{**row, "advantage": [0.0] * len(row["ids"])} for row in alike]
+    rows.append({**_short(2, 0, "infrastructure_step"), "success": None, "reward": None})
+    if hostile:
+        rows.append(_row(3, 0, "failure", HOSTILE, "x" * LONG_LINE))
+        rows.append(_row(4, 0, "failure", "many tokens", "y" * (LONG_EPISODE - 200)))
+    _write(folder, "step-000003", rows)
+    _write(folder, "evaluation-trained", [_short(9, 0, "success"), _short(8, 0, "failure")])
+    run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
+    return folder
+
+
+def _metrics(step: int, seed: int) -> dict[str, Any]:
+    return {
+        "step": step,
+        "reward/mean": 0.1 * step + 0.05 * seed,
+        "reward/group_std": 0.3 / step,
+        "groups/all_equal": 0.25,
+        "policy/entropy": 0.5 / step,
+        "policy/gradient_norm": math.sqrt(step),
+        "policy/logprob_gap": math.nan if step == 1 else 0.001,
+        "repetition/ngrams": 0.1 * step,
+    }
+
+
+def _short(task: int, episode: int, outcome: str) -> dict[str, Any]:
+    return _row(task, episode, outcome, f"capital of {episode}", f"It is Paris, episode {episode}.")
+
+
+def _row(task: int, episode: int, outcome: str, said: str, observed: str) -> dict[str, Any]:
+    """A row of two turns: a call with its observation, and an answer."""
+    long = len(observed) == LONG_LINE
+    texts = [
+        (f"Question {task}?\n", Source.USER, 0),
+        (said, Source.MODEL, 0),
+        ("\n[" + ("a long line" if long else observed) + "]\n", Source.TOOL, 0),
+        ("Rome", Source.MODEL, 1),
+    ]
+    call = {"name": "lookup", "arguments": {"country": said}, "id": "0.0"}
+    success = outcome == "success"
+    return {
+        "task": f"task-{task}",
+        "prompt": f"Question {task}?" + (f" {HOSTILE}" if long else ""),
+        "group": f"train/2/task-{task}",
+        "episode": episode,
+        "parent": 1 if episode == 3 else None,
+        "first_turn": 1 if episode == 3 else 0,
+        "seed": episode,
+        "outcome": outcome,
+        "reward": float(success),
+        "penalty": 0.0,
+        "parts": json.dumps({"exact_match": float(success)}),
+        "turn_parts": "{}",
+        "turn_rewards": [],
+        "success": success,
+        "detail": f"answered {said!r}",
+        "answer": said,
+        "problem": "",
+        "turns": 2,
+        "tool_calls": 1,
+        "actions": json.dumps([_action(said, [call]), _action("Rome", [])]),
+        "steps": json.dumps([_step(observed, call), _step(None, None)]),
+        **_tokens(texts, 1.0 if success else -1.0),
+        "images": [],
+    }
+
+
+def _action(text: str, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    answer = None if calls else text
+    return dict(text=text, thought=text, calls=calls, answer=answer, error=None, summary=False)
+
+
+def _step(observed: str | None, call: dict[str, Any] | None) -> dict[str, Any]:
+    shown = None if observed is None else [observed, int(Source.TOOL)]
+    results = [] if call is None else [[call, observed, True]]
+    ended = [observed is None, False, False]
+    return {"observation": shown, "results": results, "ended": ended, "reward": None}
+
+
+def _tokens(texts: Sequence[tuple[str, Source, int]], advantage: float) -> dict[str, Any]:
+    """Tokens of the texts; those that the policy sampled have log-probabilities and a credit."""
+    encode = byte_tokenizer().encode
+    pieces = [(one, source, turn) for text, source, turn in texts for one in encode(text)]
+    sampled = [source == Source.MODEL for _, source, _ in pieces]
+    surprise = [-0.01 * (index % 90) for index in range(len(pieces))]
+    return {
+        "ids": [one for one, _, _ in pieces],
+        "source": [int(source) for _, source, _ in pieces],
+        "turn": [turn for _, _, turn in pieces],
+        "version": [2 if one else -1 for one in sampled],
+        "logprob": [s if one else math.nan for s, one in zip(surprise, sampled, strict=True)],
+        "trained_logprob": [
+            1.01 * s if one else math.nan for s, one in zip(surprise, sampled, strict=True)
+        ],
+        "advantage": [advantage if one else 0.0 for one in sampled],
+        "value": [],
+        "contexts": [[0, 0]],
+    }
+
+
+def _write(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    pq.write_table(table, folder / "trajectories" / f"{name}.parquet", compression="zstd")
