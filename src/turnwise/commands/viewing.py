@@ -5,6 +5,7 @@ Not here: what is shown (`dashboard`).
 
 import asyncio
 import json
+import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from turnwise.errors import DataError, InfrastructureError, MissingExtraError
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
+    from turnwise.commands.playing import Player
+    from turnwise.dashboard.answers import Dashboard
     from turnwise.dashboard.export import Chosen
-    from turnwise.dashboard.server import Dashboard
 
 
 def view(
@@ -38,25 +40,31 @@ def view(
         import uvicorn  # noqa: F401
     except ImportError:
         raise MissingExtraError("starlette and uvicorn", "view") from None
-    dashboard = dashboard_of(runs)
+    from turnwise.commands.playing import Player
+
+    player = Player()
+    dashboard = dashboard_of(runs, player)
     try:
         with stoppable():
-            asyncio.run(_serve(dashboard, host, port, browser))
+            asyncio.run(_serve(dashboard, player, host, port, browser))
     except KeyboardInterrupt as ended:
         fail(str(ended) or "interrupted", exit_code(ended))
 
 
-def dashboard_of(paths: Sequence[Path]) -> "Dashboard":
-    """The dashboard of some folders. Raises DataError where one holds no run."""
+def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dashboard":
+    """The dashboard of some folders; without a player nothing is played. Raises DataError where one
+    holds no run."""
+    from turnwise.dashboard.answers import Dashboard
     from turnwise.dashboard.runs import find_runs
-    from turnwise.dashboard.server import Dashboard
     from turnwise.monitor.meanings import meanings
 
     exporters = {"sft": _conversations, "atif": _atif}
-    return Dashboard(find_runs(paths), meanings(), _warnings, exporters)
+    return Dashboard(find_runs(paths), meanings(), _warnings, exporters, player)
 
 
-async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) -> None:
+async def _serve(
+    dashboard: "Dashboard", player: "Player", host: str, port: int, browser: bool
+) -> None:
     from turnwise.dashboard.security import Door
     from turnwise.dashboard.server import application
     from turnwise.web_server import free_address, serving
@@ -71,10 +79,15 @@ async def _serve(dashboard: "Dashboard", host: str, port: int, browser: bool) ->
     door = Door(host, bound.getsockname()[1])
     async with serving(application(dashboard, door), bound) as address:
         place = f"{address}/?token={door.secret}"
-        print_line(f"{len(dashboard.runs)} runs at {place}\nCtrl-C ends it")
+        count = f"{len(dashboard.runs)} run{'' if len(dashboard.runs) == 1 else 's'}"
+        print_line(f"{count} at {place}\nCtrl-C ends it")
+        sys.stdout.flush()
         if browser:
             webbrowser.open(place)
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await player.close()
 
 
 def _warnings(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:

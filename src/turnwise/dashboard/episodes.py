@@ -5,6 +5,7 @@ Not here: their tokens (`tokens.py`).
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,8 @@ from turnwise.tokens import Source
 
 MOST = 200
 """Episodes of one page, at most."""
+PATIENCE = 0.4
+"""Seconds after which a page that is full waits for no more files to be counted."""
 Row = Mapping[str, Any]
 
 
@@ -47,19 +50,36 @@ class Query:
     offset: int = 0
     limit: int = 50
 
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves out episodes of a file that it looks at."""
+        words = self.text, self.outcome, self.tool, self.error, self.group
+        numbers = self.success, self.low, self.high
+        return any(words) or any(one is not None for one in numbers)
+
 
 def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
-    """A page of the episodes that fit, the newest step first, and how many there are."""
-    folder = RunFolder.open(path)
+    """A page of the episodes that fit, the newest step first, and how many there are.
+
+    A run may have more files than can be read while a page waits: the page is whole, and where
+    `complete` is False, `total` is how many were found within `PATIENCE`.
+    """
+    folder, begun = RunFolder.open(path), time.monotonic()
     found: list[dict[str, Any]] = []
     total, end = 0, query.offset + min(query.limit, MOST)
-    for file in _files(folder, query):
-        rows = _fitting(file, query, index)
-        shown = rows[max(0, query.offset - total) : max(0, end - total)]
-        if shown:
-            found += _listed(file, shown, index)
-        total += len(rows)
-    return {"total": total, "rows": found, "next": end if end < total else None}
+    files = _files(folder, query)
+    for number, file in enumerate(files, 1):
+        if query.narrows or total < end:
+            rows = _fitting(file, query, index)
+            shown = rows[max(0, query.offset - total) : max(0, end - total)]
+            found += _listed(file, shown, index) if shown else []
+            total += len(rows)
+        else:
+            total += index.count(file)
+        if total > end and time.monotonic() - begun > PATIENCE and number < len(files):
+            return {"total": total, "rows": found, "next": end, "complete": False}
+    following = end if end < total else None
+    return {"total": total, "rows": found, "next": following, "complete": True}
 
 
 def _files(folder: RunFolder, query: Query) -> list[Path]:

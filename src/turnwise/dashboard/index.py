@@ -45,6 +45,7 @@ class Index:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._counts: dict[Path, tuple[tuple[int, int], int]] = {}
         self._tables: OrderedDict[Path, tuple[tuple[int, int], pa.Table]] = OrderedDict()
 
     def table(self, file: Path) -> pa.Table:
@@ -61,6 +62,19 @@ class Index:
             while rows > KEPT_ROWS and len(self._tables) > 1:
                 rows -= self._tables.popitem(last=False)[1][1].num_rows
             return self._tables[file][1]
+
+    def count(self, file: Path) -> int:
+        """Trajectories in a file. Raises DataError for one that cannot be read."""
+        status = file.stat()
+        state = status.st_mtime_ns, status.st_size
+        known = self._counts.get(file)
+        if known is None or known[0] != state:
+            try:
+                known = state, pq.read_metadata(file).num_rows
+            except (pa.ArrowInvalid, OSError) as error:
+                raise DataError(f"{file} cannot be read: {error}") from error
+            self._counts[file] = known
+        return known[1]
 
 
 def read(file: Path, columns: tuple[str, ...]) -> pa.Table:
@@ -120,8 +134,7 @@ def lengths(file: Path) -> list[int]:
 def rows_with(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has the text anywhere in what was said, case aside."""
     found: Any = None
-    for name in SEARCHED:
-        column = read(file, (name,))[name]
+    for column in read(file, SEARCHED).columns:
         has = pc.fill_null(pc.match_substring(column, text, ignore_case=True), False)
         found = has if found is None else pc.or_(found, has)
     return [bool(one) for one in found.to_pylist()]

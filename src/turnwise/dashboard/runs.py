@@ -7,13 +7,10 @@ here: steps and episodes (`steps.py`, `episodes.py`).
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
@@ -89,8 +86,9 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
         return shown | nothing | why
 
 
-def details(identity: str, path: Path) -> dict[str, Any]:
-    """A run by itself: its overview, its recipe, its files and what went wrong at which step."""
+def details(identity: str, path: Path, count: Callable[[Path], int]) -> dict[str, Any]:
+    """A run by itself: its overview, its recipe, its files and what went wrong at which step;
+    `count` gives the trajectories in a file, or raises DataError."""
     shown = overview(identity, path)
     if shown["state"] == "unreadable":
         return shown | {"recipe": {}, "changed": [], "files": [], "troubles": [], "has": {}}
@@ -99,7 +97,7 @@ def details(identity: str, path: Path) -> dict[str, Any]:
     return shown | {
         "recipe": flat,
         "changed": changed_keys(values),
-        "files": [file_entry(file) for file in folder.trajectory_files()],
+        "files": [file_entry(file, _counted(file, count)) for file in folder.trajectory_files()],
         "troubles": [
             {"step": line["step"], "sentence": line.get("reason", "")}
             for line in folder.lines("no_signal.jsonl")
@@ -121,7 +119,9 @@ def compared(runs: Mapping[str, Path]) -> dict[str, Any]:
     keys = sorted({key for recipe in recipes for key in recipe})
     rows = [{"key": key, "values": [recipe.get(key) for recipe in recipes]} for key in keys]
     return {
-        "runs": [{key: one[key] for key in ("id", "name", "state", "figures")} for one in shown],
+        "runs": [
+            {key: one[key] for key in ("id", "name", "path", "state", "figures")} for one in shown
+        ],
         "recipe": [row for row in rows if any(one != row["values"][0] for one in row["values"])],
     }
 
@@ -175,13 +175,9 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def file_entry(file: Path) -> dict[str, Any]:
-    """A file of trajectories in a list; without its rows where it cannot be read."""
+def file_entry(file: Path, rows: int | None) -> dict[str, Any]:
+    """A file of trajectories in a list; `rows` is None where they cannot be counted."""
     kind, step = file_kind(file.stem)
-    try:
-        rows: int | None = pq.read_metadata(file).num_rows
-    except (pa.ArrowInvalid, OSError):
-        rows = None
     size = file.stat().st_size
     return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
 
@@ -193,6 +189,13 @@ def file_kind(name: str) -> tuple[str, int | None]:
     if word == "step" and number.isdigit():
         return "step", int(number)
     return ("evaluation" if word == "evaluation" else "other"), None
+
+
+def _counted(file: Path, count: Callable[[Path], int]) -> int | None:
+    try:
+        return count(file)
+    except DataError:
+        return None
 
 
 def _state(folder: RunFolder, begun: bool) -> str:

@@ -74,7 +74,8 @@ def tokens(
     file = RunFolder.open(path).trajectory_file(name)
     row = read_row(file, number)
     count = len(row["ids"])
-    place = slice(max(0, begin), count if end is None else min(end, count))
+    first = min(max(0, begin), count)
+    place = slice(first, count if end is None else min(max(first, end), count))
     sampled = np.asarray(row["source"], np.int64) == Source.MODEL
     columns: dict[str, Any] = {
         "id": row["ids"][place],

@@ -78,6 +78,9 @@ SCHEMA = pa.schema(
 )
 
 
+ROWS_IN_A_GROUP = 16
+"""Trajectories that a file keeps together: what is read to see a single one of them."""
+
 TOKENS = {
     "ids": np.int64,
     "source": np.uint8,

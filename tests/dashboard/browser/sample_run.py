@@ -43,7 +43,8 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         run.append("timing.jsonl", {"step": step, "seconds/step": 1.5, "seconds/rollout": 1.0})
         rows = [_short(0, episode, outcome) for episode, outcome in enumerate(OUTCOMES)]
         _write(folder, f"step-{step:06d}", rows)
-    rows += [_short(1, episode, "failure") for episode in (0, 1)]
+    alike = [_short(1, episode, "failure") for episode in (0, 1)]
+    rows += [{**row, "advantage": [0.0] * len(row["ids"])} for row in alike]
     rows.append({**_short(2, 0, "infrastructure_step"), "success": None, "reward": None})
     if hostile:
         rows.append(_row(3, 0, "failure", HOSTILE, "x" * LONG_LINE))

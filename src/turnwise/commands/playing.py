@@ -1,0 +1,189 @@
+"""Playing in the browser: a run's environment, acted in by hand, from its beginning or from any
+turn of an episode that the run has recorded.
+
+The loop, its limits and the verdict are those of every episode (`serving/outside.py`). Not here:
+what the page shows (`dashboard`), and playing in the terminal (`play.py`).
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from turnwise.config import RolloutConfig
+from turnwise.dashboard.index import read_row
+from turnwise.environments.base import Environment
+from turnwise.environments.registry import environment_of
+from turnwise.errors import ConfigError, DataError, ToolError
+from turnwise.rollout.runner import within
+from turnwise.seeds import derive
+from turnwise.serving.offer import check_servable, verdict_of
+from turnwise.serving.outside import OutsideEpisode, Reply
+from turnwise.storage.run_folder import RunFolder
+from turnwise.types import Action, Task, ToolCall, Trajectory
+
+PATIENCE = 3600.0
+"""Seconds a person has for an episode."""
+SESSIONS = 16
+"""Episodes that may be under way; the oldest one is given up for another."""
+
+
+@dataclass
+class Game:
+    """An episode that is played, and what was done in it so far."""
+
+    environment: Environment
+    limits: RolloutConfig
+    task: Task
+    seed: int
+    actions: list[Action] = field(default_factory=list)
+    episode: OutsideEpisode = field(init=False)
+
+    async def begin(self, actions: Sequence[Action]) -> Reply:
+        """Begin anew, and do what was done before."""
+        self.actions = []
+        self.episode = OutsideEpisode(
+            planned=Trajectory(self.task, f"play/{self.task.id}", 0, self.seed),
+            prototype=self.environment,
+            limits=within(self.limits, self.environment.budget(self.task)),
+            patience=PATIENCE,
+        )
+        reply = await self.episode.begin()
+        for action in actions:
+            reply = await self.act(action)
+        return reply
+
+    async def act(self, action: Action) -> Reply:
+        """Take an action. Raises DataError where the episode is over."""
+        try:
+            reply = await self.episode.act(action)
+        except ToolError as error:
+            raise DataError(str(error)) from None
+        self.actions.append(action)
+        return reply
+
+
+class Player:
+    """The games of a dashboard. Example: `await player.begin(run, {"seed": 0})`."""
+
+    def __init__(self) -> None:
+        self._games: OrderedDict[str, Game] = OrderedDict()
+        self._environments: dict[Path, tuple[Environment, RolloutConfig]] = {}
+
+    async def begin(self, run: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin an episode: of the task that `task` names, or of a recorded episode, which `file`
+        and `row` name, after its first `turn` turns. Raises ConfigError or DataError for what is
+        not there."""
+        environment, limits = self._environment(run)
+        actions: list[Action] = []
+        if "file" in given:
+            file = RunFolder.open(run).trajectory_file(str(given["file"]))
+            row = read_row(file, _whole(given, "row"))
+            task, seed = _task(environment, row["task"]), int(row["seed"])
+            recorded = [_action(one) for one in json.loads(row["actions"])]
+            actions = recorded[: _whole(given, "turn")]
+        else:
+            seed = _whole(given, "seed")
+            task = _task(environment, str(given.get("task", "")), seed)
+        game = Game(environment, limits, task, seed)
+        reply = await game.begin(actions)
+        name = token_hex(8)
+        self._games[name] = game
+        while len(self._games) > SESSIONS:
+            await self._games.popitem(last=False)[1].episode.close()
+        tools = [{"name": tool.name, "schema": tool.schema} for tool in environment.tools()]
+        return {"session": name, "task": task.id, "tools": tools, **_answer(reply, game)}
+
+    async def act(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a turn: calls of tools, or an answer in words."""
+        game = self._game(name)
+        calls, text = given.get("calls", []), given.get("text")
+        if calls:
+            known = [_call(one, place, len(game.actions)) for place, one in enumerate(calls)]
+            action = Action(json.dumps(calls), calls=tuple(known))
+        elif isinstance(text, str):
+            action = Action(text, answer=text)
+        else:
+            raise DataError('a turn is {"calls": [{"name", "arguments"}]} or {"text": "…"}')
+        return _answer(await game.act(action), game)
+
+    async def back(self, name: str) -> dict[str, Any]:
+        """Go back by one turn: the episode is played again as far as the turn before."""
+        game = self._game(name)
+        actions = game.actions[:-1]
+        await game.episode.close()
+        return _answer(await game.begin(actions), game)
+
+    async def close(self) -> None:
+        """Give up all episodes under way. Idempotent."""
+        for game in self._games.values():
+            await game.episode.close()
+
+    def _game(self, name: str) -> Game:
+        if name not in self._games:
+            raise ConfigError("this episode is no longer there: begin another one")
+        return self._games[name]
+
+    def _environment(self, run: Path) -> tuple[Environment, RolloutConfig]:
+        if run not in self._environments:
+            recipe = RunFolder.open(run).recipe()
+            environment = environment_of(recipe)
+            check_servable(environment, images=False)
+            self._environments[run] = environment, recipe.rollout
+        return self._environments[run]
+
+
+def _task(environment: Environment, name: str, seed: int = 0) -> Task:
+    """The task of that id or number, or one by chance. Raises ConfigError where there is none."""
+    heldout = environment.tasks("heldout")
+    if not name:
+        return heldout[derive(seed, "play") % len(heldout)]
+    for task in (*heldout, *environment.tasks("train")):
+        if task.id == name:
+            return task
+    if name.isdigit() and int(name) < len(heldout):
+        return heldout[int(name)]
+    raise ConfigError(
+        f"there is no task {name!r}: give its id, or a number below {len(heldout)} for a held-out "
+        "one"
+    )
+
+
+def _answer(reply: Reply, game: Game) -> dict[str, Any]:
+    ended = reply.ended
+    verdict = None if ended is None else verdict_of(ended)
+    said = None
+    if ended is not None and verdict is not None:
+        reward = f", reward {verdict['reward']:g}" if "reward" in verdict else ", no grade"
+        detail = verdict.get("detail") or ended.problem
+        said = f"{verdict['outcome']}{reward}{f': {detail}' if detail else ''}"
+    return {
+        "observation": reply.observation.content,
+        "ok": reply.ok,
+        "turn": len(game.actions),
+        "done": ended is not None,
+        "verdict": said,
+    }
+
+
+def _call(given: Any, place: int, turn: int) -> ToolCall:
+    if not (isinstance(given, dict) and isinstance(given.get("name"), str)):
+        raise DataError('a call is {"name": "…", "arguments": {…}}')
+    arguments = given.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise DataError(f"arguments of {given['name']} are no JSON object")
+    return ToolCall(given["name"], arguments, f"{turn}.{place}")
+
+
+def _action(values: Mapping[str, Any]) -> Action:
+    return Action(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
+
+
+def _whole(given: Mapping[str, Any], name: str) -> int:
+    value = given.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise DataError(f"{name} is {value!r}: give a whole number from 0")
+    return value

@@ -1,0 +1,314 @@
+"""The dashboard over HTTP: who is let in, what is answered, and folders that are not as they
+should be."""
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.dashboard.browser.sample_run import write_run
+from turnwise.commands.playing import Player
+from turnwise.commands.viewing import dashboard_of
+from turnwise.dashboard.notes import notes_file
+from turnwise.dashboard.security import Door
+from turnwise.dashboard.server import application
+from turnwise.errors import DataError
+from turnwise.storage.run_lock import locked
+from turnwise.storage.trajectory_rows import SCHEMA
+
+HOST = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "demo", hostile=False)
+
+
+@pytest.fixture
+def run(written: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(written, tmp_path / "demo"))
+
+
+def asked(
+    paths: list[Path],
+    body: Callable[[httpx2.AsyncClient], Awaitable[Any]],
+    player: Player | None = None,
+) -> Any:
+    """What `body` makes of a client that was let in."""
+
+    async def main() -> Any:
+        door = Door("127.0.0.1", 8080)
+        transport = httpx2.ASGITransport(application(dashboard_of(paths, player), door))
+        async with httpx2.AsyncClient(transport=transport, base_url=HOST) as client:
+            opened = await client.get(f"/?token={door.secret}")
+            assert (opened.status_code, opened.headers["location"]) == (303, "/")
+            return await body(client)
+
+    return asyncio.run(main())
+
+
+def get(paths: list[Path], *addresses: str) -> list[Any]:
+    async def body(client: httpx2.AsyncClient) -> list[Any]:
+        return [(await client.get(f"/api/{one}")).json() for one in addresses]
+
+    found: list[Any] = asked(paths, body)
+    return found
+
+
+def test_only_a_browser_with_the_secret_and_the_right_host_is_let_in(run: Path) -> None:
+    async def main() -> None:
+        door = Door("127.0.0.1", 8080)
+        app = application(dashboard_of([run]), door)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HOST) as client:
+            for address in ("/", "/static/app.js", "/api/runs", "/?token=wrong", "/api/events"):
+                assert (await client.get(address)).status_code == 401
+            client.cookies.set("turnwise-8080", "wrong")
+            assert (await client.get("/api/runs")).status_code == 401
+            client.cookies.clear()
+            opened = await client.get(f"/?token={door.secret}")
+            cookie = opened.headers["set-cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=Strict" in cookie
+            assert (await client.get("/api/runs")).status_code == 200
+            elsewhere = await client.get("/api/runs", headers={"host": "evil.test"})
+            assert elsewhere.status_code == 403
+            for header in ("content-security-policy", "x-content-type-options", "referrer-policy"):
+                assert header in elsewhere.headers
+
+    asyncio.run(main())
+
+
+def test_no_path_leads_out_of_the_pages_and_the_runs(run: Path) -> None:
+    async def body(client: httpx2.AsyncClient) -> None:
+        for path in (
+            "/static/../server.py",
+            "/static/..%2Fserver.py",
+            "/static/%2e%2e/server.py",
+            "/api/runs/0/images/..%2F..%2Fconfig.toml",
+            "/api/runs/..%2F..%2Fetc",
+            "/api/runs/0/steps/..%2F..%2Fconfig",
+            "/api/runs/0/reports/..%2F..%2Freport",
+        ):
+            assert (await client.get(path)).status_code == 404, path
+
+    asked([run], body)
+
+
+def test_notes_are_kept_beside_the_run_and_come_as_json_alone(run: Path) -> None:
+    before = sorted(run.rglob("*"))
+
+    async def body(client: httpx2.AsyncClient) -> None:
+        note = {"file": "step-000003", "row": 1, "text": "It guessed."}
+        form = await client.post("/api/runs/0/notes", data=note)
+        assert form.status_code == 422
+        assert (await client.post("/api/runs/0/notes", json=note)).status_code == 200
+        for wrong in ({"file": "step-000003"}, {**note, "row": True}, {**note, "row": 99}):
+            assert (await client.post("/api/runs/0/notes", json=wrong)).status_code == 422
+        shown = (await client.get("/api/runs/0/episodes/step-000003/1")).json()
+        assert shown["note"] == "It guessed."
+        listed = (await client.get("/api/runs/0/episodes?file=step-000003")).json()
+        assert [row["note"] for row in listed["rows"]][:3] == [False, True, False]
+        await client.post("/api/runs/0/notes", json={**note, "text": ""})
+        assert (await client.get("/api/runs/0/notes")).json() == {"notes": []}
+
+    asked([run], body)
+    assert sorted(run.rglob("*")) == before
+    assert notes_file(run).is_file()
+
+
+def test_episodes_are_found_by_what_they_are(run: Path) -> None:
+    def count(query: str) -> int:
+        return int(get([run], f"runs/0/episodes?{query}")[0]["total"])
+
+    whole = count("")
+    assert whole == sum(
+        pq.read_metadata(file).num_rows for file in (run / "trajectories").glob("*.parquet")
+    )
+    assert (
+        count("step=3") + count("step=2") + count("step=1") + count("file=evaluation-trained")
+        == whole
+    )
+    assert count("file=step-000003&outcome=success") == 1
+    assert count("file=step-000003&success=false&group=train/2/task-0") == 3
+    assert count("file=step-000003&low=0.5") == 1
+    assert count("file=step-000003&text=EPISODE%202") == 1
+    assert count("file=step-000003&tool=lookup") == 7
+    assert count("file=step-000003&tool=look") == 0
+    pages = [get([run], f"runs/0/episodes?limit=4&offset={at}")[0] for at in range(0, whole, 4)]
+    rows = [(row["file"], row["row"]) for page in pages for row in page["rows"]]
+    assert len(set(rows)) == len(rows) == whole
+    assert pages[-1]["next"] is None
+    assert rows[0] == ("step-000003", 0)
+
+
+def test_every_token_without_a_gradient_has_its_reason(run: Path) -> None:
+    def reasons(place: str) -> set[tuple[str, str | None]]:
+        found = get([run], f"runs/0/episodes/{place}/tokens")[0]
+        columns = found["columns"]
+        return {
+            (found["sources"][source], None if at is None else found["reasons"][at])
+            for source, at in zip(columns["source"], columns["reason"], strict=True)
+        }
+
+    trained = dict(reasons("step-000003/1"))
+    assert trained["model"] is None
+    assert "A tool wrote it" in str(trained["tool"])
+    assert "All rewards of its group are equal" in str(dict(reasons("step-000003/4"))["model"])
+    assert "has no grade (infrastructure_step)" in str(dict(reasons("step-000003/6"))["model"])
+    of_evaluation = {why for _, why in reasons("evaluation-trained/0")}
+    assert of_evaluation == {"Nothing of an evaluation is trained."}
+
+
+def test_the_numbers_of_a_token_are_those_of_the_file(run: Path) -> None:
+    row = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[1]
+    found = get([run], "runs/0/episodes/step-000003/1/tokens?from=5&to=40")[0]
+    columns = found["columns"]
+    assert (found["from"], found["to"], found["count"]) == (5, 40, len(row["ids"]))
+    assert columns["id"] == row["ids"][5:40]
+    for place in range(5, 40):
+        logprob, trained = row["logprob"][place], row["trained_logprob"][place]
+        shown = columns["gap"][place - 5]
+        assert shown is None if logprob != logprob else shown == pytest.approx(trained - logprob)
+    assert "entropy" in found["absent"]
+    assert "value" in found["absent"]
+
+
+def test_a_group_says_where_its_episodes_part(run: Path) -> None:
+    found = get([run], "runs/0/groups/step-000003/train%2F2%2Ftask-0")[0]
+    rows = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[:4]
+    assert found["episodes"][0]["first_difference"] is None
+    for episode, row in zip(found["episodes"][1:], rows[1:], strict=True):
+        pairs = zip(rows[0]["ids"], row["ids"], strict=False)
+        first = next(place for place, (one, two) in enumerate(pairs) if one != two)
+        assert episode["first_difference"]["token"] == first
+    assert found["tree"][3] == {"episode": 3, "parent": 1, "first_turn": 1}
+
+
+def test_exports_are_what_was_chosen(run: Path) -> None:
+    async def body(client: httpx2.AsyncClient) -> None:
+        base = "/api/runs/0/export?select=step-000003:1,step-000003:0"
+        page = await client.get(f"{base}&format=html")
+        assert "attachment" in page.headers["content-disposition"]
+        assert "<script" not in page.text
+        table = await client.get(f"{base}&format=parquet")
+        rows = pq.read_table(pa.BufferReader(table.content))
+        assert rows.schema.names == SCHEMA.names
+        assert rows["episode"].to_pylist() == [1, 0]
+        assert (await client.get(f"{base}&format=docx")).status_code == 404
+        wrong = await client.get("/api/runs/0/export?select=nonsense")
+        assert wrong.status_code == 422
+
+    asked([run], body)
+
+
+def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such folder"):
+        dashboard_of([tmp_path / "nowhere"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="is no run folder and holds none"):
+        dashboard_of([tmp_path / "empty"])
+    half = run / "trajectories/step-000003.parquet"
+    half.write_bytes(half.read_bytes()[:200])
+    old = pq.read_table(run / "trajectories/step-000002.parquet").drop_columns(["advantage"])
+    pq.write_table(old, run / "trajectories/step-000002.parquet")
+    damaged, earlier, fine = get(
+        [run],
+        "runs/0/episodes/step-000003/0",
+        "runs/0/episodes/step-000002/0",
+        "runs/0/episodes/step-000001/0",
+    )
+    assert "step-000003.parquet cannot be read" in damaged["error"]
+    assert "written by an earlier version of turnwise" in earlier["error"]
+    assert fine["row"] == 0
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "rew')
+    assert get([run], "runs/0")[0]["steps_done"] == 3
+    (run / "config.toml").write_text("name = ")
+    assert get([run, run.parent], "runs")[0]["runs"][0]["state"] == "unreadable"
+
+
+def test_a_run_of_another_turnwise_is_shown_though_its_recipe_is_unknown(run: Path) -> None:
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text("an_older_key = 3\n" + text)
+    found = get([run], "runs/0")[0]
+    assert found["recipe"]["an_older_key"] == 3
+    assert found["state"] == "stopped"
+
+
+def test_a_run_is_running_while_it_is_written(run: Path) -> None:
+    def state() -> Any:
+        return get([run], "runs")[0]["runs"][0]
+
+    assert state()["state"] == "stopped"
+    assert f"turnwise train --resume {run}" in state()["trouble"]
+    child = os.fork()
+    if child == 0:
+        with locked(run):
+            (run.parent / "locked").touch()
+            while not (run.parent / "seen").exists():
+                time.sleep(0.01)
+        os._exit(0)
+    while not (run.parent / "locked").exists():
+        time.sleep(0.01)
+    assert state()["state"] == "running"
+    (run.parent / "seen").touch()
+    os.waitpid(child, 0)
+    (run / "report.json").write_text(json.dumps({"name": "demo", "seconds": 3.0}))
+    assert state()["state"] == "finished"
+
+
+def test_a_run_on_a_disk_that_cannot_be_written_is_read(run: Path) -> None:
+    for path in (run, run.parent, *run.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        shown = get([run], "runs/0", "runs/0/curves", "runs/0/episodes/step-000003/0/tokens")
+        assert all("error" not in one for one in shown)
+    finally:
+        for path in (run, run.parent, *run.rglob("*")):
+            path.chmod(0o755)
+
+
+def test_curves_have_meanings_and_no_number_that_is_none(run: Path) -> None:
+    (found,) = get([run], "runs/0/curves")
+    assert found["meanings"]["reward/mean"] == "mean reward of the episodes"
+    assert found["series"]["policy/logprob_gap"]["values"][0] is None
+    assert found["echo_trap"][0] == "reward/group_std"
+
+
+def test_runs_are_compared_where_they_differ(run: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", seed=1, hostile=False)
+    (found,) = get([run, other], "compare?runs=0,1")
+    assert found["recipe"] == [{"key": "seed", "values": [0, 1]}]
+
+
+def test_an_environment_is_played_from_the_browser(run: Path) -> None:
+    async def body(client: httpx2.AsyncClient) -> None:
+        begun = (await client.post("/api/play", json={"run": "0", "task": "0"})).json()
+        assert [tool["name"] for tool in begun["tools"]] == ["search"]
+        place = f"/api/play/{begun['session']}"
+        call = {"name": "search", "arguments": {"query": "TarFile"}}
+        told = (await client.post(place, json={"calls": [call]})).json()
+        assert (told["turn"], told["done"]) == (1, False)
+        back = (await client.post(f"{place}/back", json={})).json()
+        assert back["turn"] == 0
+        ended = (await client.post(place, json={"text": "no idea"})).json()
+        assert ended["done"]
+        assert ended["verdict"].startswith("failure, reward 0")
+        assert (await client.post(place, json={"text": "again"})).status_code == 422
+        assert (await client.post("/api/play/0", json={"text": "x"})).status_code == 404
+        assert (await client.post(place, json={"calls": [3]})).status_code == 422
+        nowhere = await client.post("/api/play", json={"run": "0", "task": "nowhere"})
+        assert "there is no task 'nowhere'" in nowhere.json()["error"]
+
+    player = Player()
+    asked([run], body, player)
