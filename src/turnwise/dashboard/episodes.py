@@ -17,11 +17,12 @@ from turnwise.dashboard.index import (
     in_order,
     lengths,
     read_row,
+    read_rows,
     rows_calling,
     rows_with,
     rows_with_problem,
 )
-from turnwise.dashboard.runs import file_kind
+from turnwise.dashboard.runs import file_kind, row_count
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
 
@@ -47,6 +48,12 @@ class Query:
     offset: int = 0
     limit: int = 50
 
+    @property
+    def chooses(self) -> bool:
+        """Whether some rows of a file may not fit."""
+        words = (self.text, self.outcome, self.tool, self.error, self.group)
+        return any(words) or not (self.success is self.low is self.high is None)
+
 
 def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
     """A page of the episodes that fit, the newest step first, and how many there are."""
@@ -55,7 +62,7 @@ def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
     total, end = 0, query.offset + min(query.limit, MOST)
     for file in _files(folder, query):
         rows = _fitting(file, query, index)
-        shown = rows[max(0, query.offset - total) : max(0, end - total)]
+        shown = list(rows[max(0, query.offset - total) : max(0, end - total)])
         if shown:
             found += _listed(file, shown, index)
         total += len(rows)
@@ -71,8 +78,10 @@ def _files(folder: RunFolder, query: Query) -> list[Path]:
     return [file for file in files if file_kind(file.stem)[1] == query.step]
 
 
-def _fitting(file: Path, query: Query, index: Index) -> list[int]:
-    """The numbers of the rows of a file that fit."""
+def _fitting(file: Path, query: Query, index: Index) -> Sequence[int]:
+    """The numbers of the rows of a file that fit; where all do, only their number is read."""
+    if not query.chooses:
+        return range(row_count(file))
     table = index.table(file)
     fits: list[Callable[[int], bool]] = [
         partial(_equals, table[name].to_pylist(), wanted)
@@ -196,7 +205,7 @@ def group(path: Path, name: str, wanted: str, index: Index) -> dict[str, Any]:
     places = [
         place for place, one in enumerate(index.table(file)["group"].to_pylist()) if one == wanted
     ]
-    rows = [read_row(file, place) for place in places]
+    rows = read_rows(file, places)
     shown = [
         {
             "row": place,
@@ -236,6 +245,8 @@ def _turn(
     credit: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     results = step["results"] if step is not None else []
+    by_turn = row.get("tool_seconds") or []
+    seconds = by_turn[number] if number < len(by_turn) else []
     calls = []
     for place, call in enumerate(action["calls"]):
         result = results[place] if place < len(results) else None
@@ -245,7 +256,7 @@ def _turn(
                 "arguments": call["arguments"],
                 "ok": result is None or bool(result[2]),
                 "result": None if result is None else result[1],
-                "seconds": None,
+                "seconds": seconds[place] if place < len(seconds) else None,
             }
         )
     shown = step["observation"] if step is not None else None

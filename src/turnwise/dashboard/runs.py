@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from turnwise.storage.run_lock import LOCK, is_locked
 
 CONFIG = "config.toml"
 STUDY = "figures.json"
+State = tuple[int, int]
+"""When a file was changed, in nanoseconds, and its bytes."""
 DEEPEST = 3
 """Levels of folders below a given one in which runs are looked for."""
 
@@ -181,11 +184,42 @@ def file_entry(file: Path) -> dict[str, Any]:
     """A file of trajectories in a list; without its rows where it cannot be read."""
     kind, step = file_kind(file.stem)
     try:
-        rows: int | None = pq.read_metadata(file).num_rows
-    except (pa.ArrowInvalid, OSError):
-        rows = None
-    size = file.stat().st_size
+        rows: int | None = row_count(file)
+        size = state_of(file)[1]
+    except DataError:
+        rows, size = None, None
     return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
+
+
+def row_count(file: Path) -> int:
+    """The number of a file's trajectories, of which nothing else is read. Raises DataError for a
+    file that cannot be read."""
+    return _counted(file, state_of(file))
+
+
+@lru_cache(maxsize=100_000)
+def _counted(file: Path, state: State) -> int:
+    del state  # a file that has changed is counted again
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(cannot_read(file, error)) from error
+
+
+def state_of(file: Path) -> State:
+    """The time and the size by which a file is known to have changed. Raises DataError for one
+    that is gone."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise DataError(cannot_read(file, error)) from None
+    return status.st_mtime_ns, status.st_size
+
+
+def cannot_read(file: Path, error: Exception) -> str:
+    """A line on a file of trajectories that is damaged or gone."""
+    line = str(error).partition("\n")[0]
+    return f"{file} cannot be read, it may be cut off or gone: {line}"
 
 
 def file_kind(name: str) -> tuple[str, int | None]:
