@@ -2,14 +2,15 @@
 
     python benchmarks/dashboard.py --trajectories 100000 --json runs/dashboard.json
 
-A run folder of so many trajectories is written, 64 a step, some 230 tokens each as in the demo, and
-one of 10,000 tokens; `turnwise view` serves it, and one client asks, each question several times.
-The first answer comes from a server that has just begun. Not here: what the browser takes to draw.
+A run folder of so many trajectories is written, 64 a step: some 230 tokens each, as in the demo, and
+10,000 each in the last step. `turnwise view` serves it, and one client asks, each question several
+times, first of a server that has just begun. Not here: what the browser takes to draw.
 """
 
 import argparse
 import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -22,14 +23,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.config import load_recipe
 from turnwise.models.shipped import tiny_folder
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise.storage.trajectory_rows import SCHEMA, rows_together
 from turnwise.tokens import Source
 
 PER_STEP = 64
@@ -37,8 +38,6 @@ GROUP = 8
 USUAL, LONG = 230, 10_000
 """Tokens of an episode."""
 VOCABULARY = 2000
-LONG_ROW = 5
-"""The row of the last step that is the long episode."""
 OUTCOMES = ("success", "failure", "failure", "truncated_turns")
 
 
@@ -53,12 +52,13 @@ def write_run(folder: Path, trajectories: int, words: random.Random) -> int:
     for step in range(1, steps + 1):
         rows = batches[step % len(batches)]
         if step == steps:
-            rows[LONG_ROW] = _row(LONG_ROW, LONG, words)
+            rows = [_row(place, LONG, words) for place in range(PER_STEP)]
         groups = [f"train/{step}/{place // GROUP}" for place in range(PER_STEP)]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         table = table.set_column(SCHEMA.get_field_index("group"), "group", pa.array(groups))
         name = f"step-{step:06d}.parquet"
-        pq.write_table(table, folder / "trajectories" / name, compression="zstd")
+        file = folder / "trajectories" / name
+        pq.write_table(table, file, rows_together(rows), compression="zstd")
         numbers = {f"part/{name}": words.random() for name in range(40)}
         run.append("metrics.jsonl", {"step": step, "reward/mean": 0.5, **numbers})
         run.append("timing.jsonl", {"step": step, "seconds/step": 1.0})
@@ -125,14 +125,19 @@ class Server:
         assert process.stdout is not None
         line = process.stdout.readline()
         address = line.split(" at ")[1].strip()
-        self._client = httpx.Client(base_url=address.partition("/?")[0], timeout=300)
+        self._client = httpx2.Client(base_url=address.partition("/?")[0], timeout=300)
         self._client.get(address, follow_redirects=True).raise_for_status()
 
-    def ask(self, place: str) -> float:
-        """The milliseconds until a whole answer is here."""
-        begun = time.perf_counter()
+    def ask(self, place: str) -> tuple[float, float]:
+        """The milliseconds until a whole answer is here, and those of the server's processor."""
+        used, begun = self._used(), time.perf_counter()
         self._client.get(f"/api/{place}").raise_for_status()
-        return 1000 * (time.perf_counter() - begun)
+        return 1000 * (time.perf_counter() - begun), 1000 * (self._used() - used)
+
+    def _used(self) -> float:
+        """Seconds of the processor that the server has had, in hundredths."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def mebibytes(self) -> float:
         """The memory that the server has now."""
@@ -162,8 +167,8 @@ def questions(steps: int) -> dict[str, str]:
         "a page in the middle": f"runs/0/episodes?limit=50&offset={steps * PER_STEP // 2}",
         "curves": "runs/0/curves",
         "a step": f"runs/0/steps/{last}",
-        "an episode of 10,000 tokens": f"runs/0/episodes/{last}/{LONG_ROW}",
-        "its tokens": f"runs/0/episodes/{last}/{LONG_ROW}/tokens",
+        "an episode of 10,000 tokens": f"runs/0/episodes/{last}/5",
+        "its tokens": f"runs/0/episodes/{last}/5/tokens",
         "its group side by side": f"runs/0/groups/{last}/{group}",
         "episodes of one outcome": "runs/0/episodes?outcome=truncated_turns",
         "a text in a step": f"runs/0/episodes?step={steps}&text=word77",
@@ -172,14 +177,14 @@ def questions(steps: int) -> dict[str, str]:
 
 
 def measure(folder: Path, steps: int, rounds: int, words: random.Random) -> dict[str, Any]:
-    """Milliseconds of each question, first of all and then again; memory before, after, and after
-    a walk through many pages."""
+    """Milliseconds of each question and of the processor for it, first and then again; memory
+    before, after, and after a walk through many pages."""
     with served(folder) as server:
         memory = {"at first": server.mebibytes()}
         times = {}
         for name, place in questions(steps).items():
-            first = server.ask(place)
-            times[name] = [first, statistics.median(server.ask(place) for _ in range(rounds))]
+            first, again = server.ask(place), [server.ask(place) for _ in range(rounds)]
+            times[name] = [*first, *map(statistics.median, zip(*again, strict=True))]
         memory["after all questions"] = server.mebibytes()
         for walk in ("after 300 pages and episodes", "after 300 more"):
             for _ in range(150):
@@ -192,9 +197,9 @@ def measure(folder: Path, steps: int, rounds: int, words: random.Random) -> dict
 
 def show(found: dict[str, Any], say: Callable[[str], None]) -> None:
     """Print the figures as tables of Markdown."""
-    say("| asked for | first, ms | again, ms |\n|---|---|---|")
-    for name, (first, again) in found["milliseconds"].items():
-        say(f"| {name} | {first:.0f} | {again:.0f} |")
+    say("| asked for | first, ms | processor | again, ms | processor |\n|---|---|---|---|---|")
+    for name, numbers in found["milliseconds"].items():
+        say(f"| {name} | {' | '.join(f'{number:.0f}' for number in numbers)} |")
     say("\n| memory | MiB |\n|---|---|")
     for name, size in found["mebibytes"].items():
         say(f"| {name} | {size:.0f} |")

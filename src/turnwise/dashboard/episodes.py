@@ -5,6 +5,7 @@ Not here: their tokens (`tokens.py`).
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from turnwise.tokens import Source
 
 MOST = 200
 """Episodes of one page, at most."""
+PATIENCE = 0.4
+"""Seconds after which a page that is full waits for no more files to be counted."""
 Row = Mapping[str, Any]
 
 
@@ -56,17 +59,24 @@ class Query:
 
 
 def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
-    """A page of the episodes that fit, the newest step first, and how many there are."""
-    folder = RunFolder.open(path)
+    """A page of the episodes that fit, the newest step first, and how many there are.
+
+    A run may have more files than can be read while a page waits: the page is whole, and where
+    `complete` is False, `total` is how many were found within `PATIENCE`.
+    """
+    folder, begun = RunFolder.open(path), time.monotonic()
     found: list[dict[str, Any]] = []
     total, end = 0, query.offset + min(query.limit, MOST)
-    for file in _files(folder, query):
+    files = _files(folder, query)
+    for number, file in enumerate(files, 1):
         rows = _fitting(file, query, index)
         shown = list(rows[max(0, query.offset - total) : max(0, end - total)])
-        if shown:
-            found += _listed(file, shown, index)
+        found += _listed(file, shown, index) if shown else []
         total += len(rows)
-    return {"total": total, "rows": found, "next": end if end < total else None}
+        if total > end and time.monotonic() - begun > PATIENCE and number < len(files):
+            return {"total": total, "rows": found, "next": end, "complete": False}
+    following = end if end < total else None
+    return {"total": total, "rows": found, "next": following, "complete": True}
 
 
 def _files(folder: RunFolder, query: Query) -> list[Path]:
