@@ -2,7 +2,7 @@
 
     python benchmarks/dashboard.py --trajectories 100000 --json runs/dashboard.json
 
-A run folder of so many trajectories is written, 64 a step: some 230 tokens each, as in the demo, and
+A run folder of so many trajectories is written, 64 a step: some 230 tokens each as in the demo, and
 10,000 each in the last step. `turnwise view` serves it, and one client asks, each question several
 times, first of a server that has just begun. Not here: what the browser takes to draw.
 """
