@@ -3,6 +3,7 @@
 Not here: the run that is shown (`sample_run.py`).
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import axe_playwright_python
 import pytest
 
+from tests.small_runs import start
 from turnwise.errors import ConfigError
 from turnwise.tools.browser.chromium import find_chromium
 
@@ -33,6 +35,22 @@ def chromium() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def dashboard(*runs: Path) -> Iterator[str]:
+    """`turnwise view` in a process of its own; gives the address that it prints."""
+    with start("view", *runs, "--port", "0") as server:
+        try:
+            assert server.stdout is not None
+            lines = iter(server.stdout.readline, "")
+            found = (re.search(r"http://\S+token=\S+", line) for line in lines)
+            address = next((one[0] for one in found if one), "")
+            assert address, "it ended before it served anything"
+            yield address
+        finally:
+            server.terminate()
+            server.communicate(timeout=SECONDS)
 
 
 class DashboardPage:

@@ -51,6 +51,9 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         rows.append(_row(4, 0, "failure", "many tokens", "y" * (LONG_EPISODE - 200)))
     _write(folder, "step-000003", rows)
     _write(folder, "evaluation-trained", [_short(9, 0, "success"), _short(8, 0, "failure")])
+    report = {"name": "demo", "seed": seed, "seconds": 60.0, "comparisons": []}
+    run.write_text("report.json", json.dumps(report))
+    run.write_text("report.md", f"# demo, seed {seed}\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
     run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
     return folder
 
@@ -112,7 +115,8 @@ def _row(task: int, episode: int, outcome: str, said: str, observed: str) -> dic
 
 def _action(text: str, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
     answer = None if calls else text
-    return dict(text=text, thought=text, calls=calls, answer=answer, error=None, summary=False)
+    said = {"text": text, "thought": text, "calls": calls, "answer": answer}
+    return {**said, "error": None, "summary": False}
 
 
 def _step(observed: str | None, call: dict[str, Any] | None) -> dict[str, Any]:

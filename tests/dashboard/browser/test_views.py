@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.browser.dashboard_page import DashboardPage, chromium
+from tests.dashboard.browser.dashboard_page import DashboardPage, chromium, dashboard
 from tests.dashboard.browser.sample_run import LONG_EPISODE, write_run
 
 EPISODE = "#/r/0/episode/step-000003"
@@ -144,7 +144,7 @@ def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     assert "infrastructure" in page.inner_text(".notice.warn")
     page.locator("input[type=range]").first.press("End")
     assert status.inner_text() == "1 episode in 1 group"
-    page.click("text=All >> nth=-1")
+    page.click(".brush-foot button")
     assert status.inner_text() == whole
     box = page.locator(".histogram").bounding_box()
     page.mouse.move(box["x"] + box["width"] - 10, box["y"] + 30)
@@ -154,6 +154,7 @@ def test_a_step_is_filtered_by_brushing(shown: DashboardPage) -> None:
     assert status.inner_text() == "1 episode in 1 group"
     page.select_option("label:has-text('Show') select", "equal")
     page.wait_for_selector("text=No such groups")
+    page.locator("select").first.focus()
     page.keyboard.press("[")  # in a field: a letter like any other
     assert page.url.endswith("step-000003")
     page.locator("h1").click()
@@ -180,12 +181,12 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
     page = shown.open(f"{EPISODE}/1/tokens")
     facts = page.locator(".token-facts")
     assert "did not sample it" in facts.inner_text()
-    first = page.locator(".token >> nth=0")
+    first = page.locator(".tokens .token >> nth=0")
     assert "kind1" in first.get_attribute("class")
     page.check("input[value=advantage]", force=True)
-    assert page.locator(".token.down7").count() > 10
+    assert page.locator(".tokens .down7").count() > 10
     assert page.locator("input[value=entropy]").is_disabled()
-    page.locator(".token.down7 >> nth=0").hover()
+    page.locator(".tokens .down7 >> nth=0").hover()
     assert "Trained down" in facts.inner_text()
     assert "Log-prob. sampled" in facts.inner_text()
     page.locator(".tokens").focus()
@@ -198,8 +199,7 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
 
 def test_thirty_thousand_tokens_scroll(shown: DashboardPage) -> None:
     page = shown.open(f"{EPISODE}/8/tokens")
-    page.wait_for_function("document.querySelector('.token-foot p').textContent.includes('29,')")
-    page.wait_for_function("!document.querySelector('.token-foot p').textContent.includes('load')")
+    page.wait_for_selector(".token-foot p:has-text('29,'):not(:has-text('loaded'))")
     assert page.locator(".token").count() < LONG_EPISODE / 10
     page.locator(".tokens").focus()
     page.keyboard.press("End")
