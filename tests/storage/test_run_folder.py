@@ -101,6 +101,31 @@ def test_a_trajectory_comes_back_whole(tmp_path: Path) -> None:
     assert trajectory_of(row, whole.task).verdict is None
 
 
+def test_the_seconds_of_tools_are_kept_for_each_call(tmp_path: Path) -> None:
+    call = ToolCall("add", {}, "0.0")
+    timed, untimed = ToolResult(call, "3", seconds=0.25), ToolResult(call, "3")
+    turns = (Turn(Action("x"), Step(None, (timed, untimed))), Turn(Action("no tag")))
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    folder.write_trajectories("other", [Group("g", (replace(member(1.0), turns=turns),))])
+    (row,) = read_rows(*folder.trajectory_files())
+    assert row["tool_seconds"] == [[0.25, None], []]
+
+
+def test_a_long_trajectory_can_be_read_alone(tmp_path: Path) -> None:
+    """Rows of few tokens are written together, those of many in groups of their own."""
+    long = Tokens.empty().with_segments([Segment([1] * 50_000, Source.USER)], 0)
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    for name, tokens in (("short", member(1.0).tokens), ("long", long)):
+        members = [replace(member(1.0), episode=number, tokens=tokens) for number in range(4)]
+        folder.write_trajectories(name, [Group("g", tuple(members))])
+    groups = {
+        file.stem: pq.read_metadata(file).num_row_groups for file in folder.trajectory_files()
+    }
+    assert groups == {"short": 1, "long": 4}
+
+
 def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)

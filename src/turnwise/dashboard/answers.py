@@ -104,7 +104,7 @@ def _runs(shown: Dashboard, asked: Asked) -> Any:
 
 def _run(shown: Dashboard, asked: Asked) -> Any:
     path = shown.path(asked.names[0])
-    found = runs.details(asked.names[0], path, shown.index.count)
+    found = runs.details(asked.names[0], path)
     readable = found["state"] != "unreadable"
     return found | {"reports": reports.reports(path) if readable else []}
 

@@ -18,11 +18,12 @@ from turnwise.dashboard.index import (
     in_order,
     lengths,
     read_row,
+    read_rows,
     rows_calling,
     rows_with,
     rows_with_problem,
 )
-from turnwise.dashboard.runs import file_kind
+from turnwise.dashboard.runs import file_kind, row_count
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
 
@@ -51,11 +52,10 @@ class Query:
     limit: int = 50
 
     @property
-    def narrows(self) -> bool:
-        """Whether it leaves out episodes of a file that it looks at."""
-        words = self.text, self.outcome, self.tool, self.error, self.group
-        numbers = self.success, self.low, self.high
-        return any(words) or any(one is not None for one in numbers)
+    def chooses(self) -> bool:
+        """Whether some rows of a file may not fit."""
+        words = (self.text, self.outcome, self.tool, self.error, self.group)
+        return any(words) or not (self.success is self.low is self.high is None)
 
 
 def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
@@ -69,13 +69,10 @@ def find(path: Path, query: Query, index: Index) -> dict[str, Any]:
     total, end = 0, query.offset + min(query.limit, MOST)
     files = _files(folder, query)
     for number, file in enumerate(files, 1):
-        if query.narrows or total < end:
-            rows = _fitting(file, query, index)
-            shown = rows[max(0, query.offset - total) : max(0, end - total)]
-            found += _listed(file, shown, index) if shown else []
-            total += len(rows)
-        else:
-            total += index.count(file)
+        rows = _fitting(file, query, index)
+        shown = list(rows[max(0, query.offset - total) : max(0, end - total)])
+        found += _listed(file, shown, index) if shown else []
+        total += len(rows)
         if total > end and time.monotonic() - begun > PATIENCE and number < len(files):
             return {"total": total, "rows": found, "next": end, "complete": False}
     following = end if end < total else None
@@ -91,8 +88,10 @@ def _files(folder: RunFolder, query: Query) -> list[Path]:
     return [file for file in files if file_kind(file.stem)[1] == query.step]
 
 
-def _fitting(file: Path, query: Query, index: Index) -> list[int]:
-    """The numbers of the rows of a file that fit."""
+def _fitting(file: Path, query: Query, index: Index) -> Sequence[int]:
+    """The numbers of the rows of a file that fit; where all do, only their number is read."""
+    if not query.chooses:
+        return range(row_count(file))
     table = index.table(file)
     fits: list[Callable[[int], bool]] = [
         partial(_equals, table[name].to_pylist(), wanted)
@@ -216,7 +215,7 @@ def group(path: Path, name: str, wanted: str, index: Index) -> dict[str, Any]:
     places = [
         place for place, one in enumerate(index.table(file)["group"].to_pylist()) if one == wanted
     ]
-    rows = [read_row(file, place) for place in places]
+    rows = read_rows(file, places)
     shown = [
         {
             "row": place,
@@ -256,6 +255,8 @@ def _turn(
     credit: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     results = step["results"] if step is not None else []
+    by_turn = row.get("tool_seconds") or []
+    seconds = by_turn[number] if number < len(by_turn) else []
     calls = []
     for place, call in enumerate(action["calls"]):
         result = results[place] if place < len(results) else None
@@ -265,7 +266,7 @@ def _turn(
                 "arguments": call["arguments"],
                 "ok": result is None or bool(result[2]),
                 "result": None if result is None else result[1],
-                "seconds": None,
+                "seconds": seconds[place] if place < len(seconds) else None,
             }
         )
     shown = step["observation"] if step is not None else None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from turnwise.dashboard.episodes import turns_of, why
-from turnwise.dashboard.index import read_row
+from turnwise.dashboard.index import read_rows
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
 
@@ -32,7 +32,14 @@ pre.policy { background: #e7f3ea; color: #10331c } pre.other { background: #f1f1
 def rows_of(path: Path, chosen: Chosen) -> list[dict[str, Any]]:
     """The whole rows of some episodes, in the order in which they were chosen."""
     folder = RunFolder.open(path)
-    return [read_row(folder.trajectory_file(name), number) for name, number in chosen]
+    files: dict[str, list[int]] = {}
+    for name, number in chosen:
+        files.setdefault(name, []).append(number)
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for name, numbers in files.items():
+        rows = read_rows(folder.trajectory_file(name), numbers)
+        found |= {(name, number): row for number, row in zip(numbers, rows, strict=True)}
+    return [found[one] for one in chosen]
 
 
 def as_parquet(path: Path, chosen: Chosen) -> bytes:

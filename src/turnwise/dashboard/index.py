@@ -5,7 +5,10 @@ of turns are searched in the file itself, and lengths are read for the rows that
 here: what is chosen (`episodes.py`), and a trajectory's tokens (`tokens.py`).
 """
 
+import json
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from turnwise.dashboard.runs import file_kind
+from turnwise.dashboard.runs import State, cannot_read, file_kind, state_of
 from turnwise.errors import DataError
 
 LIGHT = (
@@ -34,91 +37,96 @@ LIGHT = (
 )
 SEARCHED = ("prompt", "answer", "detail", "problem", "actions", "steps")
 """Columns in which a text is looked for."""
+AS_JSON = ("actions", "steps")
+"""Those of them that are JSON."""
+NEEDED = (*LIGHT, "ids", "source", "advantage", "trained_logprob")
+"""Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200
 """Characters of a prompt that lists show."""
 KEPT_ROWS = 200_000
-"""Rows that are kept in memory, at most, over all files."""
+"""Rows that are kept in memory over all files, at most."""
 
 
 class Index:
     """The tables of many files. Example: `Index().table(file)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_rows: int = KEPT_ROWS) -> None:
+        self._kept_rows = kept_rows
         self._lock = Lock()
-        self._counts: dict[Path, tuple[tuple[int, int], int]] = {}
-        self._tables: OrderedDict[Path, tuple[tuple[int, int], pa.Table]] = OrderedDict()
+        self._tables: OrderedDict[Path, tuple[State, pa.Table]] = OrderedDict()
+        self._rows = 0
 
     def table(self, file: Path) -> pa.Table:
         """The light columns of a file, one row for each trajectory. Raises DataError for a file
         that cannot be read, or of an older turnwise."""
-        status = file.stat()
-        state = status.st_mtime_ns, status.st_size
+        state = state_of(file)
         with self._lock:
             known = self._tables.get(file)
-            if known is None or known[0] != state:
-                self._tables[file] = state, _shortened(read(file, LIGHT))
-            self._tables.move_to_end(file)
-            rows = sum(table.num_rows for _, table in self._tables.values())
-            while rows > KEPT_ROWS and len(self._tables) > 1:
-                rows -= self._tables.popitem(last=False)[1][1].num_rows
-            return self._tables[file][1]
+            if known is not None and known[0] == state:
+                self._tables.move_to_end(file)
+                return known[1]
+        table = _shortened(read(file, LIGHT))
+        with self._lock:
+            self._forget(file)
+            self._tables[file] = state, table
+            self._rows += table.num_rows
+            while self._rows > self._kept_rows and len(self._tables) > 1:
+                self._forget(next(iter(self._tables)))
+        return table
 
-    def count(self, file: Path) -> int:
-        """Trajectories in a file. Raises DataError for one that cannot be read."""
-        status = file.stat()
-        state = status.st_mtime_ns, status.st_size
-        known = self._counts.get(file)
-        if known is None or known[0] != state:
-            try:
-                known = state, pq.read_metadata(file).num_rows
-            except (pa.ArrowInvalid, OSError) as error:
-                raise DataError(f"{file} cannot be read: {error}") from error
-            self._counts[file] = known
-        return known[1]
+    def _forget(self, file: Path) -> None:
+        if file in self._tables:
+            self._rows -= self._tables.pop(file)[1].num_rows
 
 
-def read(file: Path, columns: tuple[str, ...]) -> pa.Table:
-    """Some columns of a file. Raises DataError for a damaged one, and one that lacks columns."""
+@contextmanager
+def opened(file: Path) -> Iterator[pq.ParquetFile]:
+    """A file of trajectories, to be read inside. Raises DataError where it is damaged."""
     try:
-        there = set(pq.read_schema(file).names)
-        lacking = [name for name in columns if name not in there]
-        if not lacking:
-            return pq.read_table(file, columns=list(columns))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
-    raise DataError(
-        f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; look at "
-        "it with that version"
-    )
+        with pq.ParquetFile(file) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(cannot_read(file, error)) from error
+
+
+def read(file: Path, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a file. Raises DataError for a damaged one, and one that lacks columns."""
+    with opened(file) as parquet:
+        _check(file, parquet, columns)
+        return parquet.read(columns=list(columns))
 
 
 def read_row(file: Path, number: int) -> dict[str, Any]:
-    """A whole trajectory; of the file only the group of rows that it lies in is read. Raises
-    DataError as `read` does, and where there is no such row."""
-    read_schema_of(file)
-    try:
-        parquet = pq.ParquetFile(file)
+    """A whole trajectory. Raises DataError as `read_rows` does."""
+    return read_rows(file, [number])[0]
+
+
+def read_rows(file: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Whole trajectories in the order of their numbers as given; of the file only the groups of
+    rows that they lie in are read. Raises DataError as `read` does, and where there is no such
+    row."""
+    found: dict[int, dict[str, Any]] = {}
+    with opened(file) as parquet:
+        _check(file, parquet, NEEDED)
+        count = parquet.metadata.num_rows
+        for number in numbers:
+            if not 0 <= number < count:
+                raise DataError(f"{file.stem} has no trajectory {number}: it has {count}")
         first = 0
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows
-            if 0 <= number - first < rows:
-                table = parquet.read_row_group(group).slice(number - first, 1)
-                row: dict[str, Any] = table.to_pylist()[0]
-                return row
+            wanted = sorted({number for number in numbers if 0 <= number - first < rows})
+            if wanted:
+                part = parquet.read_row_group(group).take([place - first for place in wanted])
+                found |= zip(wanted, part.to_pylist(), strict=True)
             first += rows
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
-    raise DataError(f"{file.stem} has no trajectory {number}: it has {first}")
+    return [found[number] for number in numbers]
 
 
-def read_schema_of(file: Path) -> None:
-    """Raise DataError for a file that no dashboard of this version can read."""
-    read_columns = (*LIGHT, "ids", "source", "advantage", "trained_logprob")
-    try:
-        there = set(pq.read_schema(file).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from error
-    for name in read_columns:
+def _check(file: Path, parquet: pq.ParquetFile, columns: Sequence[str]) -> None:
+    """Raise DataError for a file that lacks columns."""
+    there = set(parquet.schema_arrow.names)
+    for name in columns:
         if name not in there:
             raise DataError(
                 f"{file} was written by an earlier version of turnwise: it has no {name!r}; look "
@@ -134,8 +142,11 @@ def lengths(file: Path) -> list[int]:
 def rows_with(file: Path, text: str) -> list[bool]:
     """Whether each trajectory of a file has the text anywhere in what was said, case aside."""
     found: Any = None
-    for column in read(file, SEARCHED).columns:
-        has = pc.fill_null(pc.match_substring(column, text, ignore_case=True), False)
+    table = read(file, SEARCHED)
+    for name in SEARCHED:
+        written = json.dumps(text)[1:-1] if name in AS_JSON else text
+        has = pc.match_substring(table[name], written, ignore_case=True)
+        has = pc.fill_null(has, False)
         found = has if found is None else pc.or_(found, has)
     return [bool(one) for one in found.to_pylist()]
 

@@ -7,10 +7,14 @@ here: steps and episodes (`steps.py`, `episodes.py`).
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
@@ -19,6 +23,8 @@ from turnwise.storage.run_lock import LOCK, is_locked
 
 CONFIG = "config.toml"
 STUDY = "figures.json"
+State = tuple[int, int]
+"""When a file was changed, in nanoseconds, and its bytes."""
 DEEPEST = 3
 """Levels of folders below a given one in which runs are looked for."""
 
@@ -86,9 +92,8 @@ def overview(identity: str, path: Path) -> dict[str, Any]:
         return shown | nothing | why
 
 
-def details(identity: str, path: Path, count: Callable[[Path], int]) -> dict[str, Any]:
-    """A run by itself: its overview, its recipe, its files and what went wrong at which step;
-    `count` gives the trajectories in a file, or raises DataError."""
+def details(identity: str, path: Path) -> dict[str, Any]:
+    """A run by itself: its overview, its recipe, its files and what went wrong at which step."""
     shown = overview(identity, path)
     if shown["state"] == "unreadable":
         return shown | {"recipe": {}, "changed": [], "files": [], "troubles": [], "has": {}}
@@ -97,7 +102,7 @@ def details(identity: str, path: Path, count: Callable[[Path], int]) -> dict[str
     return shown | {
         "recipe": flat,
         "changed": changed_keys(values),
-        "files": [file_entry(file, _counted(file, count)) for file in folder.trajectory_files()],
+        "files": [file_entry(file) for file in folder.trajectory_files()],
         "troubles": [
             {"step": line["step"], "sentence": line.get("reason", "")}
             for line in folder.lines("no_signal.jsonl")
@@ -175,11 +180,46 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def file_entry(file: Path, rows: int | None) -> dict[str, Any]:
-    """A file of trajectories in a list; `rows` is None where they cannot be counted."""
+def file_entry(file: Path) -> dict[str, Any]:
+    """A file of trajectories in a list; without its rows where it cannot be read."""
     kind, step = file_kind(file.stem)
-    size = file.stat().st_size
+    try:
+        rows: int | None = row_count(file)
+        size = state_of(file)[1]
+    except DataError:
+        rows, size = None, None
     return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
+
+
+def row_count(file: Path) -> int:
+    """The number of a file's trajectories, of which nothing else is read. Raises DataError for a
+    file that cannot be read."""
+    return _counted(file, state_of(file))
+
+
+@lru_cache(maxsize=100_000)
+def _counted(file: Path, state: State) -> int:
+    del state  # a file that has changed is counted again
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(cannot_read(file, error)) from error
+
+
+def state_of(file: Path) -> State:
+    """The time and the size by which a file is known to have changed. Raises DataError for one
+    that is gone."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise DataError(cannot_read(file, error)) from None
+    return status.st_mtime_ns, status.st_size
+
+
+def cannot_read(file: Path, error: Exception) -> str:
+    """A line on a file of trajectories that is damaged or gone."""
+    line = str(error).partition("\n")[0]
+    return f"{file} cannot be read, it may be cut off or gone: {line}"
 
 
 def file_kind(name: str) -> tuple[str, int | None]:
@@ -189,13 +229,6 @@ def file_kind(name: str) -> tuple[str, int | None]:
     if word == "step" and number.isdigit():
         return "step", int(number)
     return ("evaluation" if word == "evaluation" else "other"), None
-
-
-def _counted(file: Path, count: Callable[[Path], int]) -> int | None:
-    try:
-        return count(file)
-    except DataError:
-        return None
 
 
 def _state(folder: RunFolder, begun: bool) -> str:

@@ -44,12 +44,7 @@ from turnwise.learning.signals.base import Signals
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
-from turnwise.storage.trajectory_rows import (
-    ROWS_IN_A_GROUP,
-    SCHEMA,
-    image_name,
-    trajectory_row,
-)
+from turnwise.storage.trajectory_rows import SCHEMA, image_name, rows_together, trajectory_row
 from turnwise.types import Group, TrajectoryId
 
 PARTS = ("trajectories", "images", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
@@ -215,7 +210,7 @@ class RunFolder:
         ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         with _replaced(self.path / "trajectories" / f"{name}.parquet") as partial:
-            pq.write_table(table, partial, compression="zstd", row_group_size=ROWS_IN_A_GROUP)
+            pq.write_table(table, partial, rows_together(rows), compression="zstd")
 
     def _write_images(self, groups: Sequence[Group]) -> None:
         for member in (member for group in groups for member in group.trajectories):

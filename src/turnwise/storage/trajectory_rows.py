@@ -59,6 +59,7 @@ SCHEMA = pa.schema(
         ("tool_calls", pa.int32()),
         ("actions", pa.string()),
         ("steps", pa.string()),
+        ("tool_seconds", pa.list_(pa.list_(pa.float32()))),
         ("ids", pa.list_(pa.int64())),
         ("source", pa.list_(pa.uint8())),
         ("turn", pa.list_(pa.int32())),
@@ -77,9 +78,8 @@ SCHEMA = pa.schema(
     ]
 )
 
-
-ROWS_IN_A_GROUP = 16
-"""Trajectories that a file keeps together: what is read to see a single one of them."""
+TOKENS_TOGETHER = 65_536
+"""Tokens of trajectories that are read together, as a group of rows, about."""
 
 TOKENS = {
     "ids": np.int64,
@@ -98,7 +98,8 @@ def trajectory_row(
     trained_logprob: NDArray[np.float32] | None = None,
 ) -> dict[str, Any]:
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
-    log-probabilities in training are an empty list. `parts`, `turn_parts`, `actions` and `steps`
+    log-probabilities in training are an empty list. `tool_seconds` has a list for each turn, one
+    number a call, None where nothing was measured. `parts`, `turn_parts`, `actions` and `steps`
     are JSON. The task's secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
@@ -129,6 +130,10 @@ def trajectory_row(
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
         "steps": json.dumps([_step_values(turn.step) for turn in trajectory.turns], default=vars),
+        "tool_seconds": [
+            [] if turn.step is None else [result.seconds or None for result in turn.step.results]
+            for turn in trajectory.turns
+        ],
         "ids": tokens.ids,
         "source": tokens.source,
         "turn": tokens.turn,
@@ -189,6 +194,12 @@ def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 def rows_of_tasks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The rows of episodes, without the replies of a judge that was trained beside them."""
     return [row for row in rows if not row["group"].startswith(f"{LABEL}/")]
+
+
+def rows_together(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The number of rows to write as a group, so that a long trajectory can be read alone."""
+    tokens = sum(len(row["ids"]) for row in rows)
+    return max(1, TOKENS_TOGETHER * len(rows) // max(1, tokens))
 
 
 def image_name(image: Image) -> str:
