@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.fleet import Fleet
+from tests.cluster.workers.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_model
 from tests.small_runs import SCRIPTED_JUDGE
-from turnwise.cluster.pool import WorkerPool
+from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
 from turnwise.monitor.display import SilentDisplay

@@ -17,10 +17,16 @@ from turnwise.config import ClusterConfig, Recipe
 from turnwise.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from turnwise.cluster.pool import WorkerPool
+    from turnwise.cluster.workers.pool import WorkerPool
 
 STORE_BYTES = 80 * 2**20
 """Memory of Ray's object store on this machine, near its least: nothing is kept there."""
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns that it will hide GPUs no more
+    # Where a run is killed, helpers of Ray outlive it by so many seconds; its own default is 60.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+}
 REACH_SECONDS = 10.0
 """Deadline of a first connection to a head node."""
 
@@ -34,7 +40,7 @@ def hired(recipe: Recipe) -> "Iterator[WorkerPool | None]":
         yield None
         return
     with connected(config) as ray:
-        from turnwise.cluster.pool import WorkerPool
+        from turnwise.cluster.workers.pool import WorkerPool
 
         launcher = RayLauncher(ray, config)
         yield WorkerPool(launcher, config.workers, config.start_seconds)
@@ -44,8 +50,8 @@ def hired(recipe: Recipe) -> "Iterator[WorkerPool | None]":
 def connected(config: ClusterConfig) -> Iterator[Any]:
     """Inside, this process belongs to the cluster; gives the module `ray`. One that it belongs to
     already is left as it is. Raises ConfigError where there is none, or it has too few CPUs."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -134,7 +140,7 @@ class Actor:
 
     def serve(self, host: str, port: int, secret: bytes) -> None:
         """Work until the run has ended, in the main thread."""
-        from turnwise.cluster.worker import serve
+        from turnwise.cluster.workers.worker import serve
 
         asyncio.run(serve(host, port, secret))
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cluster.fleet import Fleet, train_with
+from tests.cluster.workers.fleet import Fleet, train_with
 from tests.small_runs import train, write_recipe
 from turnwise.algorithms.registry import make_algorithm
-from turnwise.cluster import link, worker
-from turnwise.cluster import pool as pool_module
-from turnwise.cluster.frames import Asked
-from turnwise.cluster.pool import WorkerPool
-from turnwise.cluster.replay import Replay
+from turnwise.cluster.workers import link, worker
+from turnwise.cluster.workers import pool as pool_module
+from turnwise.cluster.workers.frames import Asked
+from turnwise.cluster.workers.pool import WorkerPool
+from turnwise.cluster.workers.replay import Replay
 from turnwise.config import load_recipe
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.environments.registry import environment_of

@@ -9,7 +9,7 @@ deterministic. Not here: when an episode is played again (`pool.py`).
 import hashlib
 from dataclasses import dataclass, field
 
-from turnwise.cluster.frames import Asked
+from turnwise.cluster.workers.frames import Asked
 from turnwise.engines.base import Completion, Sampling
 from turnwise.rollout.remote_episode import Sample
 

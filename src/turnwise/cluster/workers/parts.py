@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from turnwise.cluster.frames import Setup
+from turnwise.cluster.workers.frames import Setup
 from turnwise.engines.base import Engine
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of

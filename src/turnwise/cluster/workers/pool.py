@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from turnwise.cluster.frames import SECRET_BYTES, Failed, Ready, Setup, receive, send
-from turnwise.cluster.link import GRACE, Link, WorkerLost
-from turnwise.cluster.parts import facts_of
-from turnwise.cluster.replay import Replay
-from turnwise.cluster.worker import CLOSING
+from turnwise.cluster.workers.frames import SECRET_BYTES, Failed, Ready, Setup, receive, send
+from turnwise.cluster.workers.link import GRACE, Link, WorkerLost
+from turnwise.cluster.workers.parts import facts_of
+from turnwise.cluster.workers.replay import Replay
+from turnwise.cluster.workers.worker import CLOSING
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
 from turnwise.errors import ConfigError, RunStoppedError

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.cluster.frames import (
+from turnwise.cluster.workers.frames import (
     Alive,
     Asked,
     Cancel,
@@ -27,7 +27,7 @@ from turnwise.cluster.frames import (
     receive,
     send,
 )
-from turnwise.cluster.parts import Parts, facts_of, parts_of
+from turnwise.cluster.workers.parts import Parts, facts_of, parts_of
 from turnwise.engines.base import Completion, Sampling
 from turnwise.errors import InfrastructureError, NotSupportedError, UserError
 from turnwise.tokens import Image

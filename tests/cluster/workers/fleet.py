@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from turnwise.cluster import worker
-from turnwise.cluster.pool import WorkerPool
+from turnwise.cluster.workers import worker
+from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import load_recipe
 from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder

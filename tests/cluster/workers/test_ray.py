@@ -14,12 +14,20 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.fleet import train_with
-from tests.cluster.processes import descendants, left_after
-from tests.cluster.test_workers import HERE, TABLES, Harassed, built, groups, same_run, timing
-from tests.small_runs import start, train, write_recipe
-from turnwise.cluster.pool import WorkerPool
-from turnwise.cluster.ray_launcher import RayLauncher, connected
+from tests.cluster.workers.fleet import train_with
+from tests.cluster.workers.processes import descendants, left_after
+from tests.cluster.workers.test_workers import (
+    HERE,
+    TABLES,
+    Harassed,
+    built,
+    groups,
+    same_run,
+    timing,
+)
+from tests.small_runs import resume, start, train, write_recipe
+from turnwise.cluster.workers.pool import WorkerPool
+from turnwise.cluster.workers.ray_launcher import RayLauncher, connected
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 from turnwise.rollout.runner import members_of
@@ -92,23 +100,38 @@ def test_an_address_where_nothing_is_ends_the_run_in_one_line(recipe: Path, tmp_
     assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 75), (signal.SIGKILL, -9)]
-)
-def test_no_process_outlives_a_run_that_ends_early(
-    recipe: Path, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
-    folder, given = tmp_path / "run", ("cluster.workers=2", "train.steps=2000")
-    process = start("train", recipe, *given, "train.checkpoint_every=2", "--run", folder)
-    end = time.monotonic() + 120
-    while not (folder / "checkpoints").is_dir() and process.poll() is None:
+def interrupted(recipe: Path, folder: Path, number: signal.Signals, steps: int) -> int:
+    """The exit code of a run with workers that gets a signal after two steps; no process is left
+    of it."""
+    given = ("cluster.workers=2", f"train.steps={steps}", "train.checkpoint_every=2")
+    process = start("train", recipe, *given, "--run", folder)
+    metrics, end = folder / "metrics.jsonl", time.monotonic() + 120
+    while not metrics.is_file() or metrics.read_text().count("\n") < 2:
+        assert process.poll() is None
         assert time.monotonic() < end
-        time.sleep(0.1)
+        time.sleep(0.05)
     below = descendants(process.pid)
     assert len(below) > 3
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert process.returncode == code
-    assert left_after(below, 20) == set()
-    assert list((folder / "checkpoints").iterdir())
+    assert left_after(below, 30) == set()
+    return process.returncode
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 75)])
+def test_a_signal_saves_and_ends_the_run_and_its_processes(
+    recipe: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    assert interrupted(recipe, tmp_path / "run", number, 2000) == code
+    done = len((tmp_path / "run/metrics.jsonl").read_text().splitlines())
+    assert (tmp_path / f"run/checkpoints/step-{done:06d}").is_dir()
+
+
+@pytest.mark.long
+def test_a_run_that_is_killed_leaves_no_process_and_goes_on_as_if_it_had_not(
+    recipe: Path, tmp_path: Path
+) -> None:
+    assert interrupted(recipe, tmp_path / "run", signal.SIGKILL, 30) == -signal.SIGKILL
+    whole = train(recipe, RunFolder.new(tmp_path / "whole"), "train.steps=30")
+    assert same_run(resume(RunFolder.open(tmp_path / "run")), whole)
