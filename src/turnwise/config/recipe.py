@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.agent import AnyAgentConfig
+from turnwise.config.cluster import ClusterConfig
 from turnwise.config.contradictions import contradictions
 from turnwise.config.engine import (
     EXACT_PARITY,
@@ -77,6 +78,7 @@ class Recipe(Section):
     preferences: PreferencesConfig = PreferencesConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     monitor: MonitorConfig = MonitorConfig()
+    cluster: ClusterConfig = ClusterConfig()
 
     @property
     def parity_bound(self) -> float:

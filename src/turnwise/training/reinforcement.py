@@ -185,6 +185,7 @@ class ReinforcementLoop:
     async def close(self) -> None:
         """End the trackers' runs, and cancel what is being sampled."""
         self.recorder.close()
+        self.learners.close()
         await self.pipeline.close()
 
     def _save(self) -> None:
