@@ -11,16 +11,21 @@ from turnwise.config.section import Section
 
 
 class ClusterConfig(Section):
-    """Processes beside the trainer's, kept by Ray: docs/how-to/workers.md."""
+    """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/workers.md."""
 
+    learners: int = Field(1, ge=1)
+    """Processes that make each update together, each with a part of the weights and of the rows;
+    on GPUs one for each."""
+    seconds: float = Field(600.0, gt=0)
+    """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
-    """The Ray cluster: `local` starts one on this machine for as long as the run takes, `auto` is
-    the one that this machine belongs to, `host:port` that of a head node."""
+    """The Ray cluster of the workers: `local` starts one on this machine for as long as the run
+    takes, `auto` is the one that this machine belongs to, `host:port` that of a head node."""
     workers: int = Field(0, ge=0)
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
-    """Deadline of the start of a process."""
+    """Deadline of the start of a worker."""
 
     @field_validator("address")
     @classmethod

@@ -3,6 +3,7 @@
 A mean over tokens is the sum over all tokens by the number of all tokens: never a mean of means.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -50,6 +51,15 @@ class MetricSums:
         """Count the cross-entropy of some tokens of a term."""
         self.auxiliary_losses[term] = self.auxiliary_losses.get(term, 0.0) + loss
         self.auxiliary_tokens[term] = self.auxiliary_tokens.get(term, 0) + tokens
+
+    @classmethod
+    def of_update(cls, parts: Iterable["MetricSums"]) -> "MetricSums":
+        """Sum up one update, of which each rank has measured a part."""
+        found = cls()
+        for part in parts:
+            found.add(part)
+        found.updates = 1
+        return found
 
     def add(self, other: "MetricSums") -> None:
         """Count another update."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
+from turnwise.learning.ranks import ALONE, Ranks
 
 SAMPLE = 4096
 """Weights of one tensor, at most, that are looked at to see whether an update changed them."""
@@ -78,6 +79,7 @@ class Optimizer:
 
     Args:
         config: betas, weight decay, gradient clipping, and warm-up where no schedule is given.
+        ranks: hold the parameters together; each moves its part.
     """
 
     def __init__(
@@ -86,11 +88,14 @@ class Optimizer:
         learning_rate: float,
         config: LearningConfig,
         schedule: Schedule | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
             raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
-        self._masters = [_master(parameter) for parameter in self.parameters]
+        self._ranks = ranks
+        self._locals = [ranks.local(parameter) for parameter in self.parameters]
+        self._masters = [_master(local) for local in self._locals]
         self.learning_rate = learning_rate
         self.schedule = schedule or warm_up(config.warmup_steps)
         self.max_gradient_norm = config.max_gradient_norm
@@ -103,6 +108,7 @@ class Optimizer:
             {"params": matrices, "weight_decay": config.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
+        self._in_groups = sorted(self.parameters, key=lambda parameter: parameter.dim() < 2)
         self._adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=config.betas, fused=True)
 
     @property
@@ -115,7 +121,10 @@ class Optimizer:
 
         When the gradient's norm is not finite, weights and state stay exactly as they were.
         """
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm))
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if master is not parameter and parameter.grad is not None:
+                master.grad = self._ranks.local(parameter.grad)
+        norm = self._clip()
         before = self._samples()
         if math.isfinite(norm):
             self._step()
@@ -129,9 +138,10 @@ class Optimizer:
             parameter.grad = master.grad = None
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs, for `torch.save`; shares memory with the optimizer."""
+        """All that a resumed run needs, for `torch.save`; shares memory with the optimizer. It is
+        whole on each rank, so any number of them can go on from it."""
         return {
-            "adamw": self._adamw.state_dict(),
+            "adamw": self._moments(self._adamw.state_dict(), self._ranks.whole),
             "masters": [master for _, master in self._apart()],
             "updates": self.updates,
             "learning_rate_factor": self.learning_rate_factor,
@@ -139,7 +149,7 @@ class Optimizer:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, for a model with the same parameters."""
-        self._adamw.load_state_dict(state["adamw"])
+        self._adamw.load_state_dict(self._moments(state["adamw"], self._ranks.part))
         with torch.no_grad():
             for (parameter, master), saved in zip(self._apart(), state["masters"], strict=True):
                 master.copy_(saved)
@@ -147,12 +157,31 @@ class Optimizer:
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
 
+    def _clip(self) -> float:
+        """Scale down a gradient that is too long; returns its norm before, over all ranks."""
+        utils, masters = torch.nn.utils, self._masters
+        own = utils.get_total_norm([one.grad for one in masters if one.grad is not None])
+        norm = math.hypot(*self._ranks.gather(float(own)))
+        utils.clip_grads_with_norm_(masters, self.max_gradient_norm, torch.full_like(own, norm))
+        return norm
+
+    def _moments(
+        self, adamw: Mapping[str, Any], divided: Callable[[Tensor, Tensor], Tensor]
+    ) -> dict[str, Any]:
+        """A state of AdamW with other tensors in the place of its moments."""
+        moments = {
+            place: {
+                name: divided(value, self._in_groups[place]) if value.dim() else value
+                for name, value in own.items()
+            }
+            for place, own in adamw["state"].items()
+        }
+        return {**adamw, "state": moments}
+
     def _step(self) -> None:
         """Move the weights by their gradients."""
         for group in self._adamw.param_groups:
             group["lr"] = self.present_learning_rate
-        for parameter, master in self._apart():
-            master.grad = parameter.grad
         self._adamw.step()
         with torch.no_grad():
             for parameter, master in self._apart():
@@ -162,21 +191,21 @@ class Optimizer:
     def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
         """Samples of the masters, and of the model's own weights."""
         masters = [_sample(master) for master in self._masters]
-        return masters, [_sample(parameter) for parameter in self.parameters]
+        return masters, [_sample(local) for local in self._locals]
 
     def _share_changed(self, before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
         device = before[0].device
         changed = [
-            (new != old).sum().to(device) * (parameter.numel() / max(1, len(old)))
-            for new, old, parameter in zip(after, before, self.parameters, strict=True)
+            (new != old).sum().to(device) * (local.numel() / max(1, len(old)))
+            for new, old, local in zip(after, before, self._locals, strict=True)
         ]
         total = sum(parameter.numel() for parameter in self.parameters)
-        return float(torch.stack(changed).sum()) / max(1, total)
+        return sum(self._ranks.gather(float(torch.stack(changed).sum()))) / max(1, total)
 
     def _apart(self) -> list[tuple[Tensor, Tensor]]:
         """The parameters that have a master beside them, and these."""
-        pairs = zip(self.parameters, self._masters, strict=True)
-        return [(parameter, master) for parameter, master in pairs if master is not parameter]
+        pairs = zip(self._locals, self._masters, strict=True)
+        return [(local, master) for local, master in pairs if master is not local]
 
 
 def add_gradient(loss: Tensor) -> None:
@@ -187,7 +216,7 @@ def add_gradient(loss: Tensor) -> None:
         torch.autograd.backward(loss)
 
 
-def _master(parameter: nn.Parameter) -> Tensor:
+def _master(parameter: Tensor) -> Tensor:
     """The parameter itself, or where it has fewer bits than float32 a copy that has them; its
     gradients are then summed in float32 too."""
     if torch.finfo(parameter.dtype).bits >= 32:

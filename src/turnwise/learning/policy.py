@@ -22,7 +22,7 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import base_model
+from turnwise.forward.hidden import base_model, fitting_kernels
 from turnwise.forward.logprobs import check_supported
 from turnwise.forward.prefix_trees import batch_trees, check_sharing
 from turnwise.learning.auxiliary import (
@@ -44,10 +44,11 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.learning.metric_sums import MetricSums
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.ranks import ALONE, Compute, Ranks, own_batches
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
-from turnwise.learning.watch import Logprobs, Watch, no_logprobs
+from turnwise.learning.watch import Logprobs, Watch, no_logprobs, together
 from turnwise.types import Group, Trajectory
 
 
@@ -71,6 +72,7 @@ class PolicyLearner:
             the model without its adapters. None where the algorithm has no KL term.
         temperature: of sampling; log-probabilities are of logits / temperature. 0 means 1, as in
             `engines.Sampling`.
+        ranks: learn together, each from a part of the rows; all are to make the same calls.
 
     Raises ConfigError when reference and KL coefficient do not go together, NotSupportedError for a
     model whose logits it cannot reproduce.
@@ -84,6 +86,7 @@ class PolicyLearner:
         config: LearningConfig,
         algorithm: Algorithm,
         temperature: float = 1.0,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model
         self.reference = reference
@@ -98,14 +101,22 @@ class PolicyLearner:
         check_supported(model)
         if config.share_prefixes:
             check_sharing(model)
+        by_layer = fitting_kernels(model, config.autocast) is None
+        self._ranks = ranks
+        self._compute = ranks.shard(model, by_layer)
+        self._compute_reference: Compute | None = None
         if reference is not None:
             reference.requires_grad_(False).eval()
-        self.optimizer = Optimizer(model, config.learning_rate, config)
+            self._compute_reference = ranks.shard(reference, by_layer)
+        self.optimizer = Optimizer(model, config.learning_rate, config, ranks=ranks)
 
     def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
         """The `sampled_logprobs` of the reference model."""
-        with self._as_reference() as reference:
-            return sampled_logprobs(reference, members, self.config, self.temperature)
+        with self._as_reference() as compute:
+            found: list[NDArray[np.float64]] = compute(
+                sampled_logprobs, members, self.config, self.temperature
+            )
+        return found
 
     def update(
         self,
@@ -156,6 +167,7 @@ class PolicyLearner:
             totals.add(sums)
             if noise is not None:
                 measured = noise.metrics(len(part))
+        logprobs = together(self._ranks.gather(logprobs))
         told = {
             "policy/skipped_updates": float(len(problems)),
             "policy/learning_rate": learning_rate,
@@ -216,13 +228,14 @@ class PolicyLearner:
             with torch.no_grad():
                 logprobs, _ = self._logprobs(batch)
             counts = [int(member.trained.sum()) for member in members]
-            for member, own in zip(members, torch.split(logprobs.cpu(), counts), strict=True):
+            known = logprobs[: sum(counts)].cpu()
+            for member, own in zip(members, torch.split(known, counts), strict=True):
                 now = np.full(len(member.ids), np.nan, np.float32)
                 now[member.trained] = own.numpy()
                 behaviour = np.where(member.sampled, member.behaviour_logprob, now)
                 old = behaviour if self.algorithm.correction == BYPASS else now
                 scored.append(replace(member, behaviour_logprob=behaviour, old_logprob=old))
-        return scored
+        return [example for own in self._ranks.gather(scored) for example in own]
 
     def _update_once(
         self,
@@ -232,15 +245,17 @@ class PolicyLearner:
         other: Callable[[], str] | None,
     ) -> tuple[MetricSums, str]:
         """One optimizer update; a problem, if there is one, has left everything as it was."""
-        sums = MetricSums(updates=1)
+        own = MetricSums()
         algorithm = self.algorithm
         if algorithm.kl_coefficient:
             algorithm = replace(algorithm, kl_coefficient=self.kl_coefficient)
-        problem = self._add_policy_gradient(examples, algorithm, sums, watch)
-        for term in terms:
-            problem = problem or self._add_gradient(term, sums)
+        problems = [self._add_policy_gradient(examples, algorithm, own, watch)]
+        problems += [self._add_gradient(term, own) for term in terms]
         if other is not None:
-            problem = problem or other()
+            problems.append(other())
+        gathered = self._ranks.gather((own, problems))
+        sums = MetricSums.of_update([sums for sums, _ in gathered])
+        problem = next((one for _, problems in gathered for one in problems if one), "")
         if problem:
             self.optimizer.clear()
             return sums, problem
@@ -262,29 +277,32 @@ class PolicyLearner:
         watch: Watch,
     ) -> str:
         """Adds the gradient of the algorithm's loss, group after group where its noise is measured;
-        returns the problem."""
+        returns the first problem."""
+        problem = ""
         for part in by_group(examples) if watch.noise is not None else [examples]:
             for members, batch in self._micro_batches(part):
                 tokens = self._forward(batch)
                 result = policy_loss(tokens, algorithm)
                 logprobs = tokens.logprob.detach() + tokens.behaviour_logprob + tokens.old_logprob
-                problem = _non_finite(result.losses.detach() + logprobs, batch)
-                if problem:
-                    return problem
+                problem = problem or _non_finite(result.losses.detach() + logprobs, batch)
                 loss = result.losses.sum()
                 add_gradient(loss)
+                if problem or not members:
+                    continue
                 sums.add_losses(result, len(batch.targets), loss.item())
                 watch.see(members, tokens.logprob.detach())
                 if watch.gap:
                     sums.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
             if watch.noise is not None:
                 watch.noise.add()
-        return ""
+        return problem
 
     def _micro_batches(
         self, examples: Sequence[Example]
     ) -> Iterator[tuple[list[Example], MicroBatch]]:
-        """The examples in micro-batches: first those of groups that are computed as trees."""
+        """The rank's examples in micro-batches: first those of groups that are computed as trees.
+        One without members has no weight and counts nowhere: the rank computes it because others
+        have rows left."""
         most, rest = self.config.tokens_per_micro_batch, list(examples)
         if self.config.share_prefixes:
             width = base_model(self.model).config.get_text_config().hidden_size
@@ -293,20 +311,30 @@ class PolicyLearner:
                 sequences = [(member.ids, member.trained) for member in members]
                 tree_batch = batch_trees(trees, sequences, self.device)
                 yield members, replace(collate(members, self.device), tree_batch=tree_batch)
-        for members in pack(rest, most):
-            yield members, collate(members, self.device)
+        yield from self._packed(rest)
+
+    def _packed(self, examples: Sequence[Example]) -> Iterator[tuple[list[Example], MicroBatch]]:
+        """The rank's examples in padded micro-batches, as `_micro_batches` gives them."""
+        trained = [example for example in examples if example.trained.any()]
+        cut = partial(pack, tokens_per_micro_batch=self.config.tokens_per_micro_batch)
+        for members, counts in own_batches(self._ranks, trained, _length, cut):
+            if counts:
+                yield members, collate(members, self.device)
+            else:
+                unweighted = [replace(member, weight=0.0) for member in members]
+                yield [], collate(unweighted, self.device)
 
     def _add_gradient(self, term: AuxiliaryTerm, sums: MetricSums) -> str:
-        """The gradient of an auxiliary term, micro-batch by micro-batch; returns the problem."""
-        for members in pack(term.examples, self.config.tokens_per_micro_batch):
-            batch = collate(members, self.device)
+        """The gradient of an auxiliary term, micro-batch by micro-batch; returns the first
+        problem."""
+        problem = ""
+        for members, batch in self._packed(term.examples):
             logprobs, _ = self._logprobs(batch)
-            problem = _non_finite(logprobs.detach(), batch)
-            if problem:
-                return problem
+            problem = problem or _non_finite(logprobs.detach(), batch)
             add_gradient(-term.coefficient * (logprobs * batch.weight).sum())
-            sums.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
-        return ""
+            if members:
+                sums.add_auxiliary(term.name, -logprobs.sum().item(), len(logprobs))
+        return problem
 
     def _forward(self, batch: MicroBatch) -> TrainedTokens:
         logprob, entropy = self._logprobs(batch, self.algorithm.entropy_coefficient > 0)
@@ -326,21 +354,25 @@ class PolicyLearner:
     def _reference_of(self, batch: MicroBatch) -> Tensor | None:
         if not self.algorithm.kl_coefficient:
             return None
-        with torch.no_grad(), self._as_reference() as reference:
-            return batch_logprobs(reference, batch, self.temperature, self.config)[0]
+        with torch.no_grad(), self._as_reference() as compute:
+            found: Tensor = compute(batch_logprobs, batch, self.temperature, self.config)[0]
+        return found
 
     @contextmanager
-    def _as_reference(self) -> Iterator[nn.Module]:
+    def _as_reference(self) -> Iterator[Compute]:
         """The reference model, or the model without its adapters."""
-        if self.reference is not None:
-            yield self.reference
+        if self._compute_reference is not None:
+            yield self._compute_reference
             return
         adapted: Any = self.model
         with adapted.disable_adapter():
-            yield self.model
+            yield self._compute
 
     def _logprobs(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
-        return batch_logprobs(self.model, batch, self.temperature, self.config, entropy_gradient)
+        found: tuple[Tensor, Tensor] = self._compute(
+            batch_logprobs, batch, self.temperature, self.config, entropy_gradient
+        )
+        return found
 
     def _check_reference(self) -> None:
         adapted = hasattr(self.model, "disable_adapter")
@@ -350,6 +382,10 @@ class PolicyLearner:
             )
         if self.reference is not None and not self.algorithm.has_reference:
             raise ConfigError("a reference model is loaded, but kl_coefficient is 0: set it")
+
+
+def _length(example: Example) -> int:
+    return len(example.ids)
 
 
 def _non_finite(numbers: Tensor, batch: MicroBatch) -> str:

@@ -49,3 +49,12 @@ def no_logprobs(groups: Sequence[Group], trained: frozenset[TrajectoryId]) -> Lo
         for member in group.graded
         if member.id in trained
     }
+
+
+def together(parts: Sequence[Logprobs]) -> Logprobs:
+    """Join what each rank knows of the same trajectories."""
+    first, *others = parts
+    for part in others:
+        for name, row in part.items():
+            np.copyto(first[name], row, where=~np.isnan(row))
+    return first

@@ -47,7 +47,16 @@ from turnwise.storage.run_lock import LOCK, locked
 from turnwise.storage.trajectory_rows import SCHEMA, image_name, rows_together, trajectory_row
 from turnwise.types import Group, TrajectoryId
 
-PARTS = ("trajectories", "images", "checkpoints", "evaluations", "tokenizer", "trackers", "vllm")
+PARTS = (
+    "trajectories",
+    "images",
+    "checkpoints",
+    "evaluations",
+    "tokenizer",
+    "trackers",
+    "vllm",
+    "learners",
+)
 FILES = (
     "cold_start.jsonl",
     "metrics.jsonl",

@@ -24,6 +24,7 @@ from turnwise.sandbox.base import CodeSandbox
 from turnwise.scaffolds.base import Scaffold
 from turnwise.synthesis.demonstrations import check_behaviours
 from turnwise.tokens import Source
+from turnwise.training import cluster_checks
 from turnwise.training.algorithm_checks import (
     check_algorithm_for_environment,
     check_algorithm_for_recipe,
@@ -43,6 +44,7 @@ def check_recipe_and_algorithm(recipe: Recipe, algorithm: Algorithm) -> None:
         check_behaviours(chosen.behaviours)
     check_reaction(recipe, algorithm)
     check_trackers(recipe.monitor.trackers)
+    cluster_checks.check_cluster(recipe, algorithm)
 
 
 def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) -> None:
@@ -51,6 +53,7 @@ def check_parts(parts: Components, algorithm: Algorithm, tasks: Sequence[Task]) 
     recipe = parts.recipe
     if parts.environment.shows_images:
         _check_images(recipe, algorithm)
+    cluster_checks.check_model(recipe, parts.model)
     _check_sandbox(recipe, parts.environment)
     _check_horizon(recipe, parts.environment)
     check_algorithm_for_environment(algorithm, parts.environment, parts.reward)

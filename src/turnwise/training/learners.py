@@ -12,6 +12,8 @@ from transformers import PreTrainedModel
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
+from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
+from turnwise.cluster.learners.team import Team
 from turnwise.config import (
     ImplicitRewardConfig,
     Recipe,
@@ -21,6 +23,7 @@ from turnwise.config import (
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
+from turnwise.learning.learner import Learner
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.selection import evenly_mixed
 from turnwise.learning.signals.base import Signals, measure
@@ -40,7 +43,7 @@ from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
 from turnwise.types import Group
 
-SecondModel = Critic | ImplicitReward | SelfTeacher
+SecondModel = Critic | DistributedCritic | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
 
@@ -66,8 +69,16 @@ class Learners:
         cold = checkpoint.latest(
             checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START)
         )
-        self.policy = policy_learner(recipe, context.algorithm, context.components.model, cold)
-        self.critic = _critic(context, self.policy)
+        self._team: Team | None = None
+        self.policy: Learner
+        self.critic: SecondModel | None
+        if recipe.cluster.learners > 1:
+            self._team = _team(context)
+            self.policy, self.critic = _distributed(context, self._team, cold)
+        else:
+            model = context.components.model
+            self.policy = policy_learner(recipe, context.algorithm, model, cold)
+            self.critic = _critic(context, self.policy)
         beside = recipe.reward_model is not None and recipe.reward_model.beside_policy
         self.reward_model = context.components.reward_model if beside else None
         """The reward model, where it learns beside the policy."""
@@ -138,10 +149,16 @@ class Learners:
         if self.reward_model is not None:
             self.reward_model.load_state(state["reward_model"])
 
+    def close(self) -> None:
+        """End the other processes of the learner, if there are any. Idempotent."""
+        if self._team is not None:
+            self._team.close()
+
     def _set_temperature(self, temperature: float) -> None:
         """Score tokens at the temperature that they were sampled at."""
-        for one in (self.policy, self.critic, self._teacher):
-            if isinstance(one, PolicyLearner | ImplicitReward | SelfTeacher | Teacher):
+        self.policy.temperature = temperature
+        for one in (self.critic, self._teacher):
+            if isinstance(one, ImplicitReward | SelfTeacher | Teacher):
                 one.temperature = temperature
 
     def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
@@ -170,18 +187,42 @@ class Learners:
 def policy_learner(
     recipe: Recipe, algorithm: Algorithm, model: PreTrainedModel, cold_start: Path | None
 ) -> PolicyLearner:
-    """The learner of a recipe's model. The reference of a KL term is the model of the checkpoint
-    after the cold start, or the one that the recipe names; with LoRA, without adapters."""
-    reference = None
-    if algorithm.has_reference and not recipe.model.lora_rank:
-        if cold_start is not None:
-            checkpoint.check(cold_start)
-        reference, _ = load_model(recipe.model, cold_start, longest=recipe.rollout.max_tokens)
-    temperature = recipe.rollout.temperature
+    """The learner of a recipe's model, on this process alone."""
+    reference, temperature = _reference(recipe, algorithm, cold_start), recipe.rollout.temperature
     return PolicyLearner(model, reference, recipe.learning, algorithm, temperature)
 
 
-def _critic(context: RunContext, policy: PolicyLearner) -> SecondModel | None:
+def _reference(
+    recipe: Recipe, algorithm: Algorithm, cold_start: Path | None
+) -> PreTrainedModel | None:
+    """The reference of a KL term: the model of the checkpoint after the cold start, or the one that
+    the recipe names; None with LoRA, where it is the model without adapters."""
+    if not algorithm.has_reference or recipe.model.lora_rank:
+        return None
+    if cold_start is not None:
+        checkpoint.check(cold_start)
+    return load_model(recipe.model, cold_start, longest=recipe.rollout.max_tokens)[0]
+
+
+def _team(context: RunContext) -> Team:
+    """The processes that a recipe's learner has, of which this one is the first."""
+    recipe, device = context.recipe, context.components.model.device
+    threads = max(1, recipe.threads // recipe.cluster.learners)
+    logs = context.folder.path / "learners"
+    return Team(recipe.cluster.learners, device, threads, recipe.cluster.seconds, logs)
+
+
+def _distributed(
+    context: RunContext, team: Team, cold_start: Path | None
+) -> tuple[DistributedLearner, DistributedCritic | None]:
+    """The policy's learner and the critic, if the algorithm has one, of several processes."""
+    recipe, algorithm = context.recipe, context.algorithm
+    reference = _reference(recipe, algorithm, cold_start)
+    policy = DistributedLearner(team, recipe, context.components.model, reference)
+    return policy, DistributedCritic(team) if Requirement.CRITIC in algorithm.needs else None
+
+
+def _critic(context: RunContext, policy: Learner) -> SecondModel | None:
     """The critic, the model of process rewards or the self-teacher; None where the algorithm has
     none of them."""
     recipe, model = context.recipe, context.components.model

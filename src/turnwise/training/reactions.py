@@ -12,6 +12,7 @@ from statistics import fmean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.learning.policy import PolicyLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry
@@ -58,7 +59,7 @@ def stop(situation: Situation) -> str:
 @REACTIONS.built_in("lower_learning_rate")
 def lower_learning_rate(situation: Situation) -> str:
     """Multiplies the policy's learning rate by the factor."""
-    optimizer = situation.learners.policy.optimizer
+    optimizer = _learner(situation).optimizer
     optimizer.learning_rate_factor *= situation.factor
     return (
         f"The learning rate is {situation.factor:g} times what it was: "
@@ -87,7 +88,7 @@ def roll_back(situation: Situation) -> str:
     Steps are counted on: tasks and seeds are those of steps not yet done.
     """
     assert situation.best is not None  # check_reaction has seen to it
-    learner, critic = situation.learners.policy, situation.learners.critic
+    learner, critic = _learner(situation), situation.learners.critic
     kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best)
     learner.model.load_state_dict(weights.state_dict())
@@ -100,6 +101,13 @@ def roll_back(situation: Situation) -> str:
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)
     )
+
+
+def _learner(situation: Situation) -> PolicyLearner:
+    """The learner of one process: `cluster_checks` refuses these reactions with several."""
+    learner = situation.learners.policy
+    assert isinstance(learner, PolicyLearner)
+    return learner
 
 
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:

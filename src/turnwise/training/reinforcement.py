@@ -184,6 +184,7 @@ class ReinforcementLoop:
     async def close(self) -> None:
         """End the trackers' runs, and cancel what is being sampled."""
         self.recorder.close()
+        self.learners.close()
         await self.pipeline.close()
 
     def _check_staleness(self, played: Played) -> None:

@@ -39,6 +39,11 @@ def credits_of(components: Components, learner: PolicyLearner, groups: Sequence[
 
 
 def _check_alone(recipe: Recipe, algorithm: Algorithm) -> None:
+    if recipe.cluster.learners > 1:
+        raise ConfigError(
+            f"cluster.learners is {recipe.cluster.learners}, and this learner is of one process: "
+            "use turnwise.train, or set cluster.learners=1"
+        )
     beside = [str(need).replace("_", " ") for need in OTHER_MODELS if need in algorithm.needs]
     if algorithm.self_teacher_coefficient:
         beside.append("self-teacher")

@@ -9,7 +9,7 @@ from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import Recipe
 from turnwise.learning.auxiliary import AuxiliaryLoss
-from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.learner import Learner
 from turnwise.learning.signals.base import Signal, Signals
 from turnwise.learning.signals.hindsight import Hindsight
 from turnwise.learning.signals.information_gain import InformationGain, Oracle
@@ -24,7 +24,7 @@ from turnwise.scaffolds.base import Scaffold
 def signals_of(
     recipe: Recipe,
     algorithm: Algorithm,
-    learner: PolicyLearner,
+    learner: Learner,
     scaffold: Scaffold,
     oracle: Oracle,
     models: Sequence[Signal | None],

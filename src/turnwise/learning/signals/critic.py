@@ -8,6 +8,7 @@ made of values (`algorithms/values.py`).
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from turnwise.learning.optimizer import (
     add_gradient,
     prepare_for_training,
 )
+from turnwise.learning.ranks import ALONE, Compute, Ranks, own_batches
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group, Trajectory
@@ -54,11 +56,18 @@ class Critic(nn.Module):
         policy: a causal model of transformers; its body is copied and all of it is trained.
         config: learning rate and clip.
         learning: micro-batches, autocast, gradient clipping, betas, weight decay.
+        ranks: learn together, each from a part of the trajectories; all are to make the same calls.
     """
 
     policy: Any
 
-    def __init__(self, policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        config: CriticConfig,
+        learning: LearningConfig,
+        ranks: Ranks = ALONE,
+    ) -> None:
         super().__init__()
         self._share(policy)
         object.__setattr__(self, "policy", base_model(policy))  # no part of it: it has the reader
@@ -69,7 +78,9 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config, self.learning, self.device = config, learning, device
         prepare_for_training(self)
-        self.optimizer = Optimizer(self, config.learning_rate, learning)
+        self._ranks = ranks
+        self._compute: Compute = ranks.shard(self, by_layer=True)
+        self.optimizer = Optimizer(self, config.learning_rate, learning, ranks=ranks)
 
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""
@@ -80,14 +91,21 @@ class Critic(nn.Module):
         sampled, and at the first token of a context. There are no metrics."""
         members = graded(groups)
         found = [np.full(len(member.tokens), np.nan, np.float32) for member in members]
-        for places in self._micro_batches(members):
+        for part in self._ranks.gather(self._measured(members)):
+            for place, own in part:
+                found[place][_wanted(members[place])] = own
+        return Signals(by_trajectory(members, [SignalArrays(values=own) for own in found]))
+
+    def _measured(self, members: Sequence[Trajectory]) -> list[tuple[int, NDArray[np.float32]]]:
+        """The values of this rank's members, with the place of each."""
+        found = []
+        for places, counts in self._micro_batches(members):
             with torch.no_grad():
                 values = self._values([members[place] for place in places]).cpu().numpy()
-            wanted = [_wanted(members[place]) for place in places]
-            ends = np.cumsum([row.sum() for row in wanted])[:-1]
-            for place, row, own in zip(places, wanted, np.split(values, ends), strict=True):
-                found[place][row] = own
-        return Signals(by_trajectory(members, [SignalArrays(values=own) for own in found]))
+            ends = np.cumsum([_wanted(members[place]).sum() for place in places])[:-1]
+            if counts:
+                found += list(zip(places, np.split(values, ends), strict=True))
+        return found
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
@@ -121,7 +139,8 @@ class Critic(nn.Module):
     def _update_once(self, lessons: Sequence[ValueLesson]) -> dict[str, float]:
         """One optimizer update, on lessons with targets."""
         count = target_count(lessons)
-        loss = sum(self._backward(batch, count) for batch in self._batches(lessons))
+        own = [self._backward(batch, count, counts) for batch, counts in self._batches(lessons)]
+        loss = sum(self._ranks.gather(sum(own)))
         if math.isfinite(loss):
             moved = self.optimizer.apply()
         else:
@@ -130,17 +149,24 @@ class Critic(nn.Module):
         return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state."""
-        return {"weights": self.state_dict(), "optimizer": self.optimizer.state()}
+        """Weights and optimizer state, whole on each rank."""
+        weights = {
+            name: self._ranks.whole(self._ranks.local(weight), weight)
+            for name, weight in self.state_dict().items()
+        }
+        return {"weights": weights, "optimizer": self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
-        self.load_state_dict(state["weights"])
+        with torch.no_grad():
+            for name, weight in self.state_dict().items():
+                local = self._ranks.local(weight)
+                local.copy_(self._ranks.part(state["weights"][name], weight))
         self.optimizer.load_state(state["optimizer"])
 
-    def _backward(self, lessons: Sequence[ValueLesson], count: int) -> float:
+    def _backward(self, lessons: Sequence[ValueLesson], count: int, counts: bool) -> float:
         values = self._values([lesson.member for lesson in lessons])
-        loss = self._losses(values, lessons).sum() / count
+        loss = self._losses(values, lessons).sum() * counts / count
         add_gradient(loss)
         return float(loss.detach())
 
@@ -155,7 +181,7 @@ class Critic(nn.Module):
 
     def _values(self, members: Sequence[Trajectory]) -> Tensor:
         """float32[N]: in the order of the members, of each sampled token but a first one."""
-        values: Tensor = self.head(self._hidden(members).float())[:, 0]
+        values: Tensor = self._compute(_head_values, members)
         return values
 
     def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
@@ -177,15 +203,24 @@ class Critic(nn.Module):
         pieces = [array[_wanted(member)] for member, array in rows]
         return torch.from_numpy(np.concatenate(pieces)).to(self.device)
 
-    def _batches(self, lessons: Sequence[ValueLesson]) -> Iterator[list[ValueLesson]]:
-        for places in self._micro_batches([lesson.member for lesson in lessons]):
-            yield [lessons[place] for place in places]
+    def _batches(self, lessons: Sequence[ValueLesson]) -> Iterator[tuple[list[ValueLesson], bool]]:
+        for places, counts in self._micro_batches([lesson.member for lesson in lessons]):
+            yield [lessons[place] for place in places], counts
 
-    def _micro_batches(self, members: Sequence[Trajectory]) -> Iterator[list[int]]:
-        """Places of the trajectories in which something was sampled after a first token, by their
-        longest contexts, of at most `tokens_per_micro_batch` padded tokens; a context is a row, and
-        a trajectory of more than that is alone."""
+    def _micro_batches(self, members: Sequence[Trajectory]) -> list[tuple[list[int], bool]]:
+        """Places of this rank's trajectories in which something was sampled after a first token,
+        and whether they count: see `own_batches`."""
         sampled = [place for place, member in enumerate(members) if _wanted(member).any()]
+
+        def cost(place: int) -> int:
+            return len(members[place].tokens)
+
+        return own_batches(self._ranks, sampled, cost, partial(self._cut, members))
+
+    def _cut(self, members: Sequence[Trajectory], sampled: Sequence[int]) -> Iterator[list[int]]:
+        """Cut places of trajectories, by their longest contexts, into micro-batches of at most
+        `tokens_per_micro_batch` padded tokens; a context is a row, and a trajectory of more than
+        that is alone."""
         current: list[int] = []
         rows = 0
         for place in sorted(sampled, key=lambda place: _longest(members[place])):
@@ -208,6 +243,12 @@ def value_lessons(groups: Sequence[Group], signals: Signals, credits: Credits) -
         if values is not None and targets is not None:
             lessons.append(ValueLesson(member, values, targets))
     return lessons
+
+
+def _head_values(critic: Critic, members: Sequence[Trajectory]) -> Tensor:
+    """float32[N], as `Critic._values` gives them."""
+    values: Tensor = critic.head(critic._hidden(members).float())[:, 0]
+    return values
 
 
 def target_count(lessons: Sequence[ValueLesson]) -> int:

@@ -19,6 +19,7 @@ from turnwise.config import CriticConfig, LearningConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
+from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic, target_count, value_lessons
 from turnwise.types import Group, Trajectory
@@ -45,7 +46,7 @@ class ValueHead(Critic):
         if not self.config.body_coefficient or not count:
             return ""
         head = self.head.weight.detach(), self.head.bias.detach()
-        for batch in self._batches(lessons):
+        for batch, _ in self._batches(lessons):
             hidden = super()._hidden([lesson.member for lesson in batch])
             values = functional.linear(hidden.float(), *head)[:, 0]
             loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
@@ -77,8 +78,10 @@ class ValueLoss:
         return self.head.add_body_gradient(groups, self.signals, credits)
 
 
-def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:
+def make_critic(
+    policy: nn.Module, config: CriticConfig, learning: LearningConfig, ranks: Ranks = ALONE
+) -> Critic:
     """The critic that a recipe asks for."""
     if isinstance(config, ValueHeadConfig):
         return ValueHead(policy, config, learning)
-    return Critic(policy, config, learning)
+    return Critic(policy, config, learning, ranks)

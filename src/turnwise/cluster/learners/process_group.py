@@ -1,0 +1,157 @@
+"""Ranks by torch.distributed: weights divided by FSDP2, the rest by collectives.
+
+Every collective ends within the group's deadline, by an error if not by an answer. Not here: how
+the processes are started (`team.py`).
+"""
+
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+
+from turnwise.learning.ranks import Compute, Value
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+HOST = "127.0.0.1"
+
+
+class ProcessGroup:
+    """The `Ranks` of a process that has joined; as many as have joined with it."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self._mesh = mesh
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
+
+    def gather(self, value: Value) -> list[Value]:
+        """See Ranks."""
+        found: list[Any] = [None] * self.count
+        dist.all_gather_object(found, value)
+        return found
+
+    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+        """See Ranks. Gradients are sums over ranks, not means: denominators are global already."""
+        for tensor in [*model.parameters(), *model.buffers()]:
+            dist.broadcast(tensor.data, 0)
+        for layer in _layers(model) if by_layer else ():
+            _sum_gradients(fully_shard(layer, mesh=self._mesh))
+        computed = _Computed(model)
+        _sum_gradients(fully_shard(computed, mesh=self._mesh, reshard_after_forward=True))
+
+        def compute(function: Any, *arguments: Any) -> Any:
+            return computed(function, *arguments)
+
+        return compute
+
+    def local(self, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        return weight.to_local().detach() if isinstance(weight, DTensor) else weight
+
+    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        if not isinstance(weight, DTensor):
+            return local
+        shape, stride = weight.shape, weight.stride()
+        divided = DTensor.from_local(
+            local, self._mesh, weight.placements, run_check=False, shape=shape, stride=stride
+        )
+        return divided.full_tensor()
+
+    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        if not isinstance(weight, DTensor):
+            return whole
+        parts = torch.chunk(whole, self.count)  # as FSDP divides: by the first dimension
+        return parts[self.rank] if self.rank < len(parts) else whole[:0]
+
+
+class _Computed(nn.Module):
+    """A model under the hooks of FSDP, whose weights are whole while any function computes with
+    it; its own class and methods stay what they are."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Any, *arguments: Any) -> Any:
+        return _without_views(function(self.model, *arguments))
+
+
+def _without_views(found: Any) -> Any:
+    """Copy tensors, of which a view could lose the hook that gathers weights for the gradient."""
+    if isinstance(found, tuple):
+        return tuple(map(_without_views, found))
+    return found.clone() if isinstance(found, Tensor) else found
+
+
+def listen(count: int, seconds: float) -> "tuple[Store, int]":
+    """Open the place where ranks of this machine meet, on a free port of it; returns both."""
+    listening = socket.socket()
+    listening.bind((HOST, 0))
+    listening.listen()
+    port: int = listening.getsockname()[1]
+    return _store(count, port, seconds, listening.detach()), port
+
+
+def visit(count: int, port: int, seconds: float) -> "Store":
+    """Find the place that rank 0 has opened with `listen`."""
+    return _store(count, port, seconds, None)
+
+
+def join(store: "Store", rank: int, count: int, device: str, seconds: float) -> ProcessGroup:
+    """Wait for all other ranks. Nothing that they do together takes longer than `seconds`; then all
+    that wait for it raise. On GPUs (`cuda`) each rank takes the one of its number."""
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        store=store,
+        rank=rank,
+        world_size=count,
+        timeout=timedelta(seconds=seconds),
+    )
+    return ProcessGroup(init_device_mesh(device, (count,)))
+
+
+def leave() -> None:
+    """Leave the ranks; what they are together ends."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _store(count: int, port: int, seconds: float, listening: int | None) -> "Store":
+    store: Store = dist.TCPStore(  # type: ignore[attr-defined]
+        HOST,
+        port,
+        count,
+        is_master=listening is not None,
+        timeout=timedelta(seconds=seconds),
+        wait_for_workers=False,
+        master_listen_fd=listening,
+    )
+    return store
+
+
+def _sum_gradients(module: FSDPModule) -> None:
+    module.set_gradient_divide_factor(1.0)
+    module.set_force_sum_reduction_for_comms(True)  # gloo can do no other
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    """The layers that transformers says are never to be split."""
+    kept = {
+        name
+        for part in model.modules()
+        if isinstance(part, PreTrainedModel)
+        for name in part._no_split_modules or ()
+    }
+    return [part for part in model.modules() if type(part).__name__ in kept]

@@ -1,0 +1,116 @@
+"""Processes that make updates together: the collective operations that a learner asks of them.
+
+Each rank has a part of the rows and a part of each weight, and makes as many passes as the others,
+since every pass gathers weights from all of them. `ALONE` is the one process of a learner without
+others. Not here: how ranks are started and reach each other (`turnwise.cluster`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+Row = TypeVar("Row")
+Value = TypeVar("Value")
+Compute = Callable[..., Any]
+"""Calls its first argument, a function, with a model and the other arguments."""
+
+
+class Ranks(Protocol):
+    """One rank's view of all of them. What is no property every rank has to call, in one order."""
+
+    @property
+    def rank(self) -> int:
+        """The place of this process, from 0."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """The number of processes, 1 or more."""
+        ...
+
+    def gather(self, value: Value) -> list[Value]:
+        """Collect the value that each rank gives, in order, on all of them."""
+        ...
+
+    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+        """Give all ranks the weights of rank 0, and leave each a part of every one. Afterwards the
+        model computes only through what is returned, which gathers whole weights meanwhile: layer
+        by layer, or all of them at once."""
+        ...
+
+    def local(self, weight: Tensor) -> Tensor:
+        """This rank's part of a weight, or of its gradient; shares its memory."""
+        ...
+
+    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
+        """Put together what the ranks hold of a tensor that is divided as a weight is."""
+        ...
+
+    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
+        """Take this rank's part of a tensor that is to be divided as a weight is."""
+        ...
+
+
+class Alone:
+    """A learner's only process: it has all rows and whole weights."""
+
+    rank = 0
+    count = 1
+
+    def gather(self, value: Value) -> list[Value]:
+        """See Ranks."""
+        return [value]
+
+    def shard(self, model: nn.Module, by_layer: bool) -> Compute:
+        """See Ranks; nothing is divided."""
+        return lambda function, *arguments: function(model, *arguments)
+
+    def local(self, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        return weight
+
+    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        return local
+
+    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
+        """See Ranks."""
+        return whole
+
+
+ALONE = Alone()
+
+
+def dealt(costs: Sequence[int], count: int) -> list[list[int]]:
+    """Deal the places of rows to `count` ranks, the dearest first, each to the rank that has least;
+    a rank's places are in order.
+
+    >>> dealt([5, 1, 1, 4, 2], 2)
+    [[0, 2], [1, 3, 4]]
+    """
+    hands: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for place in sorted(range(len(costs)), key=lambda place: -costs[place]):
+        least = loads.index(min(loads))
+        hands[least].append(place)
+        loads[least] += costs[place]
+    return [sorted(hand) for hand in hands]
+
+
+def own_batches(
+    ranks: Ranks,
+    rows: Sequence[Row],
+    cost: Callable[[Row], int],
+    cut: Callable[[list[Row]], Iterable[list[Row]]],
+) -> list[tuple[list[Row], bool]]:
+    """Cut this rank's rows into micro-batches, as many as the rank with most of them has.
+
+    Each comes with whether it counts: False for the cheapest of all rows, which stands in where a
+    rank has no rows left and must be given no weight.
+    """
+    hands = dealt([cost(row) for row in rows], ranks.count)
+    cuts = [list(cut([rows[place] for place in hand])) for hand in hands]
+    own = cuts[ranks.rank]
+    missing = range(max(map(len, cuts)) - len(own))
+    return [(batch, True) for batch in own] + [([min(rows, key=cost)], False) for _ in missing]

@@ -1,0 +1,91 @@
+"""Checks of what a learner on several processes cannot do: one line for each.
+
+Not here: what it does (`turnwise.cluster`).
+"""
+
+import torch
+from transformers import PreTrainedModel
+
+from turnwise.algorithms.parts import Requirement
+from turnwise.algorithms.registry import Algorithm
+from turnwise.config import (
+    LearningRateReaction,
+    Recipe,
+    ValueHeadConfig,
+    VllmEngineConfig,
+)
+from turnwise.errors import ConfigError
+from turnwise.forward.images import reader_of
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""The names that configurations have for the number of a layer's experts."""
+
+
+def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
+    """Raise ConfigError for what only one process can do; loads nothing."""
+    count = recipe.cluster.learners
+    for sentence, given in done_alone(recipe, algorithm).items():
+        if given and count > 1:
+            raise ConfigError(
+                f"cluster.learners is {count}, but {sentence}: set cluster.learners=1, or leave "
+                "the other out"
+            )
+
+
+def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
+    """Say what only one process can do, and whether the recipe asks for it."""
+    reaction = recipe.monitor.echo_trap
+    reward_model = recipe.reward_model
+    return {
+        "train.steps is 0 leaves nothing to do together": not recipe.train.steps,
+        "model.lora_rank trains adapters": bool(recipe.model.lora_rank),
+        "model.dtype = bfloat16 would round what updates change (set it to float32, and "
+        "learning.compute_dtype to bfloat16)": recipe.model.dtype != "float32",
+        "engine.name = vllm reads weights in a way that has not been tried with it": isinstance(
+            recipe.engine, VllmEngineConfig
+        ),
+        "learning.share_prefixes computes groups that are dealt out": (
+            recipe.learning.share_prefixes
+        ),
+        "preferences.steps learns from pairs": bool(recipe.preferences.steps),
+        "reward_model.beside_policy updates another model": (
+            reward_model is not None and reward_model.beside_policy
+        ),
+        "monitor.gradient_variance_every takes gradients of groups": bool(
+            recipe.monitor.gradient_variance_every
+        ),
+        "monitor.echo_trap.reaction changes the learning rate": isinstance(
+            reaction, LearningRateReaction
+        ),
+        "algorithm.critic.kind = head trains the policy's own body": isinstance(
+            recipe.algorithm.critic, ValueHeadConfig
+        ),
+        "the algorithm has a self-teacher": bool(algorithm.self_teacher_coefficient),
+        "the algorithm has a model of process rewards": (
+            Requirement.PROCESS_REWARDS in algorithm.needs
+        ),
+    }
+
+
+def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
+    """Raise ConfigError for a model that several processes cannot train, or with too few GPUs."""
+    count = recipe.cluster.learners
+    if count == 1:
+        return
+    config = model.config.get_text_config()
+    kinds = {
+        "reads images": reader_of(model) is not None,
+        "has experts": any(getattr(config, name, None) for name in EXPERTS),
+    }
+    for kind, given in kinds.items():
+        if given:
+            raise ConfigError(
+                f"cluster.learners is {count}, and model {recipe.model.name} {kind}, which one "
+                "process alone can train: set cluster.learners=1"
+            )
+    device, gpus = model.device, torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or gpus < count):
+        raise ConfigError(
+            f"cluster.learners is {count}, one for each GPU from the first one on, and there are "
+            f"{gpus}: lower it, and leave model.device out"
+        )

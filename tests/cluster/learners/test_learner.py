@@ -1,0 +1,224 @@
+"""Promise 6: an update does not depend on the number of processes that make it."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from tests.learning.changing import put, with_one
+from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
+from turnwise.cluster.learners.parts import algorithm_of
+from turnwise.cluster.learners.team import Team
+from turnwise.config import CriticConfig, Recipe, check_recipe
+from turnwise.learning.credits import estimate
+from turnwise.learning.learner import Learner
+from turnwise.learning.policy import PolicyLearner
+from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.types import Group
+
+pytestmark = pytest.mark.numbers
+
+MakeGroups = Callable[..., list[Group]]
+REWARDS = [[1.0, 0.0, 0.0], [0.5, 1.0], [0.0, 1.0, 0.2]]
+ALGORITHMS: list[dict[str, Any]] = [
+    {"name": "grpo"},
+    {"name": "dapo", "kl_coefficient": 0.1, "entropy_coefficient": 0.01},
+    {"name": "gspo", "clip_low": 0.5, "clip_high": 0.5},
+    {"name": "gmpo"},
+    {"name": "kl_cov", "share": 0.2, "correction": "truncated"},
+    {"name": "rloo", "observation_coefficient": 0.1, "success_coefficient": 0.1},
+]
+"""Objectives, the KL term and the entropy, denominators, a filter that ranks the tokens of all
+ranks, log-probabilities that are computed again, and other losses in the same update."""
+
+
+def recipe_of(model: Path, algorithm: dict[str, Any], **learning: Any) -> Recipe:
+    """A recipe of a model of `model_folders`, in as small micro-batches as there may be."""
+    settings = {"learning_rate": 1e-4, "tokens_per_micro_batch": 64, **learning}
+    return check_recipe(
+        {
+            "name": "x",
+            "environment": {"name": "search"},
+            "model": {"name": str(model)},
+            "rollout": {"max_tokens": 256},
+            "algorithm": algorithm,
+            "learning": settings,
+        },
+        "test",
+    )
+
+
+def loaded(recipe: Recipe, seed: int) -> PreTrainedModel:
+    """The recipe's model with other weights, which no other process can read from its folder."""
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(recipe.model.name)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=generator)
+    return model
+
+
+def pair(team: Team, recipe: Recipe) -> tuple[PolicyLearner, DistributedLearner]:
+    """The same learner on one process and on those of the team."""
+    algorithm = algorithm_of(recipe)
+
+    def models() -> tuple[PreTrainedModel, PreTrainedModel | None]:
+        return loaded(recipe, 1), loaded(recipe, 2) if algorithm.has_reference else None
+
+    one = PolicyLearner(*models(), recipe.learning, algorithm)
+    return one, DistributedLearner(team, recipe, *models())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether numbers are equal to 1e-6, as shares of them where they are above 1."""
+    return bool(torch.allclose(torch.as_tensor(one), torch.as_tensor(other), 1e-6, 1e-6, True))
+
+
+def assert_same_weights(one: Learner, other: Learner) -> None:
+    """To 1e-6, but for one weight in a thousand: Adam divides a gradient by its size, and so makes
+    much of one that is nothing but rounding."""
+    ours, theirs = (
+        torch.cat([weight.detach().flatten() for weight in each.model.parameters()])
+        for each in (one, other)
+    )
+    far = (ours - theirs).abs()
+    assert (far > 1e-6).float().mean() < 1e-3
+    assert far.max() < 1e-5
+
+
+def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -> None:
+    """Make an update of each of several steps' groups, and compare all that there is to compare."""
+    algorithm = one.algorithm if isinstance(one, PolicyLearner) else None
+    assert algorithm is not None
+    before = one.model.state_dict()["model.embed_tokens.weight"].clone()
+    for groups in made:
+        credits = estimate(groups, Signals(), algorithm)
+        expected, found = one.update(groups, credits), other.update(groups, credits)
+        assert found.metrics.keys() == expected.metrics.keys()
+        for name, value in expected.metrics.items():
+            assert found.metrics[name] == pytest.approx(value, rel=2e-6, abs=1e-6), name
+        assert found.logprobs.keys() == expected.logprobs.keys()
+        assert all(same(row, found.logprobs[name]) for name, row in expected.logprobs.items())
+        assert_same_weights(one, other)
+    assert not same(before, one.model.state_dict()["model.embed_tokens.weight"])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm["name"])
+def test_two_ranks_make_the_update_of_one(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, algorithm: dict[str, Any]
+) -> None:
+    """Qwen3 is computed by compiled kernels where there are any, so its weights are whole in a
+    pass. Two updates in each of two steps."""
+    recipe = recipe_of(model_folders["qwen3"], algorithm, updates_per_step=2)
+    assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+def test_weights_are_divided_layer_by_layer(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """As they are for every model without compiled kernels."""
+    recipe = recipe_of(model_folders["gemma2"], ALGORITHMS[1])
+    assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+def test_a_rank_without_rows_takes_part(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """One trajectory is trained on; then there is none at all."""
+    one, two = pair(team, recipe_of(model_folders["qwen3"], {"name": "grpo"}))
+    groups = make_groups(REWARDS)
+    credits = estimate(groups, Signals(), one.algorithm)
+    alone = replace(credits, trained=frozenset({groups[0].trajectories[0].id}))
+    expected, found = one.update(groups, alone), two.update(groups, alone)
+    for name in ("policy/trained_tokens", "policy/loss", "policy/gradient_norm"):
+        assert found.metrics[name] == pytest.approx(expected.metrics[name], rel=1e-6)
+    assert_same_weights(one, two)
+    nothing = replace(credits, trained=frozenset())
+    assert two.update(groups, nothing).metrics["policy/updates"] == 0
+
+
+def test_an_update_that_is_no_number_is_skipped_by_all(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """It is of one rank's rows, and every rank has to leave its weights as they were."""
+    one, two = pair(team, recipe_of(model_folders["qwen3"], {"name": "grpo"}))
+    groups = make_groups(REWARDS)
+    tokens = groups[1].trajectories[0].tokens
+    unknown = put(tokens.logprob, np.flatnonzero(tokens.mask)[1], np.nan)
+    bad = with_one(groups, 1, 0, logprob=unknown)
+    credits = estimate(bad, Signals(), one.algorithm)
+    expected, found = one.update(bad, credits), two.update(bad, credits)
+    assert len(expected.problems) == 1
+    assert found.problems == expected.problems
+    assert found.metrics["policy/skipped_updates"] == 1
+    assert_same_updates(one, two, [groups])
+
+
+def test_the_reference_scores_as_on_one_process(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """A KL term in the reward."""
+    one, two = pair(
+        team,
+        recipe_of(model_folders["qwen3"], {"name": "reinforce_pp", "kl_reward_coefficient": 0.1}),
+    )
+    groups = make_groups(REWARDS)
+    ours, theirs = (KLReward(each.reference_logprobs, 0.1).measure(groups) for each in (one, two))
+    assert ours.metrics == pytest.approx(theirs.metrics, abs=1e-6)
+    assert two.kl_coefficient == one.kl_coefficient > 0
+
+
+def test_a_critic_of_two_ranks_is_that_of_one(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    recipe = recipe_of(model_folders["qwen3"], {"name": "ppo"})
+    one, _ = pair(team, recipe)
+    whole, divided = (
+        Critic(loaded(recipe, 1), CriticConfig(), recipe.learning),
+        DistributedCritic(team),
+    )
+    for seed in range(3):
+        groups = make_groups(REWARDS, seed)
+        ours, theirs = whole.measure(groups), divided.measure(groups)
+        for member in (member for group in groups for member in group.graded):
+            assert same(ours.of(member).values, theirs.of(member).values)
+        credits = estimate(groups, ours, one.algorithm)
+        expected = whole.update(groups, ours, credits)
+        assert divided.update(groups, ours, credits) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    weights = divided.state()["weights"]
+    assert all(same(weight, weights[name]) for name, weight in whole.state_dict().items())
+
+
+@pytest.mark.parametrize("divided_first", [True, False])
+def test_a_state_of_any_number_of_ranks_goes_on_with_any_other(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, divided_first: bool
+) -> None:
+    """With the weights, which are in the model's own folder, it is all of a checkpoint."""
+    recipe = recipe_of(model_folders["qwen3"], {"name": "dapo", "kl_coefficient": 0.1})
+    algorithm = algorithm_of(recipe)
+    begun = pair(team, recipe)
+    first: Learner = begun[divided_first]
+    groups = make_groups(REWARDS, 1)
+    first.update(groups, estimate(groups, Signals(), algorithm))
+    state, weights = copy.deepcopy(first.state()), copy.deepcopy(first.model.state_dict())
+
+    def gone_on(several: bool) -> Learner:
+        model, reference = loaded(recipe, 1), loaded(recipe, 2)
+        model.load_state_dict(weights)
+        learner: Learner = (
+            DistributedLearner(team, recipe, model, reference)
+            if several
+            else PolicyLearner(model, reference, recipe.learning, algorithm)
+        )
+        learner.load_state(copy.deepcopy(state))
+        return learner
+
+    assert_same_updates(gone_on(False), gone_on(True), [make_groups(REWARDS, 2)])

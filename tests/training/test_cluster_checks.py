@@ -1,0 +1,89 @@
+"""What several processes cannot do together is refused in one line, each of it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from turnwise.algorithms import make_algorithm
+from turnwise.config import Recipe, load_recipe
+from turnwise.errors import ConfigError
+from turnwise.training.cluster_checks import check_cluster, check_model, done_alone
+from turnwise.training.single import learner_of
+
+CASES = [
+    ("train.steps=0", "train.steps is 0 leaves nothing to do together"),
+    ("model.lora_rank=4", "model.lora_rank trains adapters"),
+    ("model.dtype=bfloat16", "set it to float32, and learning.compute_dtype to bfloat16"),
+    ("engine=vllm", "engine.name = vllm"),
+    ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
+    ("preferences.steps=1", "preferences.steps learns from pairs"),
+    (
+        'reward_model.data=["a"] reward_model.beside_policy=true reward.parts.reward_model=1',
+        "reward_model.beside_policy updates another model",
+    ),
+    ("monitor.gradient_variance_every=1", "takes gradients of groups"),
+    ("monitor.echo_trap=lower_learning_rate", "changes the learning rate"),
+    ("algorithm.name=ppo algorithm.critic.kind=head", "trains the policy's own body"),
+    ("algorithm.name=sdpo", "the algorithm has a self-teacher"),
+    ("algorithm.name=prime", "the algorithm has a model of process rewards"),
+]
+
+
+def recipe_of(overrides: str) -> Recipe:
+    return load_recipe("demo", ["cluster.learners=2", *overrides.split()])
+
+
+def refused(recipe: Recipe) -> str:
+    algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
+    with pytest.raises(ConfigError) as caught:
+        check_cluster(recipe, algorithm)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("overrides", "message"), CASES)
+def test_what_one_process_alone_can_do_is_refused(overrides: str, message: str) -> None:
+    recipe = recipe_of(overrides)
+    said = refused(recipe)
+    assert message in said
+    assert said.endswith("set cluster.learners=1, or leave the other out")
+    alone = recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update={"learners": 1})})
+    check_cluster(alone, make_algorithm(alone.algorithm.name, alone.algorithm.overrides))
+
+
+def test_no_refusal_is_without_a_case() -> None:
+    recipe = recipe_of("")
+    sentences = done_alone(recipe, make_algorithm("grpo", {}))
+    assert not any(sentences.values())
+    told = [refused(recipe_of(overrides)) for overrides, _ in CASES]
+    assert all(any(sentence in one for one in told) for sentence in sentences)
+
+
+def model_of(device: str = "cpu", **config: Any) -> Any:
+    settings = SimpleNamespace(**config)
+    settings.get_text_config = lambda: settings
+    return SimpleNamespace(config=settings, device=torch.device(device))
+
+
+def test_models_that_several_processes_cannot_train_are_refused() -> None:
+    recipe = recipe_of("")
+    check_model(recipe, model_of())
+    with pytest.raises(ConfigError, match="has experts, which one process alone can train"):
+        check_model(recipe, model_of(num_experts=4))
+    reads = model_of()
+    reads.image_reader = object()
+    with pytest.raises(ConfigError, match="reads images"):
+        check_model(recipe, reads)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are GPUs enough")
+def test_gpus_must_be_enough() -> None:
+    with pytest.raises(ConfigError, match="one for each GPU from the first one on, and there are"):
+        check_model(recipe_of(""), model_of("cuda"))
+
+
+def test_a_learner_without_a_run_is_of_one_process() -> None:
+    components: Any = SimpleNamespace(recipe=recipe_of("evaluation.during_rl=false"))
+    with pytest.raises(ConfigError, match="this learner is of one process"):
+        learner_of(components)
