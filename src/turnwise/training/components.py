@@ -93,7 +93,7 @@ class Components:
     async def stop(self) -> None:
         """End what goes on in the background: the gateway, and the engine's work. Idempotent."""
         if self.host is not None:
-            await self.host.gateway.stop()
+            await self.host.stop()
         await self.engine.stop()
 
     async def check(self) -> None:
