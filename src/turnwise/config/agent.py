@@ -27,6 +27,9 @@ class AgentConfig(Section):
     """The address at which the gateway listens: by default for this machine alone."""
     port: int = Field(0, ge=0, le=65535)
     """The port at which it listens; 0 is any free one."""
+    spans: Literal["off", "calls", "messages"] = "off"
+    """OpenTelemetry spans of episodes and calls: `calls` without any text, `messages` with what was
+    asked and replied."""
     public_url: str = ""
     """The gateway's address for agents that reach it by another name, such as through a tunnel."""
 

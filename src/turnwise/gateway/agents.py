@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from turnwise.config import AnyAgentConfig, FunctionAgent, RemoteAgent
 from turnwise.errors import ConfigError, located
+from turnwise.gateway import spans
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions
 from turnwise.gateway.programs import CommandPlayer, Returned
@@ -56,7 +57,7 @@ class Model:
         except RefusedError as refused:
             self._session.refused(refused)
             raise
-        reply = await self._session.ask(request)
+        reply = await spans.asked(self._session, request)
         self._session.arrived(reply)
         answer: dict[str, Any] = chat_completions.body(request, reply)
         return answer

@@ -27,6 +27,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from turnwise.errors import InfrastructureError
+from turnwise.gateway import spans
 from turnwise.gateway.address import Address
 from turnwise.gateway.dialects import chat_completions, messages
 from turnwise.gateway.dialects.registry import DIALECTS, Dialect
@@ -224,7 +225,7 @@ def _asking(dialect: Dialect) -> Handler:
             session.refused(refused)
             raise
         again = request.headers.get("x-stainless-retry-count", "0") != "0"
-        reply = await session.ask(asked, again)
+        reply = await spans.asked(session, asked, again)
         if await request.is_disconnected():
             raise ClientDisconnect
         if not asked.stream:

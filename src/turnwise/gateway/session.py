@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -94,6 +95,8 @@ class Session:
     """Whether thoughts before the last words of a user are left out; else they stay as sampled."""
     rewarded_by_agent: bool = False
     """Whether rewards are given through the address; else they are the verifier's."""
+    spans: Any = None
+    """The episode's spans of OpenTelemetry (`spans.py`), if any are asked for."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     """Seconds since 1970."""

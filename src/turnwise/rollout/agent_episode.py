@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.capture import Capture
-from turnwise.config import AnyAgentConfig, ScaffoldConfig
+from turnwise.config import AnyAgentConfig, CommandAgent, ScaffoldConfig
 from turnwise.errors import InfrastructureError, MissingExtraError
 from turnwise.gateway.agents import Agent, make_agent
 from turnwise.gateway.programs import Returned
@@ -20,6 +20,7 @@ from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.sandboxed import SandboxedPlayer
 from turnwise.gateway.session import GivenReward, Session, Usage
+from turnwise.gateway.spans import EpisodeSpans, Spans
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
 from turnwise.rollout.episode import Episode
@@ -49,6 +50,7 @@ class AgentHost:
     gateway: "Gateway"
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
+    spans: Spans | None = None
 
     @classmethod
     def of(
@@ -65,6 +67,8 @@ class AgentHost:
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "gateway") from None
         agent = make_agent(config)
+        name = config.command[0] if isinstance(config, CommandAgent) else config.run
+        spans = None if config.spans == "off" else Spans(name, config.spans == "messages")
         gateway = Gateway(
             config.host,
             config.port,
@@ -78,7 +82,14 @@ class AgentHost:
             gateway,
             Scaffolds(scaffold, tokenizer, encode_image),
             tokenizer,
+            spans,
         )
+
+    async def stop(self) -> None:
+        """End the gateway, and send the last spans. Idempotent."""
+        await self.gateway.stop()
+        if self.spans is not None:
+            await self.spans.close()
 
 
 @dataclass(kw_only=True)
@@ -92,10 +103,20 @@ class AgentEpisode(Episode):
     """The kinds of its requests."""
     _returned: Returned = field(default_factory=Returned, init=False)
     _reward: GivenReward | None = field(default=None, init=False)
+    _spans: EpisodeSpans | None = field(default=None, init=False)
 
     @property
     def trajectory(self) -> Trajectory:
         return replace(super().trajectory, capture=self.capture)
+
+    async def run(self) -> Trajectory:
+        """See `EpisodeLoop`; in a span, where there are spans."""
+        if self.host.spans is None:
+            return await super().run()
+        with self.host.spans.episode(self.planned) as self._spans:
+            played = await super().run()
+            self._spans.ended(played)
+        return played
 
     async def _begin(self) -> None:
         """Let the agent play, which has a loop of its own: its end is the episode's. Always raises
@@ -112,6 +133,7 @@ class AgentEpisode(Episode):
             host.tokenizer,
             leave_out_thoughts=host.config.thoughts == "template",
             rewarded_by_agent=host.config.reward == "agent",
+            spans=self._spans,
             clock=self.clock,
         )
         try:

@@ -101,7 +101,7 @@ class Components:
         """End what goes on in the background: the gateway, the processes that play, and the
         engine's work. Idempotent."""
         if self.host is not None:
-            await self.host.gateway.stop()
+            await self.host.stop()
         if self.workers is not None:
             await self.workers.stop()
         await self.engine.stop()
