@@ -28,7 +28,7 @@ pytest.importorskip("uvicorn")
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/agents"
 TOKENIZER = byte_tokenizer()
-LIMITS = RolloutConfig(max_turns=8, max_turn_tokens=200, max_tokens=2000, max_tool_calls=8)
+LIMITS = RolloutConfig(max_turns=8, max_turn_tokens=200, max_tokens=20_000, max_tool_calls=8)
 
 
 def play(agent: AnyAgentConfig, environment: str = "People") -> Trajectory:
@@ -76,6 +76,16 @@ def test_an_agent_on_a_package_of_others(file: str, package: str) -> None:
     played = play(FunctionAgent(run=f"{FOLDER / file}:run"))
     check(played)
     assert len(played.tokens.spans) == 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_agent_that_rewrites_its_history_has_a_context_for_each_turn() -> None:
+    """smolagents sends earlier calls as words, which the policy did not write so."""
+    pytest.importorskip("smolagents")
+    played = play(FunctionAgent(run=f"{FOLDER}/smolagents_agent.py:run"), "Concluding")
+    check(played)
+    assert len(played.tokens.spans) == 3
+    assert int(played.tokens.mask.sum()) == played.capture.sampled  # type: ignore[union-attr]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
