@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Query:
-    """What is looked for; None and empty texts are for anything."""
+    """A search; None and empty texts are for anything."""
 
     file: str = ""
     text: str = ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.browser.dashboard_page import DashboardPage, chromium, dashboard
-from tests.dashboard.browser.sample_run import LONG_EPISODE, write_run
+from tests.dashboard.browser.sample_run import LONG_EPISODE, finish, write_run
 
 EPISODE = "#/r/0/episode/step-000003"
 GROUP = "#/r/0/group/step-000003/train%2F2%2Ftask-0"
@@ -28,6 +28,7 @@ VIEWS = [
     "#/r/0/timeline/2",
     "#/r/0/search?success=false",
     "#/r/0/reports",
+    "#/r/0/reports/report",
     "#/r/0/notes",
     "#/r/0/play",
     "#/compare?runs=0,1",
@@ -44,7 +45,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
-    return [write_run(folder / "demo-0"), write_run(folder / "demo-1", seed=1, hostile=False)]
+    return [
+        finish(write_run(folder / "demo-0")),
+        write_run(folder / "demo-1", seed=1, hostile=False),
+    ]
 
 
 @pytest.fixture(scope="module")
