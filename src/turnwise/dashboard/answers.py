@@ -93,7 +93,7 @@ class Asked:
         return value
 
     def whole(self, name: str, default: int | None = None) -> int | None:
-        """A whole number of the query; otherwise as `number`."""
+        """A whole number of the query, as `number`."""
         value = self.number(name)
         return default if value is None else int(value)
 

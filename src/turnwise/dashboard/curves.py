@@ -68,7 +68,7 @@ def meaning_of(name: str, meanings: Mapping[str, str]) -> str:
 
 
 def _markers(folder: RunFolder, warnings: Warnings) -> list[dict[str, Any]]:
-    """List what happened at which step: no learning signal, evaluations, warnings."""
+    """Events at steps: those that taught nothing, evaluations, warnings."""
     found = [
         {"step": line["step"], "kind": "no signal", "text": line.get("reason", "")}
         for line in folder.lines("no_signal.jsonl")

@@ -1,4 +1,4 @@
-"""The times of a step: its sampling, the learner's waiting, its update.
+"""A step in time: sampling, the learner's waiting for it, its update.
 
 What timing.jsonl has of each step is drawn; turns and tools of single episodes are not recorded.
 Not here: drawing it.

@@ -51,10 +51,15 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         rows.append(_row(4, 0, "failure", "many tokens", "y" * (LONG_EPISODE - 200)))
     _write(folder, "step-000003", rows)
     _write(folder, "evaluation-trained", [_short(9, 0, "success"), _short(8, 0, "failure")])
-    report = {"name": "demo", "seed": seed, "seconds": 60.0, "comparisons": []}
-    run.write_text("report.json", json.dumps(report))
-    run.write_text("report.md", f"# demo, seed {seed}\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
     run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
+    return folder
+
+
+def finish(folder: Path) -> Path:
+    """Write the report of a run, which says that it is finished."""
+    report = {"name": "demo", "seed": 0, "seconds": 60.0, "comparisons": []}
+    (folder / "report.json").write_text(json.dumps(report))
+    (folder / "report.md").write_text("# demo\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
     return folder
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.browser.dashboard_page import DashboardPage, chromium, dashboard
-from tests.dashboard.browser.sample_run import LONG_EPISODE, write_run
+from tests.dashboard.browser.sample_run import LONG_EPISODE, finish, write_run
 
 EPISODE = "#/r/0/episode/step-000003"
 GROUP = "#/r/0/group/step-000003/train%2F2%2Ftask-0"
@@ -28,6 +28,7 @@ VIEWS = [
     "#/r/0/timeline/2",
     "#/r/0/search?success=false",
     "#/r/0/reports",
+    "#/r/0/reports/report",
     "#/r/0/notes",
     "#/r/0/play",
     "#/compare?runs=0,1",
@@ -44,7 +45,10 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
-    return [write_run(folder / "demo-0"), write_run(folder / "demo-1", seed=1, hostile=False)]
+    return [
+        finish(write_run(folder / "demo-0")),
+        write_run(folder / "demo-1", seed=1, hostile=False),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -319,3 +323,19 @@ def test_print_has_the_content_alone(shown: DashboardPage) -> None:
     assert page.locator(".conversation").is_visible()
     assert not page.locator("#tabs").is_visible()
     assert not page.locator(".actions").first.is_visible()
+
+
+@pytest.mark.long
+def test_an_environment_is_played_by_hand(shown: DashboardPage) -> None:
+    page = shown.open("#/r/0/play?file=step-000003&row=1&turn=0")
+    page.fill("input[name=task]", "0")
+    page.click("text=Begin")
+    page.fill(".play-tool input[name=query]", "TarInfo")
+    page.click("text=Call search")
+    page.wait_for_selector(".said.observation >> nth=1")
+    page.click("text=One turn back")
+    page.wait_for_selector("text=Back to")
+    page.fill("textarea[name=text]", "certainly wrong")
+    page.click("text=Send")
+    page.wait_for_selector(".said.verdict")
+    assert "failure" in page.inner_text(".said.verdict")
