@@ -67,6 +67,7 @@ def take(address: str, folder: Path) -> None:
 def keep(page: Any, file: Path, shown: str) -> None:
     """A picture of what is in the window, once `shown` is there."""
     page.wait_for_selector(shown)
+    page.mouse.move(0, 0)
     page.wait_for_timeout(300)
     page.screenshot(path=str(file))
     size = file.stat().st_size

@@ -98,9 +98,8 @@ class DashboardPage:
         return max(0, wider)
 
     def accessibility_faults(self) -> list[str]:
-        """What axe-core finds grave, one line each. It is run beside the page's own rules about
-        scripts, which do not let it in."""
-        self.page.evaluate(AXE.read_text())
+        """What axe-core finds grave, one line each."""
+        self.page.evaluate(AXE.read_text())  # as a debugger does: the page's policy allows it not
         found = self.page.evaluate("axe.run()")["violations"]
         return [
             f"{one['id']}: {node['html'][:120]} {node.get('failureSummary', '')}"

@@ -319,3 +319,19 @@ def test_print_has_the_content_alone(shown: DashboardPage) -> None:
     assert page.locator(".conversation").is_visible()
     assert not page.locator("#tabs").is_visible()
     assert not page.locator(".actions").first.is_visible()
+
+
+@pytest.mark.long
+def test_an_environment_is_played_by_hand(shown: DashboardPage) -> None:
+    page = shown.open("#/r/0/play?file=step-000003&row=1&turn=0")
+    page.fill("input[name=task]", "0")
+    page.click("text=Begin")
+    page.fill(".play-tool input[name=query]", "TarInfo")
+    page.click("text=Call search")
+    page.wait_for_selector(".said.observation >> nth=1")
+    page.click("text=One turn back")
+    page.wait_for_selector("text=Back to")
+    page.fill("textarea[name=text]", "certainly wrong")
+    page.click("text=Send")
+    page.wait_for_selector(".said.verdict")
+    assert "failure" in page.inner_text(".said.verdict")

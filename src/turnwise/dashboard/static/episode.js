@@ -20,7 +20,7 @@ export async function show(route, signal) {
     h("section", { class: "conversation" }, h("h2", {}, "Conversation"),
       said("Task", "task", longText(one.prompt ?? "", { class: "text" }), pictures(one, null)),
       credit(one),
-      one.turns.map((turn) => turnCard(turn, one)),
+      one.turns.map((turn) => turnCard(turn, one, to.play(route.run, { file, row, turn: turn.index }))),
       verdict(one)),
     h("section", {}, h("h2", {}, "Your note"), noteBox(route.run, one.file, one.row, one.note)));
   return { title: `Episode ${row}, ${fileTitle(file)}`, element, keys: {
@@ -108,14 +108,15 @@ function jump(event, id) {
   target.focus({ preventScroll: true });
 }
 
-function turnCard(turn, one) {
+function turnCard(turn, one, play) {
   const calls = turn.calls ?? [];
   const repeated = Boolean(turn.observation) && calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
   return h("section", { class: "turn", id: `turn-${turn.index}`, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}` },
     h("header", {}, h("h3", {}, `Turn ${turn.index + 1}`),
       Number.isFinite(turn.reward) ? badge(`reward ${signed(turn.reward)}`, "ungraded") : null,
       Number.isFinite(turn.credit?.advantage_sum)
-        ? badge(`credit ${signed(turn.credit.advantage_sum)}`, turn.credit.advantage_sum < 0 ? "lower" : "raise") : null),
+        ? badge(`credit ${signed(turn.credit.advantage_sum)}`, turn.credit.advantage_sum < 0 ? "lower" : "raise") : null,
+      link(play, { class: "play-on" }, "Play from here")),
     turn.thinking ? said("Thinking", "thinking", longText(turn.thinking, { class: "text" })) : null,
     calls.map((one) => call(one, repeated)),
     turn.answer ? said("Answer", "agent", longText(turn.answer, { class: "text" })) : null,

@@ -3,34 +3,45 @@
 
 import { api } from "./api.js";
 import { append, h, longText, notice, replace } from "./dom.js";
-import { plain } from "./format.js";
+import { fileTitle, plain } from "./format.js";
 
 export async function show(route, signal) {
   const data = await api.environments(signal);
   const area = h("div", { class: "conversation", "aria-live": "polite" });
-  const said = h("p", { class: "quiet", role: "alert" });
-  const begin = async (event) => {
-    event.preventDefault();
-    const values = Object.fromEntries([...new FormData(event.currentTarget)].filter(([, value]) => value !== ""));
-    if (values.seed !== undefined) values.seed = Number(values.seed);
+  const said = h("div", {});
+  const begin = async (start) => {
     replace(said);
     try {
-      new Game(area, await api.play({ run: route.run, ...values }));
+      new Game(area, await api.play({ run: route.run, ...start }));
     } catch (error) {
-      replace(said, error.message);
+      replace(said, notice("It did not begin", error.message, "error"));
     }
   };
   const element = h("div", {},
     h("div", { class: "heading" }, h("h1", {}, "Play")),
     data.absent || !data.environments?.length
       ? notice("Playing is not possible here", data.absent ?? "This run names no environment that can be played.")
-      : [h("p", { class: "lead" }, "Be the policy yourself, with the same tools and the same verdict."),
-        h("form", { class: "filters", onsubmit: begin },
-          h("label", { class: "field" }, h("span", {}, "Task (empty: one by chance)"), h("input", { name: "task", autocomplete: "off" })),
-          h("label", { class: "field" }, h("span", {}, "Seed"), h("input", { name: "seed", type: "number", value: "0" })),
-          h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin"))), said],
+      : [h("p", { class: "lead" }, "Be the policy yourself, with the same tools and the same verdict."), starts(route.query, begin), said],
     area);
   return { title: "Play", element };
+}
+
+/** Ways to begin: a recorded episode, from the turn that the address names, or a task. */
+function starts(query, begin) {
+  const submit = (event) => {
+    event.preventDefault();
+    const { task, seed } = Object.fromEntries(new FormData(event.currentTarget));
+    begin({ task, seed: Number(seed) });
+  };
+  const [file, row, turn] = ["file", "row", "turn"].map((name) => query.get(name));
+  return [
+    file === null ? null : h("p", {}, h("button", { type: "button", onclick: () => begin({ file, row: Number(row), turn: Number(turn) }) },
+      `Play on from turn ${Number(turn) + 1} of episode ${row}, ${fileTitle(file)}`)),
+    h("form", { class: "filters", onsubmit: submit },
+      h("label", { class: "field" }, h("span", {}, "Task (empty: one by chance)"), h("input", { name: "task", autocomplete: "off" })),
+      h("label", { class: "field" }, h("span", {}, "Seed"), h("input", { name: "seed", type: "number", min: 0, value: "0", required: true })),
+      h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin"))),
+  ];
 }
 
 class Game {

@@ -45,7 +45,7 @@ export const to = {
   reports: (run) => under(run, "reports"),
   report: (run, name) => under(run, "reports", name),
   notes: (run) => under(run, "notes"),
-  play: (run) => under(run, "play"),
+  play: (run, values) => under(run, "play") + search(values),
 };
 
 /** Change the query of the present place without a new entry in the history. */

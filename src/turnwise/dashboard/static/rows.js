@@ -7,7 +7,7 @@ import { visible } from "./format.js";
 const LINE = 30; // pixels; as in tokens.css
 const BEYOND = 8; // lines above and below the visible ones
 const MOST = 60; // characters of one token that are drawn
-const PADDING = 2;
+const PADDING = 0.5; // columns
 
 /** A list of tokens. `style(index)` gives the class of a token, `label(index)` its words for screen
  * readers, `chosen(index)` is called when one is pointed at or reached by keys. */
@@ -24,7 +24,7 @@ export class TokenRows {
     this.box = h("div", {
       class: "tokens", tabindex: 0, role: "listbox", "aria-label": "Tokens; arrow keys move, Home and End jump",
       onscroll: () => this.later(), onkeydown: (event) => this.key(event),
-      onpointerover: (event) => this.pointed(event), onclick: (event) => this.pointed(event),
+      onpointerover: (event) => this.pointed(event), onpointerleave: () => this.chosen(this.at), onclick: (event) => this.pointed(event),
       onfocus: () => this.choose(this.at, false),
     }, this.inner);
     this.observer = new ResizeObserver(() => this.laidOut());
@@ -55,7 +55,8 @@ export class TokenRows {
     };
     this.texts.forEach((text, index) => {
       const size = text.columns;
-      if (this.breaks.has(index) || used + size > columns) end(index);
+      const fits = used + size <= columns || (text.ends && size < 2); // no line of a line break alone
+      if (this.breaks.has(index) || !fits) end(index);
       used += size;
       if (text.ends) end(index + 1);
     });
@@ -177,7 +178,7 @@ function shown(piece) {
   let text = visible(piece ?? "");
   if (text.length > MOST) text = `${text.slice(0, MOST - 1)}…`;
   if (text === "") text = "∅";
-  let columns = PADDING / 2;
+  let columns = PADDING;
   for (const character of text) columns += wide(character.codePointAt(0)) ? 2 : 1;
   return { text, columns, ends: Boolean(piece?.includes("\n")) };
 }

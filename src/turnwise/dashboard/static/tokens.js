@@ -167,7 +167,7 @@ class Tokens {
     return h("p", { class: "reason" },
       h("span", { class: `swatch ${advantage < 0 ? "down5" : "up5"}`, "aria-hidden": "true" }),
       h("strong", {}, advantage < 0 ? "Trained down: " : "Trained up: "),
-      advantage < 0 ? "the update made it less likely." : "the update made it more likely.");
+      advantage < 0 ? "its advantage is below 0, so the update lowers its probability." : "its advantage is above 0, so the update raises its probability.");
   }
 
   /** The whole episode as one strip of colours, to jump about in. */
