@@ -15,7 +15,7 @@ import typer
 
 from turnwise.commands.failures import exit_code, fail
 from turnwise.commands.printing import print_line
-from turnwise.errors import DataError, InfrastructureError, MissingExtraError
+from turnwise.errors import ConfigError, DataError, InfrastructureError, MissingExtraError
 from turnwise.stopping import name_main_task, stoppable
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dash
     from turnwise.monitor.meanings import meanings
 
     exporters = {"sft": _conversations, "atif": _atif}
-    return Dashboard(find_runs(paths), meanings(), _warnings, exporters, player)
+    runs = find_runs(paths)
+    return Dashboard(runs, meanings(), _warnings, _clip_range, exporters, player)
 
 
 async def _serve(
@@ -102,6 +103,25 @@ def _warnings(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
             found.append((trap.step, str(trap)))
             quiet = count + thresholds.pause
     return found
+
+
+def _clip_range(recipe: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The range of the clip of a recipe's algorithm, where its ratios are those of each token to
+    the policy that sampled it."""
+    from turnwise.algorithms.parts import BYPASS
+    from turnwise.algorithms.registry import make_algorithm
+    from turnwise.config import check_recipe
+
+    try:
+        chosen = check_recipe(recipe, "the run's recipe").algorithm
+        algorithm = make_algorithm(chosen.name, chosen.overrides)
+    except ConfigError:
+        return None  # of another version, or with a part in a file that is gone
+    parts = algorithm.objective, algorithm.ratio_level, algorithm.correction
+    if parts != ("clip", "token", BYPASS):
+        return None
+    numbers = algorithm.numbers_of("objective")
+    return 1 - numbers["clip_low"], 1 + numbers["clip_high"]
 
 
 def _conversations(run: Path, chosen: "Chosen") -> tuple[str, bytes]:

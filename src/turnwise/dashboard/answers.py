@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from turnwise.dashboard import episodes, export, notes, reports, runs, steps, timeline
 from turnwise.dashboard.curves import Warnings, curves
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.tokens import Pieces, tokens
+from turnwise.dashboard.tokens import ClipRange, Pieces, tokens
 from turnwise.errors import ConfigError, DataError
 
 IMAGE = re.compile(r"[0-9a-f]{32}\.png")
@@ -59,6 +59,7 @@ class Dashboard:
     meanings: Mapping[str, str] = field(default_factory=dict)
     """The meaning of each metric, as in docs/reference/metrics.md."""
     warnings: Warnings = lambda lines: ()
+    clip_range: ClipRange = lambda recipe: None
     exporters: Mapping[str, Exporter] = field(default_factory=dict)
     """Formats of export beside html and parquet."""
     player: Player | None = None
@@ -93,7 +94,7 @@ class Asked:
         return value
 
     def whole(self, name: str, default: int | None = None) -> int | None:
-        """A whole number of the query, as `number`."""
+        """A whole number of the query, as `number` is."""
         value = self.number(name)
         return default if value is None else int(value)
 
@@ -151,9 +152,9 @@ def _episode(shown: Dashboard, asked: Asked) -> Any:
 
 def _tokens(shown: Dashboard, asked: Asked) -> Any:
     identity, name, row = asked.names
-    begin, end = asked.whole("from", 0) or 0, asked.whole("to")
-    path = shown.path(identity)
-    return tokens(path, name, _row(row), begin, end, shown.index, shown.pieces)
+    place = asked.whole("from", 0) or 0, asked.whole("to")
+    path, number = shown.path(identity), _row(row)
+    return tokens(path, name, number, place, shown.index, shown.pieces, shown.clip_range)
 
 
 def _group(shown: Dashboard, asked: Asked) -> Any:

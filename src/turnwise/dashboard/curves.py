@@ -68,7 +68,7 @@ def meaning_of(name: str, meanings: Mapping[str, str]) -> str:
 
 
 def _markers(folder: RunFolder, warnings: Warnings) -> list[dict[str, Any]]:
-    """Events at steps: those that taught nothing, evaluations, warnings."""
+    """The marks at steps: steps that taught nothing, evaluations, warnings."""
     found = [
         {"step": line["step"], "kind": "no signal", "text": line.get("reason", "")}
         for line in folder.lines("no_signal.jsonl")

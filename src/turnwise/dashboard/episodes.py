@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Query:
-    """A search; None and empty texts are for anything."""
+    """The conditions of a search; None and empty texts are for anything."""
 
     file: str = ""
     text: str = ""

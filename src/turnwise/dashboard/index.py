@@ -38,7 +38,7 @@ LIGHT = (
 SEARCHED = ("prompt", "answer", "detail", "problem", "actions", "steps")
 """Columns in which a text is looked for."""
 AS_JSON = ("actions", "steps")
-"""Keep the ones that are JSON."""
+"""The columns among them that are JSON."""
 NEEDED = (*LIGHT, "ids", "source", "advantage", "trained_logprob")
 """Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200

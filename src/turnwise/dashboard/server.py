@@ -72,7 +72,7 @@ async def _api(dashboard: Dashboard, request: Request, path: str) -> Response:
 
 
 async def _answer(handler: Any, dashboard: Dashboard, asked: Asked) -> Any:
-    """A handler's answer: computed in a thread, but for what plays, which waits by itself."""
+    """The answer of a handler: computed in a thread, but for what plays, which waits by itself."""
     if inspect.iscoroutinefunction(handler):
         return await handler(dashboard, asked)
     return await asyncio.to_thread(handler, dashboard, asked)

@@ -52,8 +52,8 @@ def step(path: Path, name: str, index: Index) -> dict[str, Any]:
 
 
 def _measured(file: Path, number: int | None) -> list[dict[str, Any]]:
-    """Numbers of each trajectory: tokens, the sum of its advantages, and by how many versions its
-    oldest token is behind the step's, where it is one."""
+    """The measures of each trajectory: tokens, the sum of its advantages, and by how many versions
+    its oldest token is behind the step's, where it is one."""
     table = read(file, ("version", "advantage"))
     lengths = pc.list_value_length(table["version"]).to_pylist()
     versions = np.asarray(pc.list_flatten(table["version"]), np.int64)

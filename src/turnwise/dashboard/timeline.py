@@ -1,4 +1,4 @@
-"""A step in time: sampling, the learner's waiting for it, its update.
+"""The spans of a step, and the waits in it: sampling, the learner's waiting, its update.
 
 What timing.jsonl has of each step is drawn; turns and tools of single episodes are not recorded.
 Not here: drawing it.

@@ -4,7 +4,7 @@ Not here: drawing them. Numbers that a run did not record are named as absent, w
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,24 @@ ALL_EQUAL = (
     "is 0."
 )
 LEFT_OUT = "A filter of the algorithm left the trajectory out of the update."
-ZERO = "Its advantage is 0: it was as good as what it is compared with."
+ZERO = (
+    "Its advantage is 0: it was as good as what it is compared with. A term of KL or entropy may "
+    "move it all the same."
+)
+SKIPPED = "No update computed it: the update was skipped, or the token is in none of its examples."
+CLIPPED = (
+    "Its ratio had left the clip range {low:g} to {high:g} on the side that its advantage pushes "
+    "to, so the objective took its gradient away."
+)
 ABSENT = {
     "entropy": "The entropy of each token is not recorded: metrics.jsonl has its mean.",
     "weight": "A token's weight in the loss follows from the algorithm's aggregation and is not "
     "recorded.",
 }
 Row = Mapping[str, Any]
+ClipRange = Callable[[Mapping[str, Any]], tuple[float, float] | None]
+"""The range of ratios, by the values of a recipe, outside of which a token is clipped; None where
+that does not follow from the recorded ratio alone."""
 Floats = NDArray[np.float64]
 
 
@@ -68,47 +79,53 @@ class Pieces:
 
 
 def tokens(
-    path: Path, name: str, number: int, begin: int, end: int | None, index: Index, pieces: Pieces
+    path: Path,
+    name: str,
+    number: int,
+    place: tuple[int, int | None],
+    index: Index,
+    pieces: Pieces,
+    clip_range: ClipRange,
 ) -> dict[str, Any]:
-    """The tokens of an episode from `begin` to `end`, by columns."""
+    """The tokens of an episode from and to a place (None is its end), by columns."""
     file = RunFolder.open(path).trajectory_file(name)
     row = read_row(file, number)
-    count = len(row["ids"])
+    count, (begin, end) = len(row["ids"]), place
     first = min(max(0, begin), count)
-    place = slice(first, count if end is None else min(max(first, end), count))
+    part = slice(first, count if end is None else min(max(first, end), count))
     sampled = np.asarray(row["source"], np.int64) == Source.MODEL
     columns: dict[str, Any] = {
-        "id": row["ids"][place],
-        "piece": pieces.of(path, row["ids"][place]),
-        "source": row["source"][place],
-        "turn": row["turn"][place],
-        "version": row["version"][place],
-        "logprob": _numbers(row["logprob"], place),
-        "context": _contexts(row, count)[place],
+        "id": row["ids"][part],
+        "piece": pieces.of(path, row["ids"][part]),
+        "source": row["source"][part],
+        "turn": row["turn"][part],
+        "version": row["version"][part],
+        "logprob": _numbers(row["logprob"], part),
+        "context": _contexts(row, count)[part],
     }
     absent = dict(ABSENT)
-    reasons = _reasons(path, name, row, index, file)
-    columns["trained"] = [one is None for one in reasons[place]]
+    reasons = _reasons(name, row, index, file, recipe_values(path), clip_range)
+    columns["trained"] = [one is None for one in reasons[part]]
     known = list(dict.fromkeys(one for one in reasons if one is not None))
-    columns["reason"] = [None if one is None else known.index(one) for one in reasons[place]]
+    columns["reason"] = [None if one is None else known.index(one) for one in reasons[part]]
     if row["trained_logprob"]:
         after, before = (np.asarray(row[key]) for key in ("trained_logprob", "logprob"))
-        columns["trained_logprob"] = _numbers(after, place)
-        columns["gap"] = _numbers(after - before, place)
+        columns["trained_logprob"] = _numbers(after, part)
+        columns["gap"] = _numbers(after - before, part)
         with np.errstate(over="ignore"):
-            columns["ratio"] = _numbers(np.exp(after - before), place)
-        columns["advantage"] = _numbers(np.where(sampled, row["advantage"], np.nan), place)
+            columns["ratio"] = _numbers(np.exp(after - before), part)
+        columns["advantage"] = _numbers(np.where(sampled, row["advantage"], np.nan), part)
     else:
         reason = "The trajectory is in no update of RL."
         absent |= dict.fromkeys(("trained_logprob", "gap", "ratio", "advantage"), reason)
     if row["value"]:
-        columns["value"] = _numbers(row["value"], place)
+        columns["value"] = _numbers(row["value"], part)
     else:
         absent["value"] = "The algorithm has no critic."
     return {
         "count": count,
-        "from": place.start,
-        "to": place.stop,
+        "from": part.start,
+        "to": part.stop,
         "columns": columns,
         "sources": [source.name.lower() for source in Source],
         "reasons": known,
@@ -117,7 +134,14 @@ def tokens(
     }
 
 
-def _reasons(path: Path, name: str, row: Row, index: Index, file: Path) -> list[str | None]:
+def _reasons(
+    name: str,
+    row: Row,
+    index: Index,
+    file: Path,
+    recipe: Mapping[str, Any],
+    clip_range: ClipRange,
+) -> list[str | None]:
     """Why each token has no gradient; None where it has one."""
     kind, _ = file_kind(name)
     if kind == "evaluation":
@@ -125,18 +149,30 @@ def _reasons(path: Path, name: str, row: Row, index: Index, file: Path) -> list[
     sources = row["source"]
     if kind == "other":  # demonstrations and preferences: every sampled token
         return [NOT_SAMPLED.get(Source(source)) for source in sources]
+    trained = {Source.MODEL}
+    if not recipe.get("learning", {}).get("mask_observations", True):
+        trained |= {Source.TOOL, Source.ENVIRONMENT}
     whole = _of_trajectory(row, index, file)
-    observed = not recipe_values(path).get("learning", {}).get("mask_observations", True)
-    found: list[str | None] = []
-    for source, advantage in zip(sources, row["advantage"], strict=True):
-        trained = source == Source.MODEL or (
-            observed and source in (Source.TOOL, Source.ENVIRONMENT)
-        )
-        if not trained:
-            found.append(NOT_SAMPLED[Source(source)])
-        else:
-            found.append(whole or (ZERO if advantage == 0 else None))
-    return found
+    each = [whole] * len(sources) if whole else _of_tokens(row, clip_range(recipe))
+    return [
+        reason if source in trained else NOT_SAMPLED[Source(source)]
+        for source, reason in zip(sources, each, strict=True)
+    ]
+
+
+def _of_tokens(row: Row, clip: tuple[float, float] | None) -> list[str | None]:
+    """Why tokens of a trajectory that is in an update have no gradient, were they all trained."""
+    advantage, after = np.asarray(row["advantage"]), np.asarray(row["trained_logprob"])
+    found = np.full(len(advantage), None, object)
+    if clip is not None:
+        low, high = clip
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio = np.exp(after - np.asarray(row["logprob"]))
+            beyond = np.where(advantage > 0, ratio > high, ratio < low)
+        found[beyond] = CLIPPED.format(low=low, high=high)
+    found[advantage == 0] = ZERO
+    found[np.isnan(after) & (advantage != 0)] = SKIPPED
+    return found.tolist()
 
 
 def _of_trajectory(row: Row, index: Index, file: Path) -> str | None:

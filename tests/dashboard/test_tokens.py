@@ -1,0 +1,114 @@
+"""Why tokens have no gradient, for each way in which that happens in an update."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.dashboard.browser.sample_run import write_run
+from turnwise.commands.viewing import dashboard_of
+from turnwise.dashboard.index import Index
+from turnwise.dashboard.tokens import Pieces, tokens
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise.tokens import Source
+
+Change = Callable[[dict[str, Any], int], None]
+"""Changes a row of an episode; the number is the place of its first sampled token."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "demo", hostile=False)
+
+
+def reason(run: Path, change: Change, number: int = 1) -> str | None:
+    """The reason of the first sampled token of the episode, once its row has been changed."""
+    file = run / "trajectories/step-000003.parquet"
+    rows = pq.read_table(file).to_pylist()
+    place = rows[number]["source"].index(Source.MODEL)
+    change(rows[number], place)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    clip_range = dashboard_of([run]).clip_range
+    found = tokens(run, file.stem, number, (place, place + 1), Index(), Pieces(), clip_range)
+    (at,) = found["columns"]["reason"]
+    assert found["columns"]["trained"] == [at is None]
+    return None if at is None else str(found["reasons"][at])
+
+
+def with_ratio(ratio: float, advantage: float) -> Change:
+    def change(row: dict[str, Any], place: int) -> None:
+        row["trained_logprob"][place] = row["logprob"][place] + math.log(ratio)
+        row["advantage"][place] = advantage
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "clipped"),
+    [(1.3, 1.0, True), (1.3, -1.0, False), (0.7, -1.0, True), (0.7, 1.0, False), (1.1, 1, False)],
+)
+def test_a_token_beyond_the_clip_range_says_so(
+    run: Path, ratio: float, advantage: float, clipped: bool
+) -> None:
+    said = reason(run, with_ratio(ratio, advantage))
+    assert said is None if not clipped else "clip range 0.8 to 1.2" in str(said)
+
+
+def test_the_clip_range_is_that_of_the_recipe_and_unknown_for_other_ratios(run: Path) -> None:
+    clip_range = dashboard_of([run]).clip_range
+
+    def of(**overrides: object) -> tuple[float, float] | None:
+        recipe = {"name": "x", "environment": {"name": "search"}}
+        return clip_range(recipe | {"algorithm": {"name": "grpo", **overrides}})
+
+    assert of(clip_high=0.28) == (0.8, 1.28)
+    assert of(ratio_level="sequence") is None
+    assert of(objective="policy_gradient") is None
+    assert of(clip_hihg=0.28) is None
+
+
+def test_a_token_that_no_update_computed_says_so(run: Path) -> None:
+    def change(row: dict[str, Any], place: int) -> None:
+        row["trained_logprob"][place] = math.nan
+
+    assert "No update computed it" in str(reason(run, change))
+
+
+def test_a_filtered_trajectory_says_so(run: Path) -> None:
+    assert "filter of the algorithm" in str(
+        reason(run, lambda row, _: row.update(trained_logprob=[]))
+    )
+
+
+def test_an_advantage_of_zero_says_so_and_leaves_the_others(run: Path) -> None:
+    def change(row: dict[str, Any], place: int) -> None:
+        row["advantage"][place] = 0.0
+
+    assert "Its advantage is 0" in str(reason(run, change))
+    assert reason(run, lambda row, place: None, number=0) is None
+
+
+def test_observations_are_trained_where_the_recipe_says_so(run: Path) -> None:
+    config = RunFolder.open(run).path / "config.toml"
+
+    def trained() -> set[str]:
+        shown = dashboard_of([run])
+        found = tokens(run, "step-000003", 1, (0, None), Index(), Pieces(), shown.clip_range)
+        columns = found["columns"]
+        pairs = zip(columns["source"], columns["reason"], strict=True)
+        return {found["sources"][source] for source, at in pairs if at is None}
+
+    assert trained() == {"model"}
+    text = config.read_text()
+    config.write_text(text.replace("mask_observations = true", "mask_observations = false"))
+    file = run / "trajectories/step-000003.parquet"
+    rows = pq.read_table(file).to_pylist()
+    rows[1]["advantage"] = [-1.0] * len(rows[1]["ids"])
+    rows[1]["trained_logprob"] = [-0.5] * len(rows[1]["ids"])
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    assert trained() == {"model", "tool"}
