@@ -13,7 +13,10 @@ const quoted = encodeURIComponent;
 async function request(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { ...options, headers: { Accept: "application/json", ...options.headers } });
+    response = await fetch(path, {
+      ...options,
+      headers: { Accept: "application/json", ...options.headers },
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer: is `turnwise view` still running?", 0);
@@ -26,7 +29,9 @@ async function request(path, options = {}) {
 }
 
 function query(values) {
-  const pairs = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const pairs = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
 }
 
@@ -49,7 +54,9 @@ export const api = {
   episode: (id, file, row, signal) =>
     request(`${run(id)}/episodes/${quoted(file)}/${quoted(row)}`, { signal }),
   tokens: (id, file, row, from, to, signal) =>
-    request(`${run(id)}/episodes/${quoted(file)}/${quoted(row)}/tokens${query({ from, to })}`, { signal }),
+    request(`${run(id)}/episodes/${quoted(file)}/${quoted(row)}/tokens${query({ from, to })}`, {
+      signal,
+    }),
   group: (id, file, group, signal) =>
     request(`${run(id)}/groups/${quoted(file)}/${quoted(group)}`, { signal }),
   timeline: (id, step, signal) => request(`${run(id)}/timeline${query({ step })}`, { signal }),
@@ -57,7 +64,8 @@ export const api = {
   report: (id, name, signal) => request(`${run(id)}/reports/${quoted(name)}`, { signal }),
   notes: (id, signal) => request(`${run(id)}/notes`, { signal }),
   writeNote: (id, note) => post(`${run(id)}/notes`, note),
-  compare: (ids, signal) => request(`/api/compare${query({ runs: ids.map(quoted).join(",") })}`, { signal }),
+  compare: (ids, signal) =>
+    request(`/api/compare${query({ runs: ids.map(quoted).join(",") })}`, { signal }),
   environments: (signal) => request("/api/play", { signal }),
   play: (start) => post("/api/play", start),
   act: (session, action) => post(`/api/play/${quoted(session)}`, action),

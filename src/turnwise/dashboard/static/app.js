@@ -19,7 +19,21 @@ import * as step from "./step.js";
 import * as timeline from "./timeline.js";
 import * as tokens from "./tokens.js";
 
-const VIEWS = { compare, curves, episode, group, notes, play, reports, run, runs, search, step, timeline, tokens };
+const VIEWS = {
+  compare,
+  curves,
+  episode,
+  group,
+  notes,
+  play,
+  reports,
+  run,
+  runs,
+  search,
+  step,
+  timeline,
+  tokens,
+};
 const TABS = [
   ["run", "Overview", (id) => to.run(id)],
   ["curves", "Curves", (id) => to.curves(id)],
@@ -61,16 +75,30 @@ async function navigate(again = false) {
     if (controller.signal.aborted) return;
     if (!(error instanceof ApiError)) console.error(error);
     document.title = "Not shown · turnwise";
-    replace(main, h("h1", { class: "unseen" }, "Not shown"), notice("This cannot be shown", error.message, "error",
-      h("p", {}, link(to.runs(), {}, "All runs"))));
+    replace(
+      main,
+      h("h1", { class: "unseen" }, "Not shown"),
+      notice(
+        "This cannot be shown",
+        error.message,
+        "error",
+        h("p", {}, link(to.runs(), {}, "All runs")),
+      ),
+    );
   } finally {
     clearTimeout(waiting);
   }
 }
 
 function loading() {
-  return h("div", { class: "loading", role: "status" },
-    h("span", { class: "unseen" }, "Loading"), h("i", {}), h("i", {}), h("i", {}));
+  return h(
+    "div",
+    { class: "loading", role: "status" },
+    h("span", { class: "unseen" }, "Loading"),
+    h("i", {}),
+    h("i", {}),
+    h("i", {}),
+  );
 }
 
 function frame(route) {
@@ -80,14 +108,25 @@ function frame(route) {
     crumbs.push(link(to.step(route.run, route.parts[0]), {}, fileTitle(route.parts[0])));
   }
   if (route.view === "episode" || route.view === "tokens") {
-    crumbs.push(link(to.episode(route.run, route.parts[0], route.parts[1]), {}, `Episode ${route.parts[1]}`));
+    crumbs.push(
+      link(to.episode(route.run, route.parts[0], route.parts[1]), {}, `Episode ${route.parts[1]}`),
+    );
   }
-  replace(document.getElementById("crumbs"), crumbs.map((crumb) => h("li", {}, crumb)));
+  replace(
+    document.getElementById("crumbs"),
+    crumbs.map((crumb) => h("li", {}, crumb)),
+  );
   const tabs = document.getElementById("tabs");
   tabs.hidden = route.run === undefined;
   const open = OPENED_FROM[route.view] ?? route.view;
-  replace(tabs, tabs.hidden ? [] : TABS.map(([view, title, address]) =>
-    link(address(route.run), { "aria-current": view === open ? "page" : null }, title)));
+  replace(
+    tabs,
+    tabs.hidden
+      ? []
+      : TABS.map(([view, title, address]) =>
+          link(address(route.run), { "aria-current": view === open ? "page" : null }, title),
+        ),
+  );
   if (route.run !== undefined) nameRun(route.run);
 }
 
@@ -108,16 +147,35 @@ function changed(ids) {
   const { route, view } = current;
   if (!view || (route.run !== undefined && !ids.map(String).includes(route.run))) return;
   if (view.live) navigate(true);
-  else replace(live, h("button", { type: "button", class: "quiet", onclick: () => navigate(true) }, "The run has grown: show it"));
+  else
+    replace(
+      live,
+      h(
+        "button",
+        { type: "button", class: "quiet", onclick: () => navigate(true) },
+        "The run has grown: show it",
+      ),
+    );
 }
 
 /** One letter leads to a view, wherever no text is being written. */
 function shortcut(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    event.target.closest("input, textarea, select")
+  )
+    return;
   const { route } = current;
   const places = { r: to.runs() };
   if (route?.run !== undefined) {
-    Object.assign(places, { o: to.run(route.run), c: to.curves(route.run), e: to.search(route.run), t: to.timeline(route.run) });
+    Object.assign(places, {
+      o: to.run(route.run),
+      c: to.curves(route.run),
+      e: to.search(route.run),
+      t: to.timeline(route.run),
+    });
     if (event.key === "/") places["/"] = to.search(route.run);
   }
   const place = places[event.key] ?? current.view?.keys?.[event.key];

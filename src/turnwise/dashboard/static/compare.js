@@ -11,16 +11,37 @@ import { labels } from "./runs.js";
 export async function show(route, signal) {
   const ids = (route.query.get("runs") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
   if (ids.length < 2) {
-    return { title: "Compare", element: notice("Choose two runs or more", "Mark them in the list of all runs.", "empty",
-      h("p", {}, link(to.runs(), {}, "All runs"))) };
+    return {
+      title: "Compare",
+      element: notice(
+        "Choose two runs or more",
+        "Mark them in the list of all runs.",
+        "empty",
+        h("p", {}, link(to.runs(), {}, "All runs")),
+      ),
+    };
   }
   const data = await api.compare(ids, signal);
-  const element = h("div", {},
-    h("div", { class: "heading" }, h("h1", {}, `${data.runs.length} runs compared`),
-      h("div", { class: "actions" }, link(to.curves(ids[0], { with: ids.slice(1).map(encodeURIComponent).join(",") }),
-        { class: "button" }, "Their curves"))),
+  const element = h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "heading" },
+      h("h1", {}, `${data.runs.length} runs compared`),
+      h(
+        "div",
+        { class: "actions" },
+        link(
+          to.curves(ids[0], { with: ids.slice(1).map(encodeURIComponent).join(",") }),
+          { class: "button" },
+          "Their curves",
+        ),
+      ),
+    ),
     h("section", {}, h("h2", {}, "Figures"), figures(data)),
-    h("section", {}, h("h2", {}, "Recipe: what differs"), differences(data)));
+    h("section", {}, h("h2", {}, "Recipe: what differs"), differences(data)),
+  );
   return { title: "Compare", element };
 }
 
@@ -34,10 +55,15 @@ function figures(data) {
   if (!names.length) return notice("No figures yet", "These runs have not been evaluated.");
   const cell = (run, name) => {
     const figure = run.figures.find((one) => one.name === name);
-    return figure ? h("span", { class: "stacked" }, h("span", {}, rate(figure)), interval(figure)) : "–";
+    return figure
+      ? h("span", { class: "stacked" }, h("span", {}, rate(figure)), interval(figure))
+      : "–";
   };
-  return table("Figures of each run", [{ title: "Figure" }, ...heads(data)],
-    names.map((name) => [name, ...data.runs.map((run) => cell(run, name))]));
+  return table(
+    "Figures of each run",
+    [{ title: "Figure" }, ...heads(data)],
+    names.map((name) => [name, ...data.runs.map((run) => cell(run, name))]),
+  );
 }
 
 function differences(data) {

@@ -53,18 +53,42 @@ export function link(href, attributes, ...children) {
 
 /** A table. `columns`: [{title, number?, wide?}]; `rows`: lists of cells (text or elements). */
 export function table(caption, columns, rows, attributes = {}) {
-  const kind = (column) => [column.number && "number", column.wide && "wide"].filter(Boolean).join(" ");
+  const kind = (column) =>
+    [column.number && "number", column.wide && "wide"].filter(Boolean).join(" ");
   const cell = (value, index) =>
-    h(index === 0 ? "th" : "td", {
-      class: kind(columns[index] ?? {}) || null,
-      scope: index === 0 ? "row" : null,
-    }, value);
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", attributes,
+    h(
+      index === 0 ? "th" : "td",
+      {
+        class: kind(columns[index] ?? {}) || null,
+        scope: index === 0 ? "row" : null,
+      },
+      value,
+    );
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      attributes,
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, columns.map((column) =>
-        h("th", { scope: "col", class: kind(column) || null }, column.title)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell))))));
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map((column) =>
+            h("th", { scope: "col", class: kind(column) || null }, column.title),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) => h("tr", {}, row.map(cell))),
+      ),
+    ),
+  );
 }
 
 /** A text that may be huge: its beginning, and a button for more of it. */
@@ -86,14 +110,22 @@ export function longText(text, attributes = {}, first = 3000) {
 
 /** A labelled choice. `options`: [[value, text]]. */
 export function select(label, options, value, change) {
-  const box = h("select", { onchange: () => change(box.value) },
-    options.map(([key, text]) => h("option", { value: key }, text)));
+  const box = h(
+    "select",
+    { onchange: () => change(box.value) },
+    options.map(([key, text]) => h("option", { value: key }, text)),
+  );
   box.value = value;
   return h("label", { class: "field" }, h("span", {}, label), box);
 }
 
 /** Something said in place of data: nothing there, or a mistake with its remedy. */
 export function notice(title, text, kind = "empty", ...more) {
-  return h("div", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null },
-    h("p", { class: "notice-title" }, title), text ? h("p", {}, text) : null, more);
+  return h(
+    "div",
+    { class: `notice ${kind}`, role: kind === "error" ? "alert" : null },
+    h("p", { class: "notice-title" }, title),
+    text ? h("p", {}, text) : null,
+    more,
+  );
 }

@@ -2,6 +2,7 @@
 // Not here: its tokens (tokens.js), the same task's other episodes side by side (group.js).
 
 import { api } from "./api.js";
+import { outcomeClass } from "./colours.js";
 import { h, link, longText, notice } from "./dom.js";
 import { count, duration, fileTitle, number, plain, signed } from "./format.js";
 import { badge, creditBar, facts, outcomeBadge } from "./marks.js";
@@ -12,64 +13,135 @@ export async function show(route, signal) {
   const [file, row] = route.parts;
   const one = await api.episode(route.run, file, row, signal);
   const address = (values) => to.tokens(route.run, file, row, values);
-  const element = h("article", { class: "episode" },
+  const element = h(
+    "article",
+    { class: "episode" },
     heading(route, one),
     why(one, address),
     measured(one),
     siblings(route, one),
-    h("section", { class: "conversation" }, h("h2", {}, "Conversation"),
+    h(
+      "section",
+      { class: "conversation" },
+      h("h2", {}, "Conversation"),
       said("Task", "task", longText(one.prompt ?? "", { class: "text" }), pictures(one, null)),
       credit(one),
-      one.turns.map((turn) => turnCard(turn, one, to.play(route.run, { file, row, turn: turn.index }))),
-      verdict(one)),
-    h("section", {}, h("h2", {}, "Your note"), noteBox(route.run, one.file, one.row, one.note)));
-  return { title: `Episode ${row}, ${fileTitle(file)}`, element, keys: {
-    k: address(), g: to.group(route.run, file, one.group) } };
+      one.turns.map((turn) =>
+        turnCard(turn, one, to.play(route.run, { file, row, turn: turn.index })),
+      ),
+      verdict(one),
+    ),
+    h("section", {}, h("h2", {}, "Your note"), noteBox(route.run, one.file, one.row, one.note)),
+  );
+  return {
+    title: `Episode ${row}, ${fileTitle(file)}`,
+    element,
+    keys: {
+      k: address(),
+      g: to.group(route.run, file, one.group),
+    },
+  };
 }
 
 /** The head that both views of an episode share. */
 export function heading(route, one, open = "conversation") {
   const [file, row] = route.parts;
-  const tab = (name, title, target) => link(target, { class: "button quiet", "aria-current": name === open ? "page" : null }, title);
-  return h("div", { class: "heading" },
-    h("h1", {}, `Episode ${row}`), outcomeBadge(one.outcome, one.success),
-    h("div", { class: "actions segmented" },
+  const tab = (name, title, target) =>
+    link(target, { class: "button quiet", "aria-current": name === open ? "page" : null }, title);
+  return h(
+    "div",
+    { class: "heading" },
+    h("h1", {}, `Episode ${row}`),
+    outcomeBadge(one.outcome, one.success),
+    h(
+      "div",
+      { class: "actions segmented" },
       tab("conversation", "Conversation", to.episode(route.run, file, row)),
       tab("tokens", "Tokens", to.tokens(route.run, file, row)),
       one.group ? tab("group", "Side by side", to.group(route.run, file, one.group)) : null,
-      h("details", { class: "menu" }, h("summary", { class: "button quiet" }, "Export"), exports(route.run, [{ file, row }]))));
+      h(
+        "details",
+        { class: "menu" },
+        h("summary", { class: "button quiet" }, "Export"),
+        exports(route.run, [{ file, row }]),
+      ),
+    ),
+  );
 }
 
 /** Downloads of chosen episodes. */
 export function exports(run, chosen) {
-  const formats = [["html", "A page"], ["parquet", "Parquet"], ["atif", "ATIF"], ["sft", "SFT data"]];
-  return h("ul", { class: "links" }, formats.map(([format, title]) =>
-    h("li", {}, h("a", { href: api.exported(run, format, chosen), download: true }, title))));
+  const formats = [
+    ["html", "A page"],
+    ["parquet", "Parquet"],
+    ["atif", "ATIF"],
+    ["sft", "SFT data"],
+  ];
+  return h(
+    "ul",
+    { class: "links" },
+    formats.map(([format, title]) =>
+      h("li", {}, h("a", { href: api.exported(run, format, chosen), download: true }, title)),
+    ),
+  );
 }
 
 function why(one, address) {
   const down = one.trained_down ?? {};
   const turns = (down.turns ?? []).map((index) => index + 1);
-  return h("section", { class: "why" },
-    h("h2", {}, one.success ? "Why it succeeded" : one.graded === false ? "Why it has no grade" : "Why it failed"),
-    one.why?.length ? one.why.map((sentence) => h("p", {}, sentence)) : h("p", {}, "Nothing was recorded."),
+  return h(
+    "section",
+    { class: "why" },
+    h(
+      "h2",
+      {},
+      one.success
+        ? "Why it succeeded"
+        : one.graded === false
+          ? "Why it has no grade"
+          : "Why it failed",
+    ),
+    one.why?.length
+      ? one.why.map((sentence) => h("p", {}, sentence))
+      : h("p", {}, "Nothing was recorded."),
     down.tokens
-      ? h("p", { class: "down-line" },
-        h("span", {}, h("span", { class: "swatch down5", "aria-hidden": "true" }), ` ${count(down.tokens, "token")} trained down`,
-          turns.length ? ` in turn${turns.length > 1 ? "s" : ""} ${turns.join(", ")}.` : "."),
-        link(address({ by: "advantage", find: "down" }), { class: "button" }, "Show them"))
-      : h("p", { class: "quiet" }, "No token was trained down. ", link(address(), {}, "Show its tokens")));
+      ? h(
+          "p",
+          { class: "down-line" },
+          h(
+            "span",
+            {},
+            h("span", { class: "swatch down5", "aria-hidden": "true" }),
+            ` ${count(down.tokens, "token")} trained down`,
+            turns.length ? ` in turn${turns.length > 1 ? "s" : ""} ${turns.join(", ")}.` : ".",
+          ),
+          link(address({ by: "advantage", find: "down" }), { class: "button" }, "Show them"),
+        )
+      : h(
+          "p",
+          { class: "quiet" },
+          "No token was trained down. ",
+          link(address(), {}, "Show its tokens"),
+        ),
+  );
 }
 
 function measured(one) {
-  const parts = Object.entries(one.parts ?? {}).map(([name, value]) => `${name} ${plain(value)}`).join(" · ");
+  const parts = Object.entries(one.parts ?? {})
+    .map(([name, value]) => `${name} ${plain(value)}`)
+    .join(" · ");
   return facts([
     ["Reward", number(one.reward)],
     ["Penalty", one.penalty ? number(one.penalty) : null],
     ["Parts", parts],
     ["Answer", one.answer],
     ["Turns", number(one.turns.length)],
-    ["Contexts", one.contexts > 1 || one.contexts?.length > 1 ? plain(one.contexts?.length ?? one.contexts) : null],
+    [
+      "Contexts",
+      one.contexts > 1 || one.contexts?.length > 1
+        ? plain(one.contexts?.length ?? one.contexts)
+        : null,
+    ],
     ["Policy version", plain(one.version)],
     ["Loss weight", one.weight === 1 ? null : plain(one.weight)],
     ["Task", one.task],
@@ -79,13 +151,22 @@ function measured(one) {
 function siblings(route, one) {
   const all = one.siblings ?? [];
   if (all.length < 2) return null;
-  return h("nav", { class: "siblings", "aria-label": "Episodes of the same task" },
+  return h(
+    "nav",
+    { class: "siblings", "aria-label": "Episodes of the same task" },
     h("span", { class: "quiet" }, "Same task"),
-    all.map((other) => link(to.episode(route.run, one.file, other.row), {
-      class: `tile ${other.success || other.outcome === "success" ? "good" : other.reward === null ? "ungraded" : "bad"}`,
-      "aria-current": String(other.row) === String(one.row) ? "page" : null,
-      "aria-label": `Episode ${other.episode}: ${other.outcome}, reward ${number(other.reward)}`,
-    }, number(other.reward, 2))));
+    all.map((other) =>
+      link(
+        to.episode(route.run, one.file, other.row),
+        {
+          class: `tile ${outcomeClass(other.outcome)}`,
+          "aria-current": String(other.row) === String(one.row) ? "page" : null,
+          "aria-label": `Episode ${other.episode}: ${other.outcome}, reward ${number(other.reward)}`,
+        },
+        number(other.reward, 2),
+      ),
+    ),
+  );
 }
 
 /** What every turn was credited with, as bars from a middle line. */
@@ -93,12 +174,33 @@ function credit(one) {
   const sums = one.turns.map((turn) => turn.credit?.advantage_sum);
   if (!sums.some(Number.isFinite)) return null;
   const most = Math.max(...sums.filter(Number.isFinite).map(Math.abs));
-  return h("div", { class: "credits" }, h("h3", {}, "Credit of the turns"),
-    h("p", { class: "quiet" }, "Sum of the advantages of the tokens that were trained: right of the line they were made more likely, left of it less."),
-    h("ol", {}, one.turns.map((turn, index) => h("li", {},
-      h("a", { href: `#turn-${index}`, onclick: (event) => jump(event, `turn-${index}`) }, `Turn ${index + 1}`),
-      creditBar(sums[index], most, "Credit"),
-      h("span", { class: "quiet" }, count(turn.credit?.tokens ?? 0, "token"))))));
+  return h(
+    "div",
+    { class: "credits" },
+    h("h3", {}, "Credit of the turns"),
+    h(
+      "p",
+      { class: "quiet" },
+      "Sum of the advantages of the tokens that were trained: right of the line they were made more likely, left of it less.",
+    ),
+    h(
+      "ol",
+      {},
+      one.turns.map((turn, index) =>
+        h(
+          "li",
+          {},
+          h(
+            "a",
+            { href: `#turn-${index}`, onclick: (event) => jump(event, `turn-${index}`) },
+            `Turn ${index + 1}`,
+          ),
+          creditBar(sums[index], most, "Credit"),
+          h("span", { class: "quiet" }, count(turn.credit?.tokens ?? 0, "token")),
+        ),
+      ),
+    ),
+  );
 }
 
 function jump(event, id) {
@@ -110,27 +212,53 @@ function jump(event, id) {
 
 function turnCard(turn, one, play) {
   const calls = turn.calls ?? [];
-  const repeated = Boolean(turn.observation) && calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
-  return h("section", { class: "turn", id: `turn-${turn.index}`, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}` },
-    h("header", {}, h("h3", {}, `Turn ${turn.index + 1}`),
+  const repeated =
+    Boolean(turn.observation) &&
+    calls.every(({ result }) => typeof result !== "string" || turn.observation.includes(result));
+  return h(
+    "section",
+    {
+      class: "turn",
+      id: `turn-${turn.index}`,
+      tabindex: "-1",
+      "aria-label": `Turn ${turn.index + 1}`,
+    },
+    h(
+      "header",
+      {},
+      h("h3", {}, `Turn ${turn.index + 1}`),
       Number.isFinite(turn.reward) ? badge(`reward ${signed(turn.reward)}`, "ungraded") : null,
       Number.isFinite(turn.credit?.advantage_sum)
-        ? badge(`credit ${signed(turn.credit.advantage_sum)}`, turn.credit.advantage_sum < 0 ? "lower" : "raise") : null,
-      link(play, { class: "play-on" }, "Play from here")),
+        ? badge(
+            `credit ${signed(turn.credit.advantage_sum)}`,
+            turn.credit.advantage_sum < 0 ? "lower" : "raise",
+          )
+        : null,
+      link(play, { class: "play-on" }, "Play from here"),
+    ),
     turn.thinking ? said("Thinking", "thinking", longText(turn.thinking, { class: "text" })) : null,
     calls.map((one) => call(one, repeated)),
     turn.answer ? said("Answer", "agent", longText(turn.answer, { class: "text" })) : null,
     turn.error ? notice("This turn could not be read as an action", turn.error, "warn") : null,
     written(turn, calls.length > 0 || Boolean(turn.answer)),
-    turn.observation ? said(turn.source ? `Observation (${turn.source})` : "Observation", "observation", longText(turn.observation, { class: "text" })) : null,
-    pictures(one, turn.index));
+    turn.observation
+      ? said(
+          turn.source ? `Observation (${turn.source})` : "Observation",
+          "observation",
+          longText(turn.observation, { class: "text" }),
+        )
+      : null,
+    pictures(one, turn.index),
+  );
 }
 
 /** What the policy wrote, word for word: at hand below what was understood of it. */
 function written(turn, understood) {
   if (!turn.text) return null;
   const text = longText(turn.text, { class: understood ? "code" : "text" });
-  return understood ? h("details", { class: "raw" }, h("summary", {}, "As it was written"), text) : said("Agent", "agent", text);
+  return understood
+    ? h("details", { class: "raw" }, h("summary", {}, "As it was written"), text)
+    : said("Agent", "agent", text);
 }
 
 function said(name, kind, text, more = null) {
@@ -139,26 +267,82 @@ function said(name, kind, text, more = null) {
 
 function call(one, repeated) {
   const given = Object.entries(one.arguments ?? {});
-  return h("div", { class: "said tool" },
-    h("p", { class: "speaker" }, "Call ", h("code", {}, one.name), " ",
-      one.ok === null || one.ok === undefined ? null : badge(one.ok ? "worked" : "failed", one.ok ? "good" : "bad"),
-      Number.isFinite(one.seconds) ? h("span", { class: "quiet" }, ` ${duration(one.seconds)}`) : null),
-    given.length ? h("dl", { class: "arguments" }, given.map(([name, value]) => h("div", {}, h("dt", {}, name),
-      h("dd", {}, longText(typeof value === "string" ? value : JSON.stringify(value, null, 2), { class: "code" }, 1500))))) : null,
+  return h(
+    "div",
+    { class: "said tool" },
+    h(
+      "p",
+      { class: "speaker" },
+      "Call ",
+      h("code", {}, one.name),
+      " ",
+      one.ok === null || one.ok === undefined
+        ? null
+        : badge(one.ok ? "worked" : "failed", one.ok ? "good" : "bad"),
+      Number.isFinite(one.seconds)
+        ? h("span", { class: "quiet" }, ` ${duration(one.seconds)}`)
+        : null,
+    ),
+    given.length
+      ? h(
+          "dl",
+          { class: "arguments" },
+          given.map(([name, value]) =>
+            h(
+              "div",
+              {},
+              h("dt", {}, name),
+              h(
+                "dd",
+                {},
+                longText(
+                  typeof value === "string" ? value : JSON.stringify(value, null, 2),
+                  { class: "code" },
+                  1500,
+                ),
+              ),
+            ),
+          ),
+        )
+      : null,
     !repeated && one.result !== null && one.result !== undefined && one.result !== ""
-      ? [h("p", { class: "speaker" }, "Result"), longText(typeof one.result === "string" ? one.result : JSON.stringify(one.result, null, 2), { class: "code" })]
-      : null);
+      ? [
+          h("p", { class: "speaker" }, "Result"),
+          longText(
+            typeof one.result === "string" ? one.result : JSON.stringify(one.result, null, 2),
+            { class: "code" },
+          ),
+        ]
+      : null,
+  );
 }
 
 function pictures(one, turn) {
-  return (one.images ?? []).filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1)).map((image) =>
-    h("img", { class: "picture", src: image.url, alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`, loading: "lazy" }));
+  return (one.images ?? [])
+    .filter((image) => (image.turn ?? null) === turn || (turn === null && image.turn === -1))
+    .map((image) =>
+      h("img", {
+        class: "picture",
+        src: image.url,
+        alt: turn === null ? "Picture of the task" : `Picture of turn ${turn + 1}`,
+        loading: "lazy",
+      }),
+    );
 }
 
 function verdict(one) {
-  const text = typeof one.verdict === "string" ? one.verdict : one.verdict ? JSON.stringify(one.verdict, null, 2) : "";
+  const text =
+    typeof one.verdict === "string"
+      ? one.verdict
+      : one.verdict
+        ? JSON.stringify(one.verdict, null, 2)
+        : "";
   if (!text && !one.problem) return null;
-  return h("div", { class: "said verdict" }, h("p", { class: "speaker" }, "Verdict"),
+  return h(
+    "div",
+    { class: "said verdict" },
+    h("p", { class: "speaker" }, "Verdict"),
     text ? longText(text, { class: "text" }) : null,
-    one.problem ? notice("Problem", one.problem, "warn") : null);
+    one.problem ? notice("Problem", one.problem, "warn") : null,
+  );
 }

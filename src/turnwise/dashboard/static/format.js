@@ -18,7 +18,9 @@ export function number(value, digits = 3) {
 
 /** The same with its sign. */
 export function signed(value, digits = 3) {
-  return typeof value === "number" && value > 0 ? `+${number(value, digits)}` : number(value, digits);
+  return typeof value === "number" && value > 0
+    ? `+${number(value, digits)}`
+    : number(value, digits);
 }
 
 export function percent(value) {

@@ -14,80 +14,197 @@ export async function show(route, signal) {
   const [file, name] = route.parts;
   const group = await api.group(route.run, file, name, signal);
   const chosen = new Set(group.episodes.slice(0, AT_FIRST).map((one) => one.row));
-  const columns = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Episodes side by side" });
-  const draw = () => replace(columns, sideBySide(route.run, file, group.episodes.filter((one) => chosen.has(one.row))));
+  const columns = h("div", {
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "Episodes side by side",
+  });
+  const draw = () =>
+    replace(
+      columns,
+      sideBySide(
+        route.run,
+        file,
+        group.episodes.filter((one) => chosen.has(one.row)),
+      ),
+    );
   draw();
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, "Side by side")),
     h("p", { class: "lead" }, group.prompt || group.task),
     picker(group, chosen, draw),
-    branched(group) ? h("section", {}, h("h2", {}, "Branches"), tree(route.run, file, group)) : null,
-    columns);
+    branched(group)
+      ? h("section", {}, h("h2", {}, "Branches"), tree(route.run, file, group))
+      : null,
+    columns,
+  );
   return { title: `Group, ${fileTitle(file)}`, element };
 }
 
 function picker(group, chosen, draw) {
-  return h("fieldset", { class: "legend" }, h("legend", {}, `${group.episodes.length} episodes`), group.episodes.map((one) =>
-    h("label", { class: "check" }, h("input", { type: "checkbox", checked: chosen.has(one.row), onchange: (event) => {
-      if (event.target.checked) chosen.add(one.row);
-      else chosen.delete(one.row);
-      draw();
-    } }), `${one.episode} `, h("span", { class: `tile ${outcomeClass(one.outcome, one.outcome === "success")}` }, number(one.reward, 2)))));
+  return h(
+    "fieldset",
+    { class: "legend" },
+    h("legend", {}, `${group.episodes.length} episodes`),
+    group.episodes.map((one) =>
+      h(
+        "label",
+        { class: "check" },
+        h("input", {
+          type: "checkbox",
+          checked: chosen.has(one.row),
+          onchange: (event) => {
+            if (event.target.checked) chosen.add(one.row);
+            else chosen.delete(one.row);
+            draw();
+          },
+        }),
+        `${one.episode} `,
+        h(
+          "span",
+          { class: `tile ${outcomeClass(one.outcome, one.outcome === "success")}` },
+          number(one.reward, 2),
+        ),
+      ),
+    ),
+  );
 }
 
 function sideBySide(run, file, episodes) {
   if (!episodes.length) return notice("No episode is chosen", "Mark some above.");
   const turns = Math.max(...episodes.map((one) => one.turns.length));
-  const rows = [...Array(turns).keys()].map((turn) => h("tr", {},
-    h("th", { scope: "row" }, `Turn ${turn + 1}`),
-    episodes.map((one) => cell(run, file, one, turn))));
-  return h("table", { class: "beside" },
+  const rows = [...Array(turns).keys()].map((turn) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, `Turn ${turn + 1}`),
+      episodes.map((one) => cell(run, file, one, turn)),
+    ),
+  );
+  return h(
+    "table",
+    { class: "beside" },
     h("caption", { class: "unseen" }, "Episodes of one task, turn by turn"),
-    h("thead", {}, h("tr", {}, h("td", {}), episodes.map((one) => h("th", { scope: "col" },
-      link(to.episode(run, file, one.row), {}, `Episode ${one.episode}`), " ", outcomeBadge(one.outcome), " ",
-      h("span", { class: "quiet" }, number(one.reward)))))),
-    h("tbody", {}, rows));
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("td", {}),
+        episodes.map((one) =>
+          h(
+            "th",
+            { scope: "col" },
+            link(to.episode(run, file, one.row), {}, `Episode ${one.episode}`),
+            " ",
+            outcomeBadge(one.outcome),
+            " ",
+            h("span", { class: "quiet" }, number(one.reward)),
+          ),
+        ),
+      ),
+    ),
+    h("tbody", {}, rows),
+  );
 }
 
 function cell(run, file, one, index) {
   const turn = one.turns[index];
   if (!turn) return h("td", { class: "none" });
   const first = one.first_difference;
-  const here = first && first.turn === index, after = first && index > first.turn;
-  return h("td", { class: here ? "differs" : after ? "after" : null },
-    here ? h("p", { class: "mark-line" }, link(to.tokens(run, file, one.row, { from: first.token }), {}, "First difference")) : null,
+  const here = first && first.turn === index,
+    after = first && index > first.turn;
+  return h(
+    "td",
+    { class: here ? "differs" : after ? "after" : null },
+    here
+      ? h(
+          "p",
+          { class: "mark-line" },
+          link(to.tokens(run, file, one.row, { from: first.token }), {}, "First difference"),
+        )
+      : null,
     turn.text ? longText(turn.text, { class: "text" }, 600) : null,
-    (turn.calls ?? []).map((call) => h("p", { class: "call" }, h("code", {}, call.name), " ", h("span", {}, plain(call.arguments).slice(0, 300)))),
-    turn.observation ? longText(turn.observation, { class: "text observation" }, 400) : null);
+    (turn.calls ?? []).map((call) =>
+      h(
+        "p",
+        { class: "call" },
+        h("code", {}, call.name),
+        " ",
+        h("span", {}, plain(call.arguments).slice(0, 300)),
+      ),
+    ),
+    turn.observation ? longText(turn.observation, { class: "text observation" }, 400) : null,
+  );
 }
 
-const branched = (group) => group.tree.some((one) => one.parent !== null && one.parent !== undefined);
+const branched = (group) =>
+  group.tree.some((one) => one.parent !== null && one.parent !== undefined);
 
 /** Each episode a line from the turn at which it left its parent. */
 function tree(run, file, group) {
-  const LINE = 26, TURN = 60, LEFT = 90;
+  const LINE = 26,
+    TURN = 60,
+    LEFT = 90;
   const ordered = inOrder(group.tree);
   const turns = new Map(group.episodes.map((one) => [one.episode, one]));
   const most = Math.max(...group.episodes.map((one) => one.turns.length), 1);
-  const x = (turn) => LEFT + TURN * turn, y = (episode) => LINE * (ordered.indexOf(episode) + 0.5);
+  const x = (turn) => LEFT + TURN * turn,
+    y = (episode) => LINE * (ordered.indexOf(episode) + 0.5);
   const lines = group.tree.map((node) => {
     const one = turns.get(node.episode);
     const begin = node.parent === null || node.parent === undefined ? 0 : node.first_turn;
-    const joint = begin && ordered.includes(node.parent)
-      ? svg("path", { class: "joint", d: `M${x(begin)} ${y(node.parent)}V${y(node.episode)}` }) : null;
-    return svg("a", { href: to.episode(run, file, one?.row ?? 0), "aria-label": `Episode ${node.episode}` }, joint,
+    const joint =
+      begin && ordered.includes(node.parent)
+        ? svg("path", { class: "joint", d: `M${x(begin)} ${y(node.parent)}V${y(node.episode)}` })
+        : null;
+    return svg(
+      "a",
+      { href: to.episode(run, file, one?.row ?? 0), "aria-label": `Episode ${node.episode}` },
+      joint,
       svg("text", { class: "tick", x: 4, y: y(node.episode) + 4 }, `Episode ${node.episode}`),
-      svg("line", { class: `branch ${outcomeClass(one?.outcome, one?.outcome === "success")}`, x1: x(begin), x2: x(one?.turns.length ?? begin), y1: y(node.episode), y2: y(node.episode) }));
+      svg("line", {
+        class: `branch ${outcomeClass(one?.outcome, one?.outcome === "success")}`,
+        x1: x(begin),
+        x2: x(one?.turns.length ?? begin),
+        y1: y(node.episode),
+        y2: y(node.episode),
+      }),
+    );
   });
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tree of branches" },
-    svg("svg", { class: "tree", width: x(most) + 20, height: LINE * ordered.length, role: "group", "aria-label": "Tree of branches" }, lines));
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tree of branches" },
+    svg(
+      "svg",
+      {
+        class: "tree",
+        width: x(most) + 20,
+        height: LINE * ordered.length,
+        role: "group",
+        "aria-label": "Tree of branches",
+      },
+      lines,
+    ),
+  );
 }
 
 /** Episodes so that each stands below its parent. */
 function inOrder(nodes) {
   const children = (parent) => nodes.filter((node) => (node.parent ?? null) === parent);
   const known = new Set(nodes.map((node) => node.episode));
-  const walk = (node) => [node.episode, ...children(node.episode).filter((one) => one !== node).flatMap(walk)];
-  const roots = nodes.filter((node) => node.parent === null || node.parent === undefined || !known.has(node.parent));
+  const walk = (node) => [
+    node.episode,
+    ...children(node.episode)
+      .filter((one) => one !== node)
+      .flatMap(walk),
+  ];
+  const roots = nodes.filter(
+    (node) => node.parent === null || node.parent === undefined || !known.has(node.parent),
+  );
   return roots.flatMap(walk);
 }

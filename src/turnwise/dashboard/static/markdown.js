@@ -22,16 +22,33 @@ export function markdown(text) {
       at += 1;
     } else if (line.startsWith("|")) found.push(asTable(block((one) => one.startsWith("|"))));
     else if (line.startsWith("- ")) {
-      found.push(h("ul", { class: "points" }, block((one) => one.startsWith("- ")).map((one) => h("li", {}, inline(one.slice(2))))));
-    } else found.push(h("p", {}, inline(block((one) => one.trim() !== "" && !/^(#|\||- )/.test(one)).join(" "))));
+      found.push(
+        h(
+          "ul",
+          { class: "points" },
+          block((one) => one.startsWith("- ")).map((one) => h("li", {}, inline(one.slice(2)))),
+        ),
+      );
+    } else
+      found.push(
+        h("p", {}, inline(block((one) => one.trim() !== "" && !/^(#|\||- )/.test(one)).join(" "))),
+      );
   }
   return found;
 }
 
 function asTable(lines) {
-  const cells = (line) => line.replace(/^\||\|\s*$/g, "").split("|").map((cell) => cell.trim());
+  const cells = (line) =>
+    line
+      .replace(/^\||\|\s*$/g, "")
+      .split("|")
+      .map((cell) => cell.trim());
   const [head, , ...rows] = lines.map(cells);
-  return table(head.join(", "), head.map((title) => ({ title })), rows.map((row) => row.map(inline)));
+  return table(
+    head.join(", "),
+    head.map((title) => ({ title })),
+    rows.map((row) => row.map(inline)),
+  );
 }
 
 /** Words between double asterisks are bold. */

@@ -8,20 +8,49 @@ import { to } from "./router.js";
 
 export async function show(route, signal) {
   const { notes } = await api.notes(route.run, signal);
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, "Notes")),
     notes.length
-      ? h("ol", { class: "notes" }, notes.map((one) => h("li", { class: "card" },
-        h("p", {}, link(to.episode(route.run, one.file, one.row), {}, `${fileTitle(one.file)}, episode ${one.row}`),
-          " ", h("span", { class: "quiet" }, moment(one.written))),
-        h("p", { class: "note-text" }, one.text))))
-      : notice("No notes yet", "Write one below any episode; it is kept beside the run, never in it."));
+      ? h(
+          "ol",
+          { class: "notes" },
+          notes.map((one) =>
+            h(
+              "li",
+              { class: "card" },
+              h(
+                "p",
+                {},
+                link(
+                  to.episode(route.run, one.file, one.row),
+                  {},
+                  `${fileTitle(one.file)}, episode ${one.row}`,
+                ),
+                " ",
+                h("span", { class: "quiet" }, moment(one.written)),
+              ),
+              h("p", { class: "note-text" }, one.text),
+            ),
+          ),
+        )
+      : notice(
+          "No notes yet",
+          "Write one below any episode; it is kept beside the run, never in it.",
+        ),
+  );
   return { title: "Notes", element };
 }
 
 /** A field to write a note in. */
 export function noteBox(run, file, row, text) {
-  const box = h("textarea", { rows: 3, maxlength: 10000, "aria-label": "Note on this episode", value: text ?? "" });
+  const box = h("textarea", {
+    rows: 3,
+    maxlength: 10000,
+    "aria-label": "Note on this episode",
+    value: text ?? "",
+  });
   const said = h("span", { class: "quiet", role: "status" });
   const save = async (event) => {
     event.preventDefault();
@@ -33,5 +62,10 @@ export function noteBox(run, file, row, text) {
       replace(said, error.message);
     }
   };
-  return h("form", { class: "note-box", onsubmit: save }, box, h("div", { class: "form-end" }, h("button", { type: "submit" }, "Save the note"), said));
+  return h(
+    "form",
+    { class: "note-box", onsubmit: save },
+    box,
+    h("div", { class: "form-end" }, h("button", { type: "submit" }, "Save the note"), said),
+  );
 }

@@ -17,12 +17,26 @@ export async function show(route, signal) {
       replace(said, notice("It did not begin", error.message, "error"));
     }
   };
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, "Play")),
     data.absent || !data.environments?.length
-      ? notice("Playing is not possible here", data.absent ?? "This run names no environment that can be played.")
-      : [h("p", { class: "lead" }, "Be the policy yourself, with the same tools and the same verdict."), starts(route.query, begin), said],
-    area);
+      ? notice(
+          "Playing is not possible here",
+          data.absent ?? "This run names no environment that can be played.",
+        )
+      : [
+          h(
+            "p",
+            { class: "lead" },
+            "Be the policy yourself, with the same tools and the same verdict.",
+          ),
+          starts(route.query, begin),
+          said,
+        ],
+    area,
+  );
   return { title: "Play", element };
 }
 
@@ -35,12 +49,37 @@ function starts(query, begin) {
   };
   const [file, row, turn] = ["file", "row", "turn"].map((name) => query.get(name));
   return [
-    file === null ? null : h("p", {}, h("button", { type: "button", onclick: () => begin({ file, row: Number(row), turn: Number(turn) }) },
-      `Play on from turn ${Number(turn) + 1} of episode ${row}, ${fileTitle(file)}`)),
-    h("form", { class: "filters", onsubmit: submit },
-      h("label", { class: "field" }, h("span", {}, "Task (empty: one by chance)"), h("input", { name: "task", autocomplete: "off" })),
-      h("label", { class: "field" }, h("span", {}, "Seed"), h("input", { name: "seed", type: "number", min: 0, value: "0", required: true })),
-      h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin"))),
+    file === null
+      ? null
+      : h(
+          "p",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              onclick: () => begin({ file, row: Number(row), turn: Number(turn) }),
+            },
+            `Play on from turn ${Number(turn) + 1} of episode ${row}, ${fileTitle(file)}`,
+          ),
+        ),
+    h(
+      "form",
+      { class: "filters", onsubmit: submit },
+      h(
+        "label",
+        { class: "field" },
+        h("span", {}, "Task: id or number"),
+        h("input", { name: "task", autocomplete: "off", placeholder: "any" }),
+      ),
+      h(
+        "label",
+        { class: "field" },
+        h("span", {}, "Seed"),
+        h("input", { name: "seed", type: "number", min: 0, value: "0", required: true }),
+      ),
+      h("div", { class: "form-end" }, h("button", { type: "submit" }, "Begin")),
+    ),
   ];
 }
 
@@ -56,40 +95,101 @@ class Game {
   }
 
   say(name, text, kind = "observation") {
-    this.form.before(h("div", { class: `said ${kind}` }, h("p", { class: "speaker" }, name), longText(plain(text), { class: "text" })));
+    this.form.before(
+      h(
+        "div",
+        { class: `said ${kind}` },
+        h("p", { class: "speaker" }, name),
+        longText(plain(text), { class: "text" }),
+      ),
+    );
   }
 
   /** A form for each tool, and one for an answer in words. */
   ask() {
-    replace(this.form,
+    replace(
+      this.form,
       this.tools.map((tool) => this.toolForm(tool)),
-      h("form", { class: "play-tool", onsubmit: (event) => this.submit(event, (values) => ({ text: values.text })) },
-        h("label", { class: "field wide" }, h("span", {}, "Write, or answer"), h("textarea", { name: "text", rows: 2, required: true })),
-        h("div", { class: "form-end" }, h("button", { type: "submit" }, "Send"), h("button", { type: "button", class: "quiet", onclick: () => this.back() }, "One turn back"))));
+      h(
+        "form",
+        {
+          class: "play-tool",
+          onsubmit: (event) => this.submit(event, (values) => ({ text: values.text })),
+        },
+        h(
+          "label",
+          { class: "field wide" },
+          h("span", {}, "Write, or answer"),
+          h("textarea", { name: "text", rows: 2, required: true }),
+        ),
+        h(
+          "div",
+          { class: "form-end" },
+          h("button", { type: "submit" }, "Send"),
+          h(
+            "button",
+            { type: "button", class: "quiet", onclick: () => this.back() },
+            "One turn back",
+          ),
+        ),
+      ),
+    );
   }
 
   toolForm(tool) {
     const schema = tool.schema?.parameters ?? tool.schema ?? {};
     const properties = Object.entries(schema.properties ?? {});
-    return h("form", { class: "play-tool", onsubmit: (event) => this.submit(event, (values) => ({
-      calls: [{ name: tool.name, arguments: converted(values, schema) }] })) },
-    h("h3", {}, tool.name), tool.schema?.description ? h("p", { class: "quiet" }, tool.schema.description) : null,
-    properties.map(([name, kind]) => h("label", { class: "field" }, h("span", {}, name),
-      kind.enum ? h("select", { name }, kind.enum.map((value) => h("option", { value }, value)))
-        : h("input", { name, autocomplete: "off", required: (schema.required ?? []).includes(name), placeholder: kind.description ?? "" }))),
-    h("div", { class: "form-end" }, h("button", { type: "submit" }, `Call ${tool.name}`)));
+    return h(
+      "form",
+      {
+        class: "play-tool",
+        onsubmit: (event) =>
+          this.submit(event, (values) => ({
+            calls: [{ name: tool.name, arguments: converted(values, schema) }],
+          })),
+      },
+      h("h3", {}, tool.name),
+      tool.schema?.description ? h("p", { class: "quiet" }, tool.schema.description) : null,
+      properties.map(([name, kind]) =>
+        h(
+          "label",
+          { class: "field" },
+          h("span", {}, name),
+          kind.enum
+            ? h(
+                "select",
+                { name },
+                kind.enum.map((value) => h("option", { value }, value)),
+              )
+            : h("input", {
+                name,
+                autocomplete: "off",
+                required: (schema.required ?? []).includes(name),
+                placeholder: kind.description ?? "",
+              }),
+        ),
+      ),
+      h("div", { class: "form-end" }, h("button", { type: "submit" }, `Call ${tool.name}`)),
+    );
   }
 
   async submit(event, action) {
     event.preventDefault();
     const given = action(Object.fromEntries(new FormData(event.currentTarget)));
     await this.waited(async () => {
-      this.say("You", given.text ?? `${given.calls[0].name}(${JSON.stringify(given.calls[0].arguments)})`, "agent");
+      this.say(
+        "You",
+        given.text ?? `${given.calls[0].name}(${JSON.stringify(given.calls[0].arguments)})`,
+        "agent",
+      );
       const answer = await api.act(this.session, given);
       if (answer.observation) this.say("Observation", answer.observation);
       if (!answer.done) return this.ask();
       this.say("Verdict", answer.verdict, "verdict");
-      return replace(this.form, h("p", { class: "quiet" }, "The episode is over; begin another one above."));
+      return replace(
+        this.form,
+        h("p", { class: "quiet" }, "The episode is over; begin another one above."),
+      );
     });
   }
 
@@ -112,12 +212,16 @@ class Game {
 
 /** Fields as the tool's schema wants them; what is no JSON stays text. */
 function converted(values, schema) {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => {
-    if ((schema.properties?.[name]?.type ?? "string") === "string") return [name, value];
-    try {
-      return [name, JSON.parse(value)];
-    } catch {
-      return [name, value];
-    }
-  }));
+  return Object.fromEntries(
+    Object.entries(values)
+      .filter(([, value]) => value !== "")
+      .map(([name, value]) => {
+        if ((schema.properties?.[name]?.type ?? "string") === "string") return [name, value];
+        try {
+          return [name, JSON.parse(value)];
+        } catch {
+          return [name, value];
+        }
+      }),
+  );
 }

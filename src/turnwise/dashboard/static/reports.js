@@ -16,22 +16,64 @@ export async function show(route, signal) {
 
 async function list(route, signal) {
   const { reports } = await api.reports(route.run, signal);
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, "Reports")),
     reports.length
-      ? h("ul", { class: "doors" }, reports.map((report) => h("li", {},
-        link(to.report(route.run, report.name), {}, h("strong", {}, report.title), h("span", {}, report.kind)))))
-      : notice("No reports yet", "Evaluations, audits and studies write one when they are done."));
+      ? h(
+          "ul",
+          { class: "doors" },
+          reports.map((report) =>
+            h(
+              "li",
+              {},
+              link(
+                to.report(route.run, report.name),
+                {},
+                h("strong", {}, report.title),
+                h("span", {}, report.kind),
+              ),
+            ),
+          ),
+        )
+      : notice("No reports yet", "Evaluations, audits and studies write one when they are done."),
+  );
   return { title: "Reports", element };
 }
 
 async function one(route, signal) {
   const report = await api.report(route.run, route.parts[0], signal);
-  const element = h("div", { class: "report" },
-    h("div", { class: "heading" }, h("h1", {}, report.title), h("div", { class: "actions" }, link(to.reports(route.run), { class: "button quiet" }, "All reports"))),
-    (report.tables ?? []).map((part) => h("section", {}, h("h2", {}, part.title), table(part.title, columnsOf(part), part.rows.map((row) => row.map(plain))))),
-    (report.curves ?? []).length ? h("section", {}, h("h2", {}, "Curves"), h("div", { class: "charts" }, curves(report))) : null,
-    report.text ? h("section", { class: "written" }, markdown(report.text.slice(0, MOST))) : null);
+  const element = h(
+    "div",
+    { class: "report" },
+    h(
+      "div",
+      { class: "heading" },
+      h("h1", {}, report.title),
+      h(
+        "div",
+        { class: "actions" },
+        link(to.reports(route.run), { class: "button quiet" }, "All reports"),
+      ),
+    ),
+    (report.tables ?? []).map((part) =>
+      h(
+        "section",
+        {},
+        h("h2", {}, part.title),
+        table(
+          part.title,
+          columnsOf(part),
+          part.rows.map((row) => row.map(plain)),
+        ),
+      ),
+    ),
+    (report.curves ?? []).length
+      ? h("section", {}, h("h2", {}, "Curves"), h("div", { class: "charts" }, curves(report)))
+      : null,
+    report.text ? h("section", { class: "written" }, markdown(report.text.slice(0, MOST))) : null,
+  );
   return { title: report.title, element };
 }
 
@@ -39,13 +81,25 @@ async function one(route, signal) {
 function columnsOf(part) {
   return part.columns.map((column, index) => ({
     title: column,
-    number: index > 0 && part.rows.every((row) => row[index] === null || typeof row[index] === "number" || /^[–−+\-<]?\s?[\d.]/.test(String(row[index]))),
+    number:
+      index > 0 &&
+      part.rows.every(
+        (row) =>
+          row[index] === null ||
+          typeof row[index] === "number" ||
+          /^[–−+\-<]?\s?[\d.]/.test(String(row[index])),
+      ),
   }));
 }
 
 function curves(report) {
-  return report.curves.map((curve) => chart({
-    name: curve.title ?? curve.name, meaning: curve.meaning, at: "at", named: true,
-    lines: (curve.lines ?? [curve]).map((line, index) => ({ kind: index, ...line })),
-  }));
+  return report.curves.map((curve) =>
+    chart({
+      name: curve.title ?? curve.name,
+      meaning: curve.meaning,
+      at: "at",
+      named: true,
+      lines: (curve.lines ?? [curve]).map((line, index) => ({ kind: index, ...line })),
+    }),
+  );
 }

@@ -25,7 +25,9 @@ function unquoted(part) {
 }
 
 function search(values = {}) {
-  const pairs = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const pairs = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
 }
 
@@ -41,7 +43,8 @@ export const to = {
   tokens: (run, file, row, values) => under(run, "episode", file, row, "tokens") + search(values),
   group: (run, file, group) => under(run, "group", file, group),
   search: (run, values) => under(run, "search") + search(values),
-  timeline: (run, step) => (step === undefined ? under(run, "timeline") : under(run, "timeline", step)),
+  timeline: (run, step) =>
+    step === undefined ? under(run, "timeline") : under(run, "timeline", step),
   reports: (run) => under(run, "reports"),
   report: (run, name) => under(run, "reports", name),
   notes: (run) => under(run, "notes"),

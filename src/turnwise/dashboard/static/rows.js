@@ -21,12 +21,22 @@ export class TokenRows {
     this.drawn = new Map(); // elements by the number of their line
     this.at = 0;
     this.inner = h("div", { class: "token-inner", role: "presentation" });
-    this.box = h("div", {
-      class: "tokens", tabindex: 0, role: "listbox", "aria-label": "Tokens; arrow keys move, Home and End jump",
-      onscroll: () => this.later(), onkeydown: (event) => this.key(event),
-      onpointerover: (event) => this.pointed(event), onpointerleave: () => this.chosen(this.at), onclick: (event) => this.pointed(event),
-      onfocus: () => this.choose(this.at, false),
-    }, this.inner);
+    this.box = h(
+      "div",
+      {
+        class: "tokens",
+        tabindex: 0,
+        role: "listbox",
+        "aria-label": "Tokens; arrow keys move, Home and End jump",
+        onscroll: () => this.later(),
+        onkeydown: (event) => this.key(event),
+        onpointerover: (event) => this.pointed(event),
+        onpointerleave: () => this.chosen(this.at),
+        onclick: (event) => this.pointed(event),
+        onfocus: () => this.choose(this.at, false),
+      },
+      this.inner,
+    );
     this.observer = new ResizeObserver(() => this.laidOut());
     this.observer.observe(this.box);
   }
@@ -48,7 +58,8 @@ export class TokenRows {
     if (width <= 0) return;
     const columns = Math.max(10, Math.floor(width / characterWidth(this.box)));
     const lines = [];
-    let start = 0, used = 0;
+    let start = 0,
+      used = 0;
     const end = (index) => {
       if (index > start) lines.push([start, index]);
       [start, used] = [index, 0];
@@ -84,7 +95,10 @@ export class TokenRows {
   /** Draw the lines that have come into sight, and remove those that have left it. */
   draw() {
     const first = Math.max(0, Math.floor(this.box.scrollTop / LINE) - BEYOND);
-    const last = Math.min(this.lines.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / LINE) + BEYOND);
+    const last = Math.min(
+      this.lines.length,
+      Math.ceil((this.box.scrollTop + this.box.clientHeight) / LINE) + BEYOND,
+    );
     for (const [number, line] of this.drawn) {
       if (number >= first && number < last) continue;
       line.remove();
@@ -101,20 +115,38 @@ export class TokenRows {
   line(start, end, number) {
     const tokens = [];
     for (let index = start; index < end; index++) {
-      tokens.push(h("span", {
-        id: `token-${index}`, class: `token ${this.style(index)}`, role: "option", "aria-label": this.label(index),
-        "aria-selected": index === this.at, "aria-setsize": this.texts.length, "aria-posinset": index + 1, "data-index": index,
-      }, this.texts[index].text));
+      tokens.push(
+        h(
+          "span",
+          {
+            id: `token-${index}`,
+            class: `token ${this.style(index)}`,
+            role: "option",
+            "aria-label": this.label(index),
+            "aria-selected": index === this.at,
+            "aria-setsize": this.texts.length,
+            "aria-posinset": index + 1,
+            "data-index": index,
+          },
+          this.texts[index].text,
+        ),
+      );
     }
-    return h("div", {
-      class: this.breaks.has(start) && start > 0 ? "token-line part" : "token-line", role: "presentation",
-      style: { top: `${number * LINE}px` },
-    }, tokens);
+    return h(
+      "div",
+      {
+        class: this.breaks.has(start) && start > 0 ? "token-line part" : "token-line",
+        role: "presentation",
+        style: { top: `${number * LINE}px` },
+      },
+      tokens,
+    );
   }
 
   /** The line of a token, by halving. */
   lineOf(index) {
-    let low = 0, high = this.lines.length - 1;
+    let low = 0,
+      high = this.lines.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       if (this.lines[middle][0] <= index) low = middle;
@@ -131,7 +163,8 @@ export class TokenRows {
     if (scroll) {
       const top = this.lineOf(this.at) * LINE;
       const { scrollTop, clientHeight } = this.box;
-      if (top < scrollTop || top + LINE > scrollTop + clientHeight) this.box.scrollTop = top - clientHeight / 3;
+      if (top < scrollTop || top + LINE > scrollTop + clientHeight)
+        this.box.scrollTop = top - clientHeight / 3;
     }
     this.draw();
     this.mark(true);
@@ -154,10 +187,14 @@ export class TokenRows {
   key(event) {
     const page = Math.floor(this.box.clientHeight / LINE) - 1;
     const moves = {
-      ArrowLeft: () => this.at - 1, ArrowRight: () => this.at + 1,
-      ArrowUp: () => this.above(-1), ArrowDown: () => this.above(1),
-      PageUp: () => this.above(-page), PageDown: () => this.above(page),
-      Home: () => 0, End: () => this.texts.length - 1,
+      ArrowLeft: () => this.at - 1,
+      ArrowRight: () => this.at + 1,
+      ArrowUp: () => this.above(-1),
+      ArrowDown: () => this.above(1),
+      PageUp: () => this.above(-page),
+      PageDown: () => this.above(page),
+      Home: () => 0,
+      End: () => this.texts.length - 1,
     };
     if (!(event.key in moves)) return;
     event.preventDefault();
@@ -185,8 +222,15 @@ function shown(piece) {
 
 /** Whether a character takes two columns (East Asian scripts, pictographs). */
 function wide(code) {
-  return (code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf) || (code >= 0xac00 && code <= 0xd7a3)
-    || (code >= 0xf900 && code <= 0xfaff) || (code >= 0xfe30 && code <= 0xfe6f) || (code >= 0xff00 && code <= 0xff60) || code >= 0x1f300;
+  return (
+    (code >= 0x1100 && code <= 0x115f) ||
+    (code >= 0x2e80 && code <= 0xa4cf) ||
+    (code >= 0xac00 && code <= 0xd7a3) ||
+    (code >= 0xf900 && code <= 0xfaff) ||
+    (code >= 0xfe30 && code <= 0xfe6f) ||
+    (code >= 0xff00 && code <= 0xff60) ||
+    code >= 0x1f300
+  );
 }
 
 function characterWidth(box) {

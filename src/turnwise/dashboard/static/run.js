@@ -12,24 +12,55 @@ export async function show(route, signal) {
   const run = await api.run(route.run, signal);
   const steps = run.files.filter((file) => file.kind === "step");
   const last = steps[steps.length - 1];
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, run.name), stateBadge(run.state)),
     h("p", { class: "path" }, run.path),
     run.trouble ? notice("Trouble", run.trouble, "warn") : null,
     facts([
-      ["Progress", run.steps_planned || run.steps_done ? progress(run.steps_done, run.steps_planned) : null],
+      [
+        "Progress",
+        run.steps_planned || run.steps_done ? progress(run.steps_done, run.steps_planned) : null,
+      ],
       ["Started", moment(run.started)],
       ["Time", duration(run.seconds)],
-      ...Object.entries(run.cost ?? {}).map(([name, value]) => [title(name), costText(name, value)]),
+      ...Object.entries(run.cost ?? {}).map(([name, value]) => [
+        title(name),
+        costText(name, value),
+      ]),
     ]),
-    run.files.length ? shortcuts(run, last) : notice("No episodes yet",
-      "They appear here as soon as the run has written its first step."),
-    run.figures?.length ? section("Figures", h("ul", { class: "figures" }, run.figures.map(figureLine))) : null,
+    run.files.length
+      ? shortcuts(run, last)
+      : notice(
+          "No episodes yet",
+          "They appear here as soon as the run has written its first step.",
+        ),
+    run.figures?.length
+      ? section("Figures", h("ul", { class: "figures" }, run.figures.map(figureLine)))
+      : null,
     run.troubles?.length ? section("Troubles", troubles(run)) : null,
     run.files.length ? section("Episodes written", files(run)) : null,
-    run.reports?.length ? section("Reports", h("ul", { class: "links" }, run.reports.map((report) =>
-      h("li", {}, link(to.report(route.run, report.name), {}, report.title), " ", h("small", {}, report.kind))))) : null,
-    section("Recipe", recipe(run)));
+    run.reports?.length
+      ? section(
+          "Reports",
+          h(
+            "ul",
+            { class: "links" },
+            run.reports.map((report) =>
+              h(
+                "li",
+                {},
+                link(to.report(route.run, report.name), {}, report.title),
+                " ",
+                h("small", {}, report.kind),
+              ),
+            ),
+          ),
+        )
+      : null,
+    section("Recipe", recipe(run)),
+  );
   return { title: run.name, element, live: true };
 }
 
@@ -39,36 +70,70 @@ function section(name, ...content) {
 
 const title = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
-const costText = (name, value) => (name.includes("seconds") && typeof value === "number" ? duration(value) : plain(value));
+const costText = (name, value) =>
+  name.includes("seconds") && typeof value === "number" ? duration(value) : plain(value);
 
 /** The questions that most readers come with, each one click away. */
 function shortcuts(run, last) {
   const file = (last ?? run.files[run.files.length - 1]).name;
   const place = fileTitle(file);
   const all = [
-    [to.search(run.id, { file, success: "false" }), "Why did episodes fail?", `Failed episodes of ${place.toLowerCase()}`],
+    [
+      to.search(run.id, { file, success: "false" }),
+      "Why did episodes fail?",
+      `Failed episodes of ${place.toLowerCase()}`,
+    ],
     [to.step(run.id, file), "What was tried?", `Groups and rewards of ${place.toLowerCase()}`],
     [to.curves(run.id), "Does it learn?", "Curves of every metric"],
     run.has?.timing ? [to.timeline(run.id), "Where does time go?", "Timeline of a step"] : null,
   ];
-  return h("ul", { class: "doors" }, all.filter(Boolean).map(([address, name, text]) =>
-    h("li", {}, link(address, {}, h("strong", {}, name), h("span", {}, text)))));
+  return h(
+    "ul",
+    { class: "doors" },
+    all
+      .filter(Boolean)
+      .map(([address, name, text]) =>
+        h("li", {}, link(address, {}, h("strong", {}, name), h("span", {}, text))),
+      ),
+  );
 }
 
 function troubles(run) {
-  return h("ul", { class: "troubles" }, run.troubles.map((one) =>
-    h("li", {}, one.step === null || one.step === undefined ? null : h("span", { class: "when" }, `Step ${one.step}`),
-      h("span", {}, one.sentence))));
+  return h(
+    "ul",
+    { class: "troubles" },
+    run.troubles.map((one) =>
+      h(
+        "li",
+        {},
+        one.step === null || one.step === undefined
+          ? null
+          : h("span", { class: "when" }, `Step ${one.step}`),
+        h("span", {}, one.sentence),
+      ),
+    ),
+  );
 }
 
 function files(run) {
   const newest = [...run.files].reverse();
   const rows = newest.map((file) => [
-    link(to.step(run.id, file.name), {}, fileTitle(file.name)), number(file.rows), bytes(file.bytes),
+    link(to.step(run.id, file.name), {}, fileTitle(file.name)),
+    number(file.rows),
+    bytes(file.bytes),
   ]);
-  const shown = table("Episodes written", [{ title: "File" }, { title: "Episodes", number: true }, { title: "Size", number: true }], rows);
+  const shown = table(
+    "Episodes written",
+    [{ title: "File" }, { title: "Episodes", number: true }, { title: "Size", number: true }],
+    rows,
+  );
   return rows.length > 12
-    ? h("details", { open: rows.length <= 12 }, h("summary", {}, `${count(rows.length, "file")}, newest first`), shown)
+    ? h(
+        "details",
+        { open: rows.length <= 12 },
+        h("summary", {}, `${count(rows.length, "file")}, newest first`),
+        shown,
+      )
     : shown;
 }
 
@@ -81,8 +146,17 @@ function recipe(run) {
   const row = (key) => [h("code", {}, key), plain(run.recipe[key])];
   return [
     changed.size
-      ? table("What differs from the defaults", columns, keys.filter((key) => changed.has(key)).map(row))
+      ? table(
+          "What differs from the defaults",
+          columns,
+          keys.filter((key) => changed.has(key)).map(row),
+        )
       : h("p", { class: "quiet" }, "Nothing differs from the defaults."),
-    h("details", {}, h("summary", {}, `All ${keys.length} keys`), table("The whole recipe", columns, keys.map(row))),
+    h(
+      "details",
+      {},
+      h("summary", {}, `All ${keys.length} keys`),
+      table("The whole recipe", columns, keys.map(row)),
+    ),
   ];
 }

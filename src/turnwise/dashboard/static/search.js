@@ -10,9 +10,22 @@ import { to } from "./router.js";
 
 const LIMIT = 50;
 const OUTCOMES = [
-  "success", "failure", "truncated_turns", "truncated_tokens", "truncated_context", "truncated_tool_calls", "truncated_time",
-  "agent_parse_error", "agent_abort", "agent_resource_limit", "infrastructure_reset", "infrastructure_step",
-  "infrastructure_model", "grader_error", "grader_timeout", "cancelled",
+  "success",
+  "failure",
+  "truncated_turns",
+  "truncated_tokens",
+  "truncated_context",
+  "truncated_tool_calls",
+  "truncated_time",
+  "agent_parse_error",
+  "agent_abort",
+  "agent_resource_limit",
+  "infrastructure_reset",
+  "infrastructure_step",
+  "infrastructure_model",
+  "grader_error",
+  "grader_timeout",
+  "cancelled",
 ];
 
 export async function show(route, signal) {
@@ -26,21 +39,40 @@ export async function show(route, signal) {
     if (on) chosen.set(key, { file: row.file, row: row.row });
     else chosen.delete(key);
     taken.hidden = chosen.size === 0;
-    replace(taken, h("strong", {}, `${count(chosen.size, "episode")} chosen: `), exports(route.run, [...chosen.values()]));
+    replace(
+      taken,
+      h("strong", {}, `${count(chosen.size, "episode")} chosen: `),
+      exports(route.run, [...chosen.values()]),
+    );
   };
-  const element = h("div", {},
+  const element = h(
+    "div",
+    {},
     h("div", { class: "heading" }, h("h1", {}, "Episodes")),
-    form(route.run, run, filters), taken,
+    form(route.run, run, filters),
+    taken,
     h("p", { class: "quiet", role: "status" }, `${number(first.total)} found`),
-    first.rows.length ? results(route.run, first, ask, choose) : notice("Nothing was found", "Ask for less: clear one of the fields."));
+    first.rows.length
+      ? results(route.run, first, ask, choose)
+      : notice("Nothing was found", "Ask for less: clear one of the fields."),
+  );
   return { title: `Episodes, ${run.name}`, element, live: false };
 }
 
 function form(id, run, filters) {
-  const field = (name, title, type = "search", more = {}) => h("label", { class: `field field-${name}` }, h("span", {}, title),
-    h("input", { type, name, value: filters[name] ?? "", autocomplete: "off", ...more }));
+  const field = (name, title, type = "search", more = {}) =>
+    h(
+      "label",
+      { class: `field field-${name}` },
+      h("span", {}, title),
+      h("input", { type, name, value: filters[name] ?? "", autocomplete: "off", ...more }),
+    );
   const choice = (name, title, options) => {
-    const box = h("select", { name }, [["", "any"], ...options].map(([value, text]) => h("option", { value }, text)));
+    const box = h(
+      "select",
+      { name },
+      [["", "any"], ...options].map(([value, text]) => h("option", { value }, text)),
+    );
     box.value = filters[name] ?? "";
     if (box.selectedIndex < 0) box.value = "";
     return h("label", { class: "field" }, h("span", {}, title), box);
@@ -53,15 +85,38 @@ function form(id, run, filters) {
     location.hash = target.slice(1);
   };
   const files = run.files.map((file) => [file.name, fileTitle(file.name)]);
-  return h("form", { class: "filters", role: "search", onsubmit: submit, onchange: (event) => {
-    if (event.target.tagName === "SELECT") event.currentTarget.requestSubmit();
-  } },
-  field("text", "Text"), choice("file", "Where", files),
-  choice("success", "Success", [["true", "succeeded"], ["false", "did not succeed"]]),
-  choice("outcome", "Outcome", OUTCOMES.map((outcome) => [outcome, outcomeTitle(outcome)])),
-  field("tool", "Tool"), field("error", "Error"),
-  field("low", "Reward from", "number", { step: "any" }), field("high", "to", "number", { step: "any" }),
-  h("div", { class: "form-end" }, h("button", { type: "submit" }, "Search"), link(to.search(id), { class: "button quiet" }, "Clear")));
+  return h(
+    "form",
+    {
+      class: "filters",
+      role: "search",
+      onsubmit: submit,
+      onchange: (event) => {
+        if (event.target.tagName === "SELECT") event.currentTarget.requestSubmit();
+      },
+    },
+    field("text", "Text"),
+    choice("file", "Where", files),
+    choice("success", "Success", [
+      ["true", "succeeded"],
+      ["false", "did not succeed"],
+    ]),
+    choice(
+      "outcome",
+      "Outcome",
+      OUTCOMES.map((outcome) => [outcome, outcomeTitle(outcome)]),
+    ),
+    field("tool", "Tool"),
+    field("error", "Error"),
+    field("low", "Reward from", "number", { step: "any" }),
+    field("high", "to", "number", { step: "any" }),
+    h(
+      "div",
+      { class: "form-end" },
+      h("button", { type: "submit" }, "Search"),
+      link(to.search(id), { class: "button quiet" }, "Clear"),
+    ),
+  );
 }
 
 function results(id, first, ask, choose) {
@@ -69,7 +124,10 @@ function results(id, first, ask, choose) {
   const more = h("button", { type: "button", class: "quiet" });
   let next = null;
   const add = (part) => {
-    append(list, part.rows.map((row) => line(id, row, choose)));
+    append(
+      list,
+      part.rows.map((row) => line(id, row, choose)),
+    );
     next = part.next;
     more.hidden = next === null || next === undefined;
     more.textContent = `Show more (${number(first.total - list.children.length)} left)`;
@@ -89,12 +147,38 @@ function results(id, first, ask, choose) {
 
 function line(id, row, choose) {
   const place = `${fileTitle(row.file)}, episode ${row.row}`;
-  return h("li", {},
-    h("input", { type: "checkbox", "aria-label": `Choose ${place}`, onchange: (event) => choose(row, event.target.checked) }),
-    h("div", { class: "found-main" },
-      link(to.episode(id, row.file, row.row), { class: "found-title" }, row.prompt || row.detail || row.task || place),
-      h("p", { class: "quiet" }, [place, row.detail && row.prompt ? row.detail : null, count(row.turns, "turn"), count(row.tool_calls, "call"), count(row.tokens, "token"), row.note ? "has a note" : null]
-        .filter(Boolean).join(" · "))),
+  return h(
+    "li",
+    {},
+    h("input", {
+      type: "checkbox",
+      "aria-label": `Choose ${place}`,
+      onchange: (event) => choose(row, event.target.checked),
+    }),
+    h(
+      "div",
+      { class: "found-main" },
+      link(
+        to.episode(id, row.file, row.row),
+        { class: "found-title" },
+        row.prompt || row.detail || row.task || place,
+      ),
+      h(
+        "p",
+        { class: "quiet" },
+        [
+          place,
+          row.detail && row.prompt ? row.detail : null,
+          count(row.turns, "turn"),
+          count(row.tool_calls, "call"),
+          count(row.tokens, "token"),
+          row.note ? "has a note" : null,
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      ),
+    ),
     outcomeBadge(row.outcome, row.success),
-    h("span", { class: "found-reward" }, number(row.reward, 3)));
+    h("span", { class: "found-reward" }, number(row.reward, 3)),
+  );
 }

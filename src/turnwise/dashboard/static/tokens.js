@@ -34,25 +34,62 @@ class Tokens {
     this.reasons = first.reasons ?? [];
     this.absent = first.absent ?? {};
     this.columns = {};
-    this.by = CHOICES.some((choice) => choice.name === route.query.get("by")) ? route.query.get("by") : "source";
+    this.by = CHOICES.some((choice) => choice.name === route.query.get("by"))
+      ? route.query.get("by")
+      : "source";
     this.wanted = { from: Number(route.query.get("from") ?? 0), find: route.query.get("find") };
     this.legend = h("div", { class: "scale" });
-    this.panel = h("aside", { class: "token-facts", "aria-live": "polite", "aria-label": "The token" });
+    this.panel = h("aside", {
+      class: "token-facts",
+      "aria-live": "polite",
+      "aria-label": "The token",
+    });
     this.progress = h("p", { class: "quiet", role: "status" });
     this.rows = new TokenRows({
-      style: (index) => this.paint(index), label: (index) => this.label(index), chosen: (index) => this.describe(index),
+      style: (index) => this.paint(index),
+      label: (index) => this.label(index),
+      chosen: (index) => this.describe(index),
     });
-    this.strip = h("canvas", { class: "strip", height: 1, "aria-hidden": "true", onclick: (event) => this.jump(event) });
+    this.strip = h("canvas", {
+      class: "strip",
+      height: 1,
+      "aria-hidden": "true",
+      onclick: (event) => this.jump(event),
+    });
     this.choices = h("fieldset", { class: "choices" });
-    this.element = h("article", { class: "episode" },
+    this.element = h(
+      "article",
+      { class: "episode" },
       heading(route, one, "tokens"),
-      this.choices, this.legend,
-      h("div", { class: "token-view" },
-        h("div", {}, this.strip, this.rows.box,
-          h("div", { class: "token-foot" }, this.progress,
-            h("button", { type: "button", class: "quiet", onclick: () => this.next(-1) }, "← Previous trained down"),
-            h("button", { type: "button", class: "quiet", onclick: () => this.next(1) }, "Next trained down →"))),
-        this.panel));
+      this.choices,
+      this.legend,
+      h(
+        "div",
+        { class: "token-view" },
+        h(
+          "div",
+          {},
+          this.strip,
+          this.rows.box,
+          h(
+            "div",
+            { class: "token-foot" },
+            this.progress,
+            h(
+              "button",
+              { type: "button", class: "quiet", onclick: () => this.next(-1) },
+              "← Previous trained down",
+            ),
+            h(
+              "button",
+              { type: "button", class: "quiet", onclick: () => this.next(1) },
+              "Next trained down →",
+            ),
+          ),
+        ),
+        this.panel,
+      ),
+    );
   }
 
   /** Once in the document: go to what the address asks for, then load the rest. */
@@ -98,22 +135,41 @@ class Tokens {
 
   repaint() {
     this.painter = painter(this.by, this.columns, this.sources);
-    replace(this.choices, h("legend", {}, "Colour by"), CHOICES.map((choice) => this.choice(choice)));
+    replace(
+      this.choices,
+      h("legend", {}, "Colour by"),
+      CHOICES.map((choice) => this.choice(choice)),
+    );
     replace(this.legend, this.painter.legend());
-    if (this.absent[this.painter.column]) replace(this.legend, h("p", { class: "quiet" }, this.absent[this.painter.column]));
+    if (this.absent[this.painter.column])
+      replace(this.legend, h("p", { class: "quiet" }, this.absent[this.painter.column]));
     this.rows.refresh();
     this.paintStrip();
   }
 
   choice({ name, title, column }) {
     const missing = !(column in this.columns);
-    return h("label", { class: missing ? "chip missing" : "chip", title: missing ? this.absent[column] ?? "Not recorded" : null },
-      h("input", { type: "radio", name: "by", value: name, checked: name === this.by, disabled: missing, onchange: () => {
-        this.by = name;
-        note({ by: name });
-        this.repaint();
-        this.choices.querySelector(`input[value="${name}"]`).focus();
-      } }), title);
+    return h(
+      "label",
+      {
+        class: missing ? "chip missing" : "chip",
+        title: missing ? (this.absent[column] ?? "Not recorded") : null,
+      },
+      h("input", {
+        type: "radio",
+        name: "by",
+        value: name,
+        checked: name === this.by,
+        disabled: missing,
+        onchange: () => {
+          this.by = name;
+          note({ by: name });
+          this.repaint();
+          this.choices.querySelector(`input[value="${name}"]`).focus();
+        },
+      }),
+      title,
+    );
   }
 
   paint(index) {
@@ -121,7 +177,10 @@ class Tokens {
   }
 
   label(index) {
-    return `${this.columns.piece[index]}, ${this.sources[this.columns.source[index]]}${this.columns.trained?.[index] ? ", trained" : ""}`.slice(0, 200);
+    return `${this.columns.piece[index]}, ${this.sources[this.columns.source[index]]}${this.columns.trained?.[index] ? ", trained" : ""}`.slice(
+      0,
+      200,
+    );
   }
 
   /** Go to the next token that was made less likely, forwards or backwards. */
@@ -143,31 +202,68 @@ class Tokens {
     const at = (name) => this.columns[name]?.[index] ?? null;
     const reason = at("reason");
     const rows = [
-      ["Token", number(index)], ["Id", String(at("id") ?? "–")], ["Source", this.sources[at("source")]], ["Turn", at("turn") === null ? null : number(at("turn") + 1)],
-      ["Policy version", at("version") === null || at("version") < 0 ? null : String(at("version"))],
+      ["Token", number(index)],
+      ["Id", String(at("id") ?? "–")],
+      ["Source", this.sources[at("source")]],
+      ["Turn", at("turn") === null ? null : number(at("turn") + 1)],
+      [
+        "Policy version",
+        at("version") === null || at("version") < 0 ? null : String(at("version")),
+      ],
       ["Context", at("context") === null ? null : number(at("context") + 1)],
       ["Advantage", at("advantage") === null ? null : signed(at("advantage"), 4)],
       ["Log-prob. sampled", at("logprob") === null ? null : likelihood(at("logprob"))],
-      ["Log-prob. trained", at("trained_logprob") === null ? null : likelihood(at("trained_logprob"))],
-      ["Gap", at("gap") === null ? null : signed(at("gap"), 4)], ["Ratio", at("ratio") === null ? null : number(at("ratio"), 5)],
-      ["Value", number(at("value"), 4)], ["Entropy", number(at("entropy"), 4)], ["Loss weight", number(at("weight"), 4)],
+      [
+        "Log-prob. trained",
+        at("trained_logprob") === null ? null : likelihood(at("trained_logprob")),
+      ],
+      ["Gap", at("gap") === null ? null : signed(at("gap"), 4)],
+      ["Ratio", at("ratio") === null ? null : number(at("ratio"), 5)],
+      ["Value", number(at("value"), 4)],
+      ["Entropy", number(at("entropy"), 4)],
+      ["Loss weight", number(at("weight"), 4)],
     ].filter(([, value]) => value !== null && value !== undefined && value !== "–");
-    const { run, parts: [file, row] } = this.route;
-    replace(this.panel,
-      h("p", { class: "piece" }, JSON.stringify(at("piece") ?? "").slice(1, -1).slice(0, 400) || "∅"),
+    const {
+      run,
+      parts: [file, row],
+    } = this.route;
+    replace(
+      this.panel,
+      h(
+        "p",
+        { class: "piece" },
+        JSON.stringify(at("piece") ?? "")
+          .slice(1, -1)
+          .slice(0, 400) || "∅",
+      ),
       this.verdict(at("trained"), at("advantage"), reason),
-      h("dl", {}, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-      link(to.tokens(run, file, row, { by: this.by, from: index }), { class: "permanent" }, "Link to this token"));
+      h(
+        "dl",
+        {},
+        rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      ),
+      link(
+        to.tokens(run, file, row, { by: this.by, from: index }),
+        { class: "permanent" },
+        "Link to this token",
+      ),
+    );
   }
 
   verdict(trained, advantage, reason) {
-    if (reason !== null) return h("p", { class: "reason" }, h("strong", {}, "No gradient. "), this.reasons[reason]);
+    if (reason !== null)
+      return h("p", { class: "reason" }, h("strong", {}, "No gradient. "), this.reasons[reason]);
     if (!trained) return null;
     if (!advantage) return h("p", { class: "reason" }, "In the loss.");
-    return h("p", { class: "reason" },
+    return h(
+      "p",
+      { class: "reason" },
       h("span", { class: `swatch ${advantage < 0 ? "down5" : "up5"}`, "aria-hidden": "true" }),
       h("strong", {}, advantage < 0 ? "Trained down: " : "Trained up: "),
-      advantage < 0 ? "its advantage is below 0, so the update lowers its probability." : "its advantage is above 0, so the update raises its probability.");
+      advantage < 0
+        ? "its advantage is below 0, so the update lowers its probability."
+        : "its advantage is above 0, so the update raises its probability.",
+    );
   }
 
   /** The whole episode as one strip of colours, to jump about in. */
