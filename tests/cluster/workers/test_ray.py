@@ -1,6 +1,6 @@
 """Workers as processes that Ray keeps: placed, killed, and gone when the run is.
 
-Not here: what is said to a worker (`test_workers.py`), and several machines (`test_ray_nodes.py`).
+Not here: what is said to a worker (`test_workers.py`).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.cluster.workers.test_workers import (
     same_run,
     timing,
 )
-from tests.small_runs import resume, start, train, write_recipe
+from tests.small_runs import start, train, write_recipe
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.cluster.workers.ray_launcher import RayLauncher, connected
 from turnwise.config import ClusterConfig
@@ -111,10 +111,9 @@ def interrupted(recipe: Path, folder: Path, number: signal.Signals, steps: int) 
         assert time.monotonic() < end
         time.sleep(0.05)
     below = descendants(process.pid)
-    assert len(below) > 3
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert left_after(below, 30) == set()
+    assert left_after(below, 20) == set()
     return process.returncode
 
 
@@ -126,12 +125,3 @@ def test_a_signal_saves_and_ends_the_run_and_its_processes(
     assert interrupted(recipe, tmp_path / "run", number, 2000) == code
     done = len((tmp_path / "run/metrics.jsonl").read_text().splitlines())
     assert (tmp_path / f"run/checkpoints/step-{done:06d}").is_dir()
-
-
-@pytest.mark.long
-def test_a_run_that_is_killed_leaves_no_process_and_goes_on_as_if_it_had_not(
-    recipe: Path, tmp_path: Path
-) -> None:
-    assert interrupted(recipe, tmp_path / "run", signal.SIGKILL, 30) == -signal.SIGKILL
-    whole = train(recipe, RunFolder.new(tmp_path / "whole"), "train.steps=30")
-    assert same_run(resume(RunFolder.open(tmp_path / "run")), whole)

@@ -24,8 +24,6 @@ STORE_BYTES = 80 * 2**20
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns that it will hide GPUs no more
-    # Where a run is killed, helpers of Ray outlive it by so many seconds; its own default is 60.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
 }
 REACH_SECONDS = 10.0
 """Deadline of a first connection to a head node."""
