@@ -238,7 +238,6 @@ def test_bad_folders_have_their_own_messages(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_turnwise_is_shown_though_its_recipe_is_unknown(run: Path) -> None:
-    (run / "report.json").unlink()
     text = (run / "config.toml").read_text()
     (run / "config.toml").write_text("an_older_key = 3\n" + text)
     found = get([run], "runs/0")[0]
