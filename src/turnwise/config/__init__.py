@@ -4,7 +4,16 @@ A choice carries its own settings. Not here: what the names of environments, alg
 stand for; each registry checks its own.
 """
 
-from turnwise.config.agent import AgentConfig, AnyAgentConfig, CommandAgent, FunctionAgent
+from turnwise.config.agent import (
+    AgentConfig,
+    AnyAgentConfig,
+    CommandAgent,
+    EndpointPolicy,
+    FrozenPolicy,
+    FunctionAgent,
+    RoleConfig,
+    TrainedPolicy,
+)
 from turnwise.config.engine import (
     EXACT_PARITY,
     ROUNDED_PARITY,
@@ -100,9 +109,11 @@ __all__ = [
     "CriticConfig",
     "EmbeddedEngineConfig",
     "EndpointJudgeModel",
+    "EndpointPolicy",
     "EngineConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
+    "FrozenPolicy",
     "FunctionAgent",
     "ImplicitRewardConfig",
     "LatencyConfig",
@@ -125,6 +136,7 @@ __all__ = [
     "RewardModelConfig",
     "RewardPartConfig",
     "RewardScheduleConfig",
+    "RoleConfig",
     "RolloutConfig",
     "RubricJudgeConfig",
     "RunningServers",
@@ -138,6 +150,7 @@ __all__ = [
     "StartedServers",
     "TeacherConfig",
     "TrainConfig",
+    "TrainedPolicy",
     "ValidationConfig",
     "ValueHeadConfig",
     "VllmEngineConfig",
