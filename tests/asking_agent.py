@@ -14,6 +14,14 @@ async def run(task: Task, model: Any) -> None:
     await model.chat(messages)
 
 
+async def with_roles(task: Task, model: Any) -> None:
+    """Lets the first role ask, and the others answer."""
+    reply = await model.chat([{"role": "user", "content": task.prompt}])
+    words = reply["choices"][0]["message"]["content"] or "?"
+    for role in model.roles[1:]:
+        await model.chat([{"role": "user", "content": words}], role=role)
+
+
 async def hang_up(task: Task, model: Any) -> None:
     """Asks twice, and is gone when the second reply is there."""
     await model.chat([{"role": "user", "content": task.prompt}])

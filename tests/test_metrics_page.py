@@ -64,7 +64,11 @@ MEASURED: dict[str, dict[str, Any]] = {
     },
     "information gain": {"algorithm": {"name": "igpo"}},
     "agent": {
-        "agent": {"run": f"{Path(__file__).with_name('asking_agent.py')}:run"},
+        "agent": {
+            "run": f"{Path(__file__).with_name('asking_agent.py')}:with_roles",
+            "roles": {"planner": {"policy": "trained"}, "worker": {"policy": "frozen"}},
+            "credit": "role",
+        },
         "rollout": {"max_turns": 2, "max_turn_tokens": 12, "max_tokens": 200},
         "sft": {"steps": 0},
     },
@@ -181,7 +185,7 @@ def test_the_page_has_the_names_that_are_written(folders: list[RunFolder], file:
     named = re.findall(r"^\| `([^`]+)` \| .+ \|$", section, re.MULTILINE)
     assert len(named) == len(set(named))
     written = {
-        re.sub("^environment/[a-z]+/", "environment/NAME/", name)
+        re.sub("^(environment|role)/[a-z]+/", r"\1/NAME/", name)
         for folder in folders
         for line in folder.lines(file)
         for name in line

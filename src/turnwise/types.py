@@ -187,6 +187,9 @@ class Verdict:
     detail: str = ""
     turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Numbers that were measured of its turns, one for each."""
+    roles: Mapping[str, float] = field(default_factory=dict)
+    """Rewards of single roles in place of `reward`, where an agent has several and each gets its
+    own credit."""
     turn_rewards: Sequence[float] | None = None
     """The turns' rewards, one for each, in place of those of its steps; None leaves these as they
     are, and none at all is that turns have no rewards."""
@@ -203,6 +206,8 @@ class Turn:
     step: Step | None = None
     """The environment's reply; None for the last turn when a budget ended the episode before the
     environment replied, and for a summary, which the environment does not see."""
+    role: str = ""
+    """The role that made it, where an agent of the user's own has several."""
 
 
 class TrajectoryId(NamedTuple):

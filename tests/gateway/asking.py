@@ -21,8 +21,8 @@ PROMPT = (Message("user", "Capital of France?"),)
 def session(engine: Any = None, limits: RolloutConfig = LIMITS, **others: Any) -> Session:
     engine = engine or HashedEngine()
     engine.open("0-0")
-    settings: dict[str, Any] = {"rewarded_by_agent": True, **others}
-    return Session("0-0", 5, limits, engine, SCAFFOLDS, TOKENIZER, **settings)
+    settings: dict[str, Any] = {"seed": 5, "rewarded_by_agent": True, "scaffolds": SCAFFOLDS}
+    return Session("0-0", limits=limits, engine=engine, tokenizer=TOKENIZER, **(settings | others))
 
 
 def request(messages: tuple[Message, ...] = PROMPT, **others: Any) -> Request:

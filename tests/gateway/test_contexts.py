@@ -179,9 +179,8 @@ class Templated(TagsScaffold):
 
 def test_messages_that_a_chat_template_refuses_are_refused_with_its_reason() -> None:
     async def work() -> None:
-        own = session()
         name = f"{__file__}:{Templated.__name__}"
-        own.scaffolds = Scaffolds(ScaffoldConfig(name=name), TOKENIZER)
+        own = session(scaffolds=Scaffolds(ScaffoldConfig(name=name), TOKENIZER))
         refused = "the template refuses these messages: System role not supported"
         with pytest.raises(RefusedError, match=refused) as caught:
             await own.ask(request((Message("system", "Be brief."), *PROMPT)))

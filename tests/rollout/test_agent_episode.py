@@ -13,7 +13,13 @@ import pytest
 from tests.fakes import Capitals
 from tests.gateway.hashed_engine import TOKENIZER, HashedEngine
 from tests.processes import ended
-from turnwise.config import CommandAgent, FunctionAgent, RolloutConfig, ScaffoldConfig
+from turnwise.config import (
+    CommandAgent,
+    FunctionAgent,
+    RoleConfig,
+    RolloutConfig,
+    ScaffoldConfig,
+)
 from turnwise.errors import ConfigError
 from turnwise.gateway.address import Address
 from turnwise.gateway.programs import variables
@@ -135,6 +141,39 @@ def test_each_end_has_its_outcome(
     assert played.outcome is outcome
     assert problem in played.problem
     assert (played.reward is None) == (not outcome.graded)
+
+
+ROLES = {
+    "reward": "agent",
+    "credit": "role",
+    "roles": {"planner": RoleConfig(), "worker": RoleConfig()},
+}
+BOTH = "await model.chat([{'role': 'user', 'content': 'x'}], role='worker')\nawait ask()\n"
+
+
+def test_roles_are_rewarded_by_what_the_agent_returns_and_by_the_gateway(tmp_path: Path) -> None:
+    returned = BOTH + "return {'reward': 1, 'roles': {'worker': 0.5}}"
+    played = one(tmp_path, returned, ROLES)
+    assert played.verdict is not None
+    assert (played.reward, played.verdict.roles) == (1.0, {"worker": 0.5})
+    assert [turn.role for turn in played.turns] == ["worker", "planner"]
+    posted = (
+        BOTH + "import httpx\n"
+        "async with httpx.AsyncClient() as client:\n"
+        "    for role, reward in (('planner', 1.0), ('worker', 0.0)):\n"
+        "        given = {'role': role, 'reward': reward}\n"
+        "        done = await client.post(model.anthropic_base_url + '/reward', json=given)\n"
+        "        assert done.is_success, done.text\n"
+    )
+    played = one(tmp_path, posted, ROLES)
+    assert played.verdict is not None
+    assert (played.reward, played.verdict.roles) == (0.5, {"planner": 1.0, "worker": 0.0})
+
+
+def test_a_reward_of_a_role_that_there_is_not_is_the_agent_s_mistake(tmp_path: Path) -> None:
+    played = one(tmp_path, BOTH + "return {'reward': 1, 'roles': {'judge': 0.5}}", ROLES)
+    assert played.outcome is Outcome.AGENT_ABORT
+    assert "no trained role 'judge': 'planner', 'worker'" in played.problem
 
 
 HANGING_UP = """
@@ -292,7 +331,7 @@ def test_an_agent_works_in_the_folder_of_its_episode(tmp_path: Path) -> None:
 
 def test_every_name_of_a_model_is_the_policy_s() -> None:
     address = Address("http://127.0.0.1:1", "0", "s")
-    given = variables(Capitals().tasks("train")[0], address)
+    given = variables(Capitals().tasks("train")[0], address, "policy")
     aliases = ("HAIKU", "SONNET", "OPUS", "FABLE")
     assert {given[f"ANTHROPIC_DEFAULT_{one}_MODEL"] for one in aliases} == {"policy"}
 

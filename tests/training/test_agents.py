@@ -125,6 +125,62 @@ def test_replies_that_are_lost_stop_the_run(tmp_path: Path) -> None:
         train(file, folder, f"agent={AGENT}:hang_up", "evaluation.tasks=0")
 
 
+def roles(folder: Path, worker: str) -> Path:
+    """The small run with a planner that is trained, and a worker."""
+    written = recipe(folder)
+    tables = f"""
+[agent]
+run = "{AGENT}:with_roles"
+credit = "role"
+[agent.roles.planner]
+policy = "trained"
+[agent.roles.worker]
+policy = {worker}
+"""
+    rest = written.read_text().split("\n", 1)[1]
+    written.write_text(f"{rest}{tables}")
+    return written
+
+
+def test_roles_are_trained_apart(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run", False)
+    train(roles(tmp_path, '"trained"'), folder, "train.steps=1", "evaluation.tasks=0")
+    (line,) = folder.lines("metrics.jsonl")
+    assert line["rollout/episodes"] == 4
+    assert line["role/planner/calls"] == line["role/worker/calls"] == 1
+    assert line["role/planner/coverage"] == line["role/worker/coverage"] == 1
+    assert line["agent/calls"] == 2
+    rows = read_rows(next(folder.path.glob("trajectories/step-*.parquet")))
+    assert [row["group"].rpartition("@")[2] for row in rows] == ["planner"] * 2 + ["worker"] * 2 + [
+        *["planner"] * 2,
+        *["worker"] * 2,
+    ]
+    read = [trajectory_of(row, Task(row["task"], row["prompt"])) for row in rows]
+    assert sum(int(one.tokens.mask.sum()) for one in read) == line["rollout/tokens_sampled"]
+    assert [turn.role for one in read for turn in one.turns] == [
+        row["group"].rpartition("@")[2] for row in rows
+    ]
+
+
+@pytest.mark.long
+def test_a_frozen_role_keeps_its_weights_through_a_stop(tmp_path: Path) -> None:
+    """Its replies are those of the beginning, so a run that was stopped has the same ones."""
+    whole = RunFolder.new(tmp_path / "whole", False)
+    train(roles(tmp_path, '"frozen"'), whole, "learning.learning_rate=0.05")
+    parts = interrupted(whole, tmp_path / "parts", "step-000002")
+    resume(parts)
+    found = [newest(run.checkpoints)[0] for run in (whole, parts)]
+    first, second = ((one.folder / "model.safetensors").read_bytes() for one in found if one)
+    assert first == second
+    assert list(whole.lines("metrics.jsonl")) == list(parts.lines("metrics.jsonl"))
+    for line in whole.lines("metrics.jsonl"):
+        assert line["role/worker/tokens_sampled"] > 0
+        assert "role/worker/coverage" not in line
+        assert line["agent/coverage"] == 1
+    (row, *_) = read_rows(next(whole.path.glob("trajectories/step-*.parquet")))
+    assert row["group"].endswith("@planner")
+
+
 def test_an_episode_without_a_token_is_in_its_group_s_baseline(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run", False)
     agent = f"agent={{run='{AGENT}:hang_up_at_times', coverage=0.0}}"
@@ -143,6 +199,10 @@ def test_an_episode_without_a_token_is_in_its_group_s_baseline(tmp_path: Path) -
         ("environment.latency={mean=1.0}", "environment.latency"),
         ("agent.coverage=2", "agent.coverage"),
         ("agent.color=1", "unknown key"),
+        ("agent.credit=role", "agent.credit = .role. needs roles"),
+        ("agent.roles.judge.policy=frozen", "none is trained"),
+        ("agent.roles.judge.policy=other", "agent.roles.judge.policy"),
+        ("agent.roles.judge.policy.url=x", "agent.roles.judge.policy.kind"),
         ("agent={command=[]}", "agent.command"),
     ],
 )

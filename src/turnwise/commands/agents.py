@@ -121,6 +121,7 @@ def _account(played: Trajectory, episode: Any, decode: Any) -> Check:
         "tokens sampled": capture.sampled,
         "tokens that would be trained": f"{capture.trained} ({capture.coverage:.0%})",
         "not trained, and why": _listed(capture.dropped),
+        **{f"role {name}": _listed(counts) for name, counts in capture.roles.items()},
         "replies by ending": _listed(usage.endings),
         "refused, by field or limit": _listed(capture.refused),
         "requests that came again": capture.retried,

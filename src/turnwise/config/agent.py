@@ -1,14 +1,52 @@
-"""Settings of an agent of the user's own, which talks to the policy through the gateway.
+"""Settings of an agent of the user's own, which talks to the policy through the gateway, and of
+its roles.
 
 Not here: what the gateway answers (`gateway`), and how an agent is run
 (`rollout/agent_episode.py`).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.section import Choice, Section
+
+
+class TrainedPolicy(Section):
+    """The policy that the run trains."""
+
+    kind: Literal["trained"] = "trained"
+    """Its present weights."""
+
+
+class FrozenPolicy(Section):
+    """The policy at an earlier time, in an engine of its own: it is not trained."""
+
+    kind: Literal["frozen"]
+    """Weights that stay as they are."""
+    checkpoint: str = ""
+    """The folder of a checkpoint; empty for the weights with which RL begins."""
+
+
+class EndpointPolicy(Section):
+    """Another model, behind an OpenAI-compatible endpoint: it is not trained."""
+
+    kind: Literal["endpoint"]
+    """A server, of this machine or of others."""
+    url: str
+    """The endpoint up to `/v1`."""
+    name: str
+    """The model's name at the endpoint."""
+    key_variable: str = ""
+    """The environment variable that has the endpoint's key, if it needs one."""
+
+
+class RoleConfig(Section):
+    """A role of an agent: the model's name under which it asks."""
+
+    policy: Annotated[TrainedPolicy | FrozenPolicy | EndpointPolicy, Choice("kind")] = (
+        TrainedPolicy()
+    )
 
 
 class AgentConfig(Section):
@@ -23,6 +61,12 @@ class AgentConfig(Section):
     thoughts: Literal["keep", "template"] = "keep"
     """The model's thoughts in its following turns: kept as they were sampled, or left out before
     the last words of a user, as chat templates do; a conversation is several contexts then."""
+    roles: dict[str, RoleConfig] = Field(default_factory=dict)
+    """Roles of the agent by name: it names one as the model of each request. Empty for one role,
+    the policy."""
+    credit: Literal["episode", "role"] = "episode"
+    """Members of a group, which are compared: whole episodes, or the parts of roles in them, with a
+    reward of their own where there is one."""
     host: str = "127.0.0.1"
     """The address at which the gateway listens: by default for this machine alone."""
     port: int = Field(0, ge=0, le=65535)
@@ -32,6 +76,15 @@ class AgentConfig(Section):
     asked and replied."""
     public_url: str = ""
     """The gateway's address for agents that reach it by another name, such as through a tunnel."""
+
+    @model_validator(mode="after")
+    def _trains_a_role(self) -> Self:
+        policies = [role.policy for role in self.roles.values()]
+        if policies and not any(isinstance(one, TrainedPolicy) for one in policies):
+            raise ValueError('agent.roles: none is trained: give one of them policy = "trained"')
+        if self.credit == "role" and not self.roles:
+            raise ValueError('agent.credit = "role" needs roles: add [agent.roles.NAME] tables')
+        return self
 
 
 class FunctionAgent(AgentConfig):

@@ -6,7 +6,7 @@ Not here: how programs run (`programs.py`, `sandboxed.py`, `remote.py`), what an
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,9 @@ from turnwise.registry import load_function
 from turnwise.tools.tool import in_thread
 from turnwise.types import Task
 
+TABLE = ("answer", "reward", "success", "parts", "roles")
+"""The keys of a table that an agent may return."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -42,16 +45,20 @@ class Model:
     """The address for Anthropic's."""
     api_key: str
     name: str = MODEL
-    """The model's name in requests."""
+    """The model's name in requests: the first role."""
+    roles: Sequence[str] = (MODEL,)
+    """All of them."""
     folder: Path | None = None
     """The environment's folder for this episode, if it has one."""
     _session: Session | None = field(default=None, repr=False)
 
-    async def chat(self, messages: list[Any], tools: list[Any] | None = None) -> dict[str, Any]:
-        """A chat completion, as OpenAI's API has it, without a client. Raises RefusedError for what
-        the gateway refuses."""
+    async def chat(
+        self, messages: list[Any], tools: list[Any] | None = None, role: str = ""
+    ) -> dict[str, Any]:
+        """A chat completion, as OpenAI's API has it, without a client; `role` is one of the
+        recipe's, the first if not given. Raises RefusedError for what the gateway refuses."""
         assert self._session is not None  # the gateway makes them
-        body: dict[str, Any] = {"model": self.name, "messages": messages}
+        body: dict[str, Any] = {"model": role or self.name, "messages": messages}
         try:
             request = chat_completions.read(body | ({"tools": tools} if tools else {}))
         except RefusedError as refused:
@@ -99,7 +106,15 @@ class FunctionPlayer:
     async def play(
         self, task: Task, address: Address, session: Session, folder: Path | None = None
     ) -> Returned:
-        model = Model(address.openai, address.root, address.secret, folder=folder, _session=session)
+        model = Model(
+            address.openai,
+            address.root,
+            address.secret,
+            session.names[0],
+            session.names,
+            folder,
+            session,
+        )
         try:
             return _returned(await self.called(task, model))
         except RefusedError as refused:
@@ -122,21 +137,29 @@ def _returned(value: Any) -> Returned:
         return Returned(answer=value)
     if isinstance(value, bool | int | float):
         return Returned(reward=_reward(value))
-    if isinstance(value, Mapping) and set(value) <= {"answer", "reward", "success", "parts"}:
+    if isinstance(value, Mapping) and set(value) <= set(TABLE):
         given = None
         if "reward" in value:
-            given = _reward(value["reward"], value.get("success"), value.get("parts"))
+            given = _reward(**{name: value[name] for name in TABLE[1:] if name in value})
         answer = value.get("answer")
         return Returned(None if answer is None else str(answer), given)
     raise TypeError(
-        f"an agent returns nothing, an answer, a reward, or a table with answer, reward, success "
-        f"and parts, not {value!r}"
+        "an agent returns nothing, an answer, a reward, or a table with some of "
+        f"{', '.join(TABLE)}, not {value!r}"
     )
 
 
-def _reward(value: Any, success: Any = None, parts: Any = None) -> GivenReward:
-    reward = float(value)
-    if not math.isfinite(reward):
-        raise TypeError(f"the reward is {reward}")
-    numbers = {str(name): float(number) for name, number in (parts or {}).items()}
-    return GivenReward(reward, reward >= 1 if success is None else bool(success), numbers)
+def _reward(reward: Any, success: Any = None, parts: Any = None, roles: Any = None) -> GivenReward:
+    number = float(reward)
+    if not math.isfinite(number):
+        raise TypeError(f"the reward is {number}")
+    return GivenReward(
+        number,
+        number >= 1 if success is None else bool(success),
+        _numbers(parts),
+        _numbers(roles),
+    )
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    return {str(name): float(number) for name, number in (given or {}).items()}

@@ -12,6 +12,7 @@ it, and a context begins anew where that changes what the policy reads. Not here
 rendered (`rendering.py`), and how a reply is sampled (`session.py`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -70,8 +71,8 @@ class Exchange:
 class Context:
     """A conversation that grows at its end. It may begin with exchanges of another one."""
 
-    tools: str
-    """Name of the set of tools that it was begun with."""
+    tools: tuple[str, str]
+    """The role that it is of, and the name of the set of tools that it was begun with."""
     tokens: Tokens
     exchanges: list[Exchange] = field(default_factory=list)
     copied: int = 0
@@ -80,6 +81,11 @@ class Context:
     """Whether it began with a thought, of a reply that was sampled in another one."""
     cause: str = ""
     """The reason why it is not another one that goes on."""
+
+    @property
+    def role(self) -> str:
+        """The role that it is of."""
+        return self.tools[0]
 
     @property
     def own(self) -> list[Exchange]:
@@ -118,7 +124,12 @@ class Contexts:
         self._finished = 0
 
     def begin(
-        self, tools: str, scaffold: Scaffold, messages: Sequence[Message], most: int
+        self,
+        tools: str,
+        scaffold: Scaffold,
+        messages: Sequence[Message],
+        most: int,
+        role: str = "",
     ) -> Exchange:
         """Find the place of a request, and make ready to sample after it. Raises RefusedError for
         messages that cannot be rendered, and where a context of `most` tokens has no room for a
@@ -130,10 +141,11 @@ class Contexts:
             )
         number = self._numbers
         keys = keys_of(messages)
-        places = self._places(tools, keys, messages)
+        begun_with = role, tools
+        places = self._places(begun_with, keys, messages)
         kept = [place for place in places if not self._outdated(place, messages)]
         place = max(kept, key=lambda place: place.rank, default=None)
-        context = self._context(tools, place, outdated=len(kept) < len(places))
+        context = self._context(begun_with, place, outdated=len(kept) < len(places))
         if place is not None and place.again:
             shown, tokens = place.context.exchanges[place.exchanges].shown, context.tokens
         else:
@@ -178,10 +190,17 @@ class Contexts:
         if not context.own:
             self._contexts.remove(context)
 
-    def record(self) -> tuple[Tokens, tuple[Turn, ...], int]:
+    def sampled(self) -> Counter[str]:
+        """The number of tokens that were sampled for each role."""
+        counts: Counter[str] = Counter()
+        for one in self.exchanges:
+            counts[one.context.role] += len(one.written)
+        return counts
+
+    def record(self) -> tuple[Tokens, tuple[Turn, ...], Counter[str]]:
         """The tokens of all contexts, one after another, the one that was last written to at the
-        end; their turns; and the number of sampled tokens that are in none, because the agent never
-        got them."""
+        end; their turns; and the number of each role's sampled tokens that are in none, because the
+        agent never got them."""
         kept: list[tuple[Context, list[Exchange]]] = []
         for context in self._contexts:
             own = [one for one in context.own if one.action is not None]
@@ -191,7 +210,9 @@ class Contexts:
                 kept.append((context, own))
         kept.sort(key=lambda pair: pair[1][-1].finished)
         exchanges = [one for _, own in kept for one in own]
-        lost = sum(len(one.written) for one in self.exchanges if one not in exchanges)
+        lost = self.sampled()
+        for one in exchanges:
+            lost[one.context.role] -= len(one.written)
         numbers = np.zeros(self._numbers + 1, np.int32)
         for turn, exchange in enumerate(exchanges):
             numbers[exchange.number] = turn
@@ -199,7 +220,9 @@ class Contexts:
         turns = tuple(_turn(one, context) for context, own in kept for one in own)
         return tokens, turns, lost
 
-    def _places(self, tools: str, keys: Sequence[Key], messages: Sequence[Message]) -> list[_Place]:
+    def _places(
+        self, tools: tuple[str, str], keys: Sequence[Key], messages: Sequence[Message]
+    ) -> list[_Place]:
         """The places to go on from, one in each context that has the first messages."""
         contexts = [one for one in self._contexts if one.tools == tools]
         return [place for one in contexts if (place := _shared(one, keys, messages))]
@@ -216,7 +239,7 @@ class Contexts:
         said = [self._known(one) for one in current if one.role == "assistant"]
         return any(one.thinks for one in said if one is not None)
 
-    def _context(self, tools: str, place: _Place | None, outdated: bool) -> Context:
+    def _context(self, tools: tuple[str, str], place: _Place | None, outdated: bool) -> Context:
         """The context that a request goes on in: a new one unless the place is the end of one."""
         if place is None:
             other = "another beginning" if self._contexts else "the first"
@@ -355,7 +378,8 @@ def _turn(exchange: Exchange, context: Context) -> Turn:
     after = context.exchanges[context.exchanges.index(exchange) + 1 :]
     reward = exchange.reward
     if not after:
-        return Turn(exchange.action, None if reward is None else Step(reward=reward))
+        step = None if reward is None else Step(reward=reward)
+        return Turn(exchange.action, step, context.role)
     shown = list(takewhile(lambda one: one.role != "assistant", after[0].shown))
     told = [one for one in shown if one.role == "tool"]
     by_id = {one.call: one.text for one in told}
@@ -364,4 +388,5 @@ def _turn(exchange: Exchange, context: Context) -> Turn:
     )
     source = Source.TOOL if told else Source.USER
     text = "\n".join(one.text for one in shown)
-    return Turn(exchange.action, Step(Observation(text, source), results, reward=reward))
+    step = Step(Observation(text, source), results, reward=reward)
+    return Turn(exchange.action, step, context.role)

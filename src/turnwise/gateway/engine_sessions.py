@@ -3,7 +3,9 @@
 A request has the episode's own session, in which what the last one left in the cache is there
 still; what is asked at the same time has a session of its own. An engine in lockstep waits for
 every open session, so the episode's own one stays open between requests, as an agent is expected to
-ask again, but not while the agent waits for others. Not here: what is sampled.
+ask again, but not while the agent waits for others. A role that is
+not trained has an engine of its own, and a session there for each request. Not here: what is
+sampled.
 """
 
 from collections.abc import Iterator
@@ -56,3 +58,21 @@ class EngineSessions:
         if self._open:
             self._engine.close(self._name)
             self._open = False
+
+
+class ShortSessions:
+    """Sessions of an engine that are open for one request each."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name, self._made = engine, name, 0
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        """Inside, a session is this request's alone."""
+        self._made += 1
+        name = f"{self._name}/{self._made}"
+        self._engine.open(name)
+        try:
+            yield name
+        finally:
+            self._engine.close(name)

@@ -18,7 +18,7 @@ from typing import IO
 from turnwise.errors import InfrastructureError
 from turnwise.gateway import guard
 from turnwise.gateway.address import Address
-from turnwise.gateway.session import MODEL, GivenReward, Session
+from turnwise.gateway.session import GivenReward, Session
 from turnwise.types import Task
 
 SHOWN = 2_000
@@ -45,9 +45,8 @@ class CommandPlayer:
     async def play(
         self, task: Task, address: Address, session: Session, folder: Path | None = None
     ) -> Returned:
-        del session
         arguments = [part.replace("{prompt}", task.prompt) for part in self._command]
-        environment = {**os.environ, **variables(task, address)}
+        environment = {**os.environ, **variables(task, address, session.names[0])}
         with tempfile.TemporaryFile() as said:
             code = await _run(arguments, environment, folder, said)
             if code == 0:
@@ -93,21 +92,21 @@ def _unstarted(program: str, why: str) -> InfrastructureError:
     return InfrastructureError(f"agent.command {program} cannot be started: {why}")
 
 
-def variables(task: Task, address: Address) -> dict[str, str]:
+def variables(task: Task, address: Address, model: str) -> dict[str, str]:
     """The environment variables by which a program finds the policy, and its task as JSON."""
     return {
         "OPENAI_BASE_URL": address.openai,
         "OPENAI_API_BASE": address.openai,
         "OPENAI_API_KEY": address.secret,
-        "OPENAI_MODEL": MODEL,
+        "OPENAI_MODEL": model,
         "ANTHROPIC_BASE_URL": address.root,
         "ANTHROPIC_API_KEY": address.secret,
-        "ANTHROPIC_MODEL": MODEL,
-        "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_FABLE_MODEL": MODEL,
+        "ANTHROPIC_MODEL": model,
+        "ANTHROPIC_SMALL_FAST_MODEL": model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
+        "ANTHROPIC_DEFAULT_FABLE_MODEL": model,
         "TURNWISE_GATEWAY": address.root,
         "TURNWISE_TASK": json.dumps(
             {"id": task.id, "prompt": task.prompt, "data": dict(task.data)}, default=str

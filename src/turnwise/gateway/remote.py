@@ -30,6 +30,8 @@ class Offer:
 
     task: Task
     address: Address
+    model: str
+    """The name of the model that its variables have."""
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     withdrawn: bool = False
     """Whether its episode has ended before."""
@@ -37,7 +39,7 @@ class Offer:
     @property
     def described(self) -> dict[str, Any]:
         """The task, its episode's address, and the variables that a program finds them in."""
-        given = variables(self.task, self.address)
+        given = variables(self.task, self.address, self.model)
         told = json.loads(given["TURNWISE_TASK"])
         return {"task": told, "address": self.address.root, "variables": given}
 
@@ -108,7 +110,7 @@ class RemotePlayer:
         try:
             with session.waiting():  # which is no time of the agent's
                 async with asyncio.timeout(self._patience):
-                    await self.offers.offer(Offer(task, address))
+                    await self.offers.offer(Offer(task, address, session.names[0]))
         except TimeoutError:
             raise InfrastructureError(
                 f"no agent called in within agent.pickup_seconds = {self._patience:g}"

@@ -103,7 +103,6 @@ class SandboxedPlayer:
         self, task: Task, address: Address, session: Session, folder: Path | None = None
     ) -> Returned:
         """See `Agent`. Cancelled, it takes nothing back."""
-        del session
         assert address.socket is not None  # the gateway knows that the agent is sandboxed
         sandbox = self._sandbox(str(address.socket.parent))
         inside = replace(address, server=forward.PLACE)
@@ -112,7 +111,7 @@ class SandboxedPlayer:
         program = str(address.socket.parent / "forward.py")
         # A program has its own settings beside the folder, not in it.
         command = shlex.join([python, "-I", "-S", program, str(address.socket), *words])
-        work = partial(_run, sandbox, command, variables(task, inside), folder)
+        work = partial(_run, sandbox, command, variables(task, inside, session.names[0]), folder)
         running = asyncio.ensure_future(in_thread(work))
         try:
             result, problem = await asyncio.shield(running)

@@ -34,7 +34,7 @@ from turnwise.gateway.dialects.registry import DIALECTS, Dialect
 from turnwise.gateway.remote import Offers
 from turnwise.gateway.requests import RefusedError
 from turnwise.gateway.sandboxed import UnixFolder
-from turnwise.gateway.session import MODEL, GivenReward, Session
+from turnwise.gateway.session import GivenReward, Session
 
 LARGEST_BODY = 10_000_000
 """Bytes of a request's body."""
@@ -276,36 +276,34 @@ async def _count(request: Request, session: Session) -> Response:
 
 
 async def _models(request: Request, session: Session) -> Response:
-    del request, session
-    entry = _described()
+    del request
     return JSONResponse(
         {
             "object": "list",
-            "data": [entry],
+            "data": [_described(name) for name in session.names],
             "has_more": False,
-            "first_id": entry["id"],
-            "last_id": entry["id"],
+            "first_id": session.names[0],
+            "last_id": session.names[-1],
         }
     )
 
 
 async def _model(request: Request, session: Session) -> Response:
-    del session
     name = request.path_params["model"]
-    if name != MODEL:
+    if name not in session.names:
         raise RefusedError(f"there is no model {name!r}", 404, "model", "not_found_error")
-    return JSONResponse(_described())
+    return JSONResponse(_described(name))
 
 
-def _described() -> dict[str, Any]:
-    """The policy in the words of both families of clients."""
+def _described(name: str) -> dict[str, Any]:
+    """A role, or the policy, in the words of both families of clients."""
     return {
-        "id": MODEL,
+        "id": name,
         "object": "model",
         "created": 0,
         "owned_by": "turnwise",
         "type": "model",
-        "display_name": MODEL,
+        "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
     }
 
@@ -313,11 +311,14 @@ def _described() -> dict[str, Any]:
 async def _reward(request: Request, session: Session) -> Response:
     given = await _body(request)
     for name in given:
-        if name not in ("reward", "success", "parts", "reply"):
+        if name not in ("reward", "success", "parts", "reply", "role"):
             raise RefusedError(f"unknown field {name!r}", field=name)
     reward = _number(given, "reward")
     if "reply" in given:
         session.reward_reply(str(given["reply"]), reward)
+        return JSONResponse({"ok": True})
+    if "role" in given:
+        session.reward_role(str(given["role"]), reward)
         return JSONResponse({"ok": True})
     parts = given.get("parts") or {}
     if not isinstance(parts, Mapping):

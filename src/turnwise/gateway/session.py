@@ -11,38 +11,51 @@ import pickle
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from turnwise.capture import Capture
+from turnwise.capture import Capture, reasons
+from turnwise.chat.endpoint import ChatEndpoint
 from turnwise.config import RolloutConfig
-from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
+from turnwise.engines.base import Engine
 from turnwise.errors import InfrastructureError
 from turnwise.gateway.contexts import Contexts, Exchange
-from turnwise.gateway.engine_sessions import EngineSessions
+from turnwise.gateway.endpoints import EndpointSpeaker
+from turnwise.gateway.engine_sessions import EngineSessions, ShortSessions
 from turnwise.gateway.rendering import Scaffolds
-from turnwise.gateway.requests import (
-    Choice,
-    Ending,
-    Message,
-    RefusedError,
-    Reply,
-    Request,
-    SampledToken,
-)
-from turnwise.scaffolds.base import Scaffold
-from turnwise.seeds import derive
+from turnwise.gateway.requests import RefusedError, Reply, Request
+from turnwise.gateway.sampling import Sampler
 from turnwise.tokens import Tokens
-from turnwise.types import Action, Outcome, ToolCall, Turn
+from turnwise.types import Outcome, Turn
 
 REPLY_PREFIX = re.compile("^(chatcmpl-|resp_|msg_)")
 """The words before a reply's id in the dialects."""
 MODEL = "policy"
-"""The only model that there is, by its name."""
+"""The name of the only model that there is, where an agent has no roles."""
+
+
+@dataclass(frozen=True)
+class FrozenRole:
+    """A role whose replies are sampled with weights that stay as they are."""
+
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class EndpointRole:
+    """A role that another model plays."""
+
+    endpoint: ChatEndpoint
+    name: str
+    """The model's name at the endpoint."""
+
+
+Role = FrozenRole | EndpointRole | None
+"""The policy of a role; None is the one that is trained."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class GivenReward:
     reward: float
     success: bool
     parts: dict[str, float] = field(default_factory=dict)
+    roles: dict[str, float] = field(default_factory=dict)
+    """Rewards of single roles in place of `reward`."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +88,11 @@ class Usage:
         self.dialects[request.dialect] += 1
         self.tools.update(tool.name for tool in request.tools)
         self.ignored.update(request.ignored)
-        for exchange, choice in zip(exchanges, reply.choices, strict=True):
-            malformed = exchange.action is not None and exchange.action.error is not None
-            self.endings["malformed" if malformed else choice.ending] += 1
+        malformed = [one.action is not None and one.action.error is not None for one in exchanges]
+        for place, choice in enumerate(reply.choices):
+            wrong = bool(malformed) and malformed[place]
+            self.endings["malformed" if wrong else choice.ending] += 1
+        for exchange in exchanges:
             if exchange.context.own[0] is exchange:
                 self.contexts[exchange.context.cause] += 1
 
@@ -91,6 +108,10 @@ class Session:
     engine: Engine
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """The roles of the agent by name; empty for one, the policy."""
+    credit_by_role: bool = False
+    """Whether each role may have a reward of its own."""
     leave_out_thoughts: bool = False
     """Whether thoughts before the last words of a user are left out; else they stay as sampled."""
     rewarded_by_agent: bool = False
@@ -102,6 +123,8 @@ class Session:
     """Seconds since 1970."""
     reward: GivenReward | None = field(default=None, init=False)
     """The reward that was given through the gateway."""
+    role_rewards: dict[str, float] = field(default_factory=dict, init=False)
+    """Rewards of single roles that were given there."""
     ended: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set when the agent says that it is done."""
     closed: bool = field(default=False, init=False)
@@ -116,14 +139,21 @@ class Session:
         self.contexts = Contexts(self.leave_out_thoughts)
         self.usage = Usage()
         self._sessions = EngineSessions(self.engine, self.name)
+        self._speakers = {name: self._speaker(name) for name in self.names}
         self._running: set[asyncio.Task[Reply]] = set()
         self._asked: dict[str, asyncio.Task[Reply]] = {}
-        self._exchanges: dict[str, list[Exchange]] = {}
+        self._exchanges: dict[str, Sequence[Exchange]] = {}
         self._prompts: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        self._calls = self._retried = self._replies = 0
+        self._calls: Counter[str] = Counter()
+        self._retried = 0
         self._waiting = 0
         self._since = self._waited = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of models that there are: the roles, or the policy's."""
+        return list(self.roles) or [MODEL]
 
     @property
     def waited(self) -> float:
@@ -193,6 +223,25 @@ class Session:
         for exchange in exchanges:
             exchange.reward = reward
 
+    def reward_role(self, role: str, reward: float) -> None:
+        """Keep the reward of one role. Raises RefusedError for a role that is not trained, and
+        where rewards are not the agent's."""
+        self._check_rewarding()
+        problem = self.problem_with_role(role)
+        if problem:
+            raise RefusedError(problem, field="role")
+        self.role_rewards[role] = reward
+
+    def problem_with_role(self, role: str) -> str:
+        """The reason why a role gets no reward of its own; empty where it does."""
+        trained = [name for name in self.roles if self.roles[name] is None]
+        if role not in trained:
+            known = ", ".join(map(repr, trained)) or "agent.roles names none"
+            return f"there is no trained role {role!r}: {known}"
+        if not self.credit_by_role:
+            return 'rewards of single roles need agent.credit = "role"'
+        return ""
+
     async def close(self) -> None:
         """Refuse what comes from now on, and stop what is under way. Idempotent."""
         self.closed = True
@@ -206,11 +255,30 @@ class Session:
     def record(self) -> tuple[Tokens, tuple[Turn, ...], Capture]:
         """The episode's tokens, its turns, and the account of both."""
         tokens, turns, lost = self.contexts.record()
-        dropped = {"undelivered": lost} if lost else {}
+        ledger = {name: self._ledger(name, lost) for name in self.names}
+        dropped: Counter[str] = Counter()
+        for counts in ledger.values():
+            dropped.update(reasons(counts))
         capture = Capture(
-            self._calls, int(tokens.mask.sum()) + lost, dropped, dict(self._refused), self._retried
+            sum(self._calls.values()),
+            sum(counts["sampled"] for counts in ledger.values()),
+            dict(+dropped),
+            dict(self._refused),
+            self._retried,
+            ledger if self.roles else {},
         )
         return tokens, turns, capture
+
+    def _ledger(self, name: str, lost: Mapping[str, int]) -> dict[str, int]:
+        """The account of a role: its calls, its tokens, and those that are not in the record."""
+        speaker = self._speakers[name]
+        counts = {"calls": self._calls[name]}
+        if isinstance(speaker, EndpointSpeaker):
+            return counts | {"sampled": speaker.written, "endpoint": speaker.written}
+        sampled = speaker.contexts.sampled()[speaker.role]
+        if self.roles.get(name) is not None:
+            return counts | {"sampled": sampled, "frozen": sampled}
+        return counts | {"sampled": sampled, "undelivered": lost.get(speaker.role, 0)}
 
     def _check_open(self) -> None:
         if self.closed or self.ended.is_set():
@@ -228,134 +296,78 @@ class Session:
 
     def _check_budget(self, request: Request) -> None:
         """Raise RefusedError where the episode's budget has no room for a request."""
-        exchanges = self.contexts.exchanges
-        if len(exchanges) + request.count > self.limits.max_turns:
+        replies, called = self._spent()
+        if replies + request.count > self.limits.max_turns:
             self.limit = Outcome.TRUNCATED_TURNS
             raise _over("rollout.max_turns", self.limits.max_turns)
-        called = sum(len(one.action.calls) for one in exchanges if one.action is not None)
         if called > self.limits.max_tool_calls:
             self.limit = Outcome.TRUNCATED_TOOL_CALLS
             raise _over("rollout.max_tool_calls", self.limits.max_tool_calls)
 
+    def _spent(self) -> tuple[int, int]:
+        """The replies of all roles, those under way included, and the calls of tools in them."""
+        speakers = self._speakers.values()
+        contexts = {id(one.contexts): one.contexts for one in speakers if isinstance(one, Sampler)}
+        exchanges = [exchange for one in contexts.values() for exchange in one.exchanges]
+        elsewhere = [one for one in speakers if isinstance(one, EndpointSpeaker)]
+        called = sum(len(one.action.calls) for one in exchanges if one.action is not None)
+        return (
+            len(exchanges) + sum(one.replies for one in elsewhere),
+            called + sum(one.called for one in elsewhere),
+        )
+
     async def _answer(self, request: Request) -> Reply:
         self._check_open()
-        self._check_model(request)
+        role = self._role(request)
         self._check_budget(request)
-        tools, scaffold = self.scaffolds.of(request)
-        exchanges = [self._begin(tools, scaffold, request) for _ in range(request.count)]
-        self._count_waiting(+1)
         try:
-            async with asyncio.TaskGroup() as group:
-                sampled = [
-                    group.create_task(self._sample(scaffold, one, request)) for one in exchanges
-                ]
-        except ExceptionGroup as errors:
-            failed, others = errors.split(InfrastructureError)
-            if failed is None or others is not None:
-                raise  # a bug
-            self.failure = str(failed.exceptions[0])
-            raise RefusedError(self.failure, 503, kind="api_error") from None
-        finally:
-            self._count_waiting(-1)
-        self.failure, self.limit = "", None
-        self._calls += 1
-        reply = Reply(
-            f"{self._replies}",
-            MODEL,
-            tuple(one.result() for one in sampled),
-            exchanges[0].start,
-            int(self.now()),
-        )
-        self._replies += 1
-        self.usage.count(request, exchanges, reply)
-        self._exchanges[reply.id] = exchanges
-        return reply
-
-    def _check_model(self, request: Request) -> None:
-        """Raise RefusedError for another model than the policy."""
-        if request.model not in ("", MODEL):
-            raise RefusedError(
-                f"there is no model {request.model!r}: the only one is {MODEL!r}",
-                404,
-                "model",
-                "not_found_error",
-            )
-
-    def _begin(self, tools: str, scaffold: Scaffold, request: Request) -> Exchange:
-        try:
-            return self.contexts.begin(tools, scaffold, request.messages, self.limits.max_tokens)
+            with self.waiting():
+                spoken = await self._speakers[role].speak(request)
         except RefusedError as refused:
             if refused.message.startswith("context_length_exceeded"):
                 self.limit = Outcome.TRUNCATED_TOKENS
             raise
-
-    async def _sample(self, scaffold: Scaffold, exchange: Exchange, request: Request) -> Choice:
-        """Sample a reply, and keep it; nothing stays of one that was not finished."""
-        tokens = exchange.context.tokens
-        prompt = tokens.ids.tolist()
-        limits = self.limits
-        room = limits.max_tokens - len(prompt)
-        most = min(limits.max_turn_tokens, room, request.max_tokens or room)
-        sampling = Sampling(
-            max_tokens=most,
-            temperature=limits.temperature,
-            top_k=limits.top_k,
-            top_p=limits.top_p,
-            min_p=limits.min_p,
-            stop=(*scaffold.stop, *request.stop),
-            seed=self._sampling_seed(prompt),
+        except InfrastructureError as error:
+            self.failure = str(error)
+            raise RefusedError(self.failure, 503, kind="api_error") from None
+        self.failure, self.limit = "", None
+        self._calls[role] += 1
+        reply = Reply(
+            f"{sum(self._calls.values()) - 1}",
+            role,
+            spoken.choices,
+            spoken.prompt_tokens,
+            int(self.now()),
         )
-        shown = tokens.images_in(slice(0, len(tokens)))
-        images = {"images": shown} if shown else {}
-        completion = None
-        try:
-            with self._sessions.one() as session:
-                async with asyncio.timeout(PATIENCE * limits.max_seconds):
-                    completion = await self.engine.generate(
-                        prompt, sampling, session=session, **images
-                    )
-        except TimeoutError:
-            raise InfrastructureError("the engine hangs") from None
-        finally:
-            if completion is None:
-                self.contexts.forget(exchange)
-        action = _with_ids(scaffold.parse(completion.tokens), exchange.number)
-        choice = self._choice(action, completion, request)
-        message = Message("assistant", choice.text, choice.calls)
-        self.contexts.finish(exchange, completion, action, message)
-        return choice
+        self.usage.count(request, spoken.exchanges, reply)
+        if self.roles.get(role) is None:
+            self._exchanges[reply.id] = spoken.exchanges
+        return reply
 
-    def _sampling_seed(self, prompt: Sequence[int]) -> int:
-        """A seed for what follows a prompt, another one each time that it comes again: whatever
-        order requests at the same time arrive in, each has its own."""
-        digest = hashlib.sha256(repr(prompt).encode()).hexdigest()
-        self._prompts[digest] += 1
-        return derive(self.seed, "sampling", digest, self._prompts[digest])
+    def _role(self, request: Request) -> str:
+        """The role that a request asks for. Raises RefusedError for one that there is not."""
+        role = request.model or self.names[0]
+        if role not in self._speakers:
+            raise RefusedError(
+                f"there is no model {role!r}: there is {', '.join(map(repr, self.names))}",
+                404,
+                "model",
+                "not_found_error",
+            )
+        return role
 
-    def _choice(self, action: Action, completion: Completion, request: Request) -> Choice:
-        """Show the agent its part of a reply: the answer, or calls; all of it where it is neither,
-        as an agent has no other way to see what is wrong."""
-        text = action.answer or ""
-        if action.error is not None:
-            text = action.text.removesuffix(str(self.tokenizer.eos_token or ""))
-        stopped_at = next((end for end in request.stop if text.endswith(end)), "")
-        text = text.removesuffix(stopped_at)
-        ending: Ending = "calls" if action.calls else "stop"
-        if completion.stop_reason in (StopReason.MAX_TOKENS, StopReason.CONTEXT):
-            ending = "length"
-        listed: tuple[SampledToken, ...] = ()
-        if request.logprobs:
-            pairs = zip(completion.tokens, completion.logprobs, strict=True)
-            listed = tuple(SampledToken(self.tokenizer.decode([one]), p) for one, p in pairs)
-        return Choice(
-            text,
-            thought="" if action.error is not None else action.thought,
-            calls=action.calls,
-            ending=ending,
-            stopped_at=stopped_at,
-            sampled=len(completion.tokens),
-            tokens=listed,
-        )
+    def _speaker(self, name: str) -> Sampler | EndpointSpeaker:
+        """The policy of a role in this episode."""
+        role = self.roles.get(name)
+        if isinstance(role, EndpointRole):
+            return EndpointSpeaker(role.endpoint, role.name, self.limits)
+        given = self.scaffolds, self.tokenizer, self.limits, self.seed
+        if role is None:
+            label = name if self.roles else ""
+            return Sampler(label, self.engine, self._sessions, self.contexts, *given)
+        sessions = ShortSessions(role.engine, f"{self.name}/{name}")
+        contexts = Contexts(self.leave_out_thoughts)
+        return Sampler(name, role.engine, sessions, contexts, *given)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -369,8 +381,7 @@ class Session:
     def _count_waiting(self, change: int) -> None:
         """Begin or end a request; seconds count once where several are under way."""
         now = self.clock()
-        if self._waiting:
-            self._waited += now - self._since
+        self._waited += now - self._since if self._waiting else 0.0
         self._waiting, self._since = self._waiting + change, now
 
 
@@ -382,14 +393,6 @@ def _over(name: str, most: int) -> RefusedError:
     return RefusedError(
         f"the episode's budget is spent: {name} = {most}", 403, name, "permission_error"
     )
-
-
-def _with_ids(action: Action, number: int) -> Action:
-    calls = tuple(
-        ToolCall(call.name, call.arguments, f"call_{number}_{place}")
-        for place, call in enumerate(action.calls)
-    )
-    return Action(action.text, action.thought, calls, action.answer, action.error)
 
 
 def _key(request: Request) -> str:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
-from turnwise.capture import Capture, total
+from turnwise.capture import UNTRAINED, Capture, total
 from turnwise.monitor.repetition import repetition_metrics
 from turnwise.types import Group, Trajectory
 
@@ -53,7 +53,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     contexts = [len(m.tokens.contexts) for m in members]
     if max(contexts, default=1) > 1:
         metrics["rollout/contexts"] = fmean(contexts)
-    metrics |= _captured([m.capture for m in members if m.capture is not None])
+    captures = [m.capture for m in members if m.capture is not None]
+    metrics |= _captured(captures) | _by_role(captures, graded)
     outcomes = Counter(str(m.outcome) for m in members)
     metrics |= _baseline_rollouts(
         [member for group in groups for member in group.baseline_rollouts]
@@ -100,6 +101,27 @@ def _captured(captures: Sequence[Capture]) -> dict[str, float]:
         "agent/undelivered": float(found.dropped.get("undelivered", 0)),
         "agent/coverage": found.coverage,
     }
+
+
+def _by_role(captures: Sequence[Capture], graded: Sequence[Trajectory]) -> dict[str, float]:
+    """Calls, sampled tokens, coverage and reward of each role of an agent; a role that is not
+    trained has neither coverage nor a reward. Empty where there are no roles."""
+    metrics: dict[str, float] = {}
+    found = total(captures)
+    for name, counts in sorted(found.roles.items()):
+        metrics[f"role/{name}/calls"] = counts["calls"] / len(captures)
+        metrics[f"role/{name}/tokens_sampled"] = float(counts["sampled"])
+        if set(counts) & set(UNTRAINED):
+            continue
+        metrics[f"role/{name}/coverage"] = found.coverage_of(name)
+        rewards = [
+            one.verdict.roles.get(name, one.verdict.reward)
+            for one in graded
+            if one.verdict is not None and any(turn.role == name for turn in one.turns)
+        ]
+        if rewards:
+            metrics[f"role/{name}/reward"] = fmean(rewards)
+    return metrics
 
 
 def _by_environment(members: Sequence[Trajectory]) -> dict[str, float]:

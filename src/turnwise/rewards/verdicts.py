@@ -40,6 +40,10 @@ def checked_verdict(trajectory: Trajectory, verdict: Any) -> Verdict:
             name: _number(f"part {name}", value)
             for name, value in _table("parts", verdict.parts).items()
         },
+        roles={
+            name: _number(f"reward of role {name}", value)
+            for name, value in _table("roles", verdict.roles).items()
+        },
         turn_parts={
             name: _numbers(f"part {name}", values, turns)
             for name, values in _table("turn_parts", verdict.turn_parts).items()

@@ -5,21 +5,30 @@ here: the agent loop of turnwise's own (`episode.py`), and how requests become t
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
 from turnwise.capture import Capture
-from turnwise.config import AnyAgentConfig, CommandAgent, ScaffoldConfig
+from turnwise.chat.endpoint import ChatEndpoint, check_endpoint
+from turnwise.config import (
+    AnyAgentConfig,
+    CommandAgent,
+    EndpointPolicy,
+    FrozenPolicy,
+    ScaffoldConfig,
+    TrainedPolicy,
+)
+from turnwise.engines.base import Engine
 from turnwise.errors import InfrastructureError, MissingExtraError
 from turnwise.gateway.agents import Agent, make_agent
 from turnwise.gateway.programs import Returned
 from turnwise.gateway.remote import RemotePlayer
 from turnwise.gateway.rendering import Scaffolds
 from turnwise.gateway.sandboxed import SandboxedPlayer
-from turnwise.gateway.session import GivenReward, Session, Usage
+from turnwise.gateway.session import EndpointRole, FrozenRole, GivenReward, Role, Session, Usage
 from turnwise.gateway.spans import EpisodeSpans, Spans
 from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
@@ -30,6 +39,9 @@ from turnwise.types import Outcome, Trajectory, Verdict
 if TYPE_CHECKING:
     from turnwise.gateway.server import Gateway
 
+Policy = TrainedPolicy | FrozenPolicy | EndpointPolicy
+ENDPOINT_SECONDS = 300.0
+"""Deadline of one attempt at a reply of an endpoint's model."""
 GRACE = 5.0
 """Seconds that a function has to end when it is cancelled; its requests are refused by then."""
 NO_REWARD = (
@@ -51,6 +63,8 @@ class AgentHost:
     scaffolds: Scaffolds
     tokenizer: PreTrainedTokenizerBase
     spans: Spans | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """The agent's roles by name; empty for one, the policy."""
 
     @classmethod
     def of(
@@ -59,9 +73,11 @@ class AgentHost:
         scaffold: ScaffoldConfig,
         tokenizer: PreTrainedTokenizerBase,
         encode_image: Callable[[bytes], Sequence[int]] | None = None,
+        frozen: Mapping[str, Engine] | None = None,
     ) -> "AgentHost":
-        """Build them. Raises ConfigError for an agent that cannot be one, MissingExtraError without
-        the packages that the gateway needs."""
+        """Build them; `frozen` are the engines of frozen roles, by their checkpoints. Raises
+        ConfigError for an agent that cannot be one, MissingExtraError without the packages that the
+        gateway needs."""
         try:
             from turnwise.gateway.server import Gateway
         except ModuleNotFoundError as error:
@@ -83,6 +99,7 @@ class AgentHost:
             Scaffolds(scaffold, tokenizer, encode_image),
             tokenizer,
             spans,
+            {name: _role(name, role.policy, frozen or {}) for name, role in config.roles.items()},
         )
 
     async def stop(self) -> None:
@@ -90,6 +107,23 @@ class AgentHost:
         await self.gateway.stop()
         if self.spans is not None:
             await self.spans.close()
+
+
+def _role(name: str, policy: Policy, frozen: Mapping[str, Engine]) -> Role:
+    """A role's policy, as the gateway asks it."""
+    if isinstance(policy, FrozenPolicy):
+        return FrozenRole(frozen[policy.checkpoint])
+    if isinstance(policy, EndpointPolicy):
+        where = f"agent.roles.{name}.policy"
+        check_endpoint(where, policy.url, policy.name, policy.key_variable)
+        endpoint = ChatEndpoint(
+            policy.url,
+            f"role {name}",
+            seconds=ENDPOINT_SECONDS,
+            key_variable=policy.key_variable,
+        )
+        return EndpointRole(endpoint, policy.name)
+    return None
 
 
 @dataclass(kw_only=True)
@@ -131,6 +165,8 @@ class AgentEpisode(Episode):
             self.engine,
             host.scaffolds,
             host.tokenizer,
+            roles=host.roles,
+            credit_by_role=host.config.credit == "role",
             leave_out_thoughts=host.config.thoughts == "template",
             rewarded_by_agent=host.config.reward == "agent",
             spans=self._spans,
@@ -183,12 +219,15 @@ class AgentEpisode(Episode):
                 raise EpisodeEnded(Outcome.INFRASTRUCTURE_STEP, str(error)) from None
         # After its `/end` an agent may end as it likes, and when: its code is a race then.
         failed = "" if session.ended.is_set() else self._returned.error
-        self._reward = self._returned.reward or session.reward
+        self._reward = _joined(self._returned.reward or session.reward, session.role_rewards)
+        for role in self._reward.roles if self._reward is not None else ():
+            failed = failed or session.problem_with_role(role)
         if not self.host.gateway.running:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, f"the gateway has stopped: {failed}")
         if session.failure:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, session.failure)
-        if not (self.turns or session.hung_up):
+        assert self.capture is not None  # it has been recorded
+        if not (self.capture.calls or session.hung_up):
             why = failed or ("it was late" if late else "it ended")
             raise EpisodeEnded(
                 Outcome.INFRASTRUCTURE_STEP, f"the agent got no reply of the policy: {why}"
@@ -197,12 +236,12 @@ class AgentEpisode(Episode):
             raise EpisodeEnded(Outcome.TRUNCATED_TIME)
         if session.limit is not None:
             raise EpisodeEnded(session.limit, failed)
-        if not self.turns:
+        if session.hung_up and not self.turns:
             why = f"the agent hung up on every reply{f': {failed}' if failed else ''}"
             raise EpisodeEnded(Outcome.AGENT_ABORT, why)
         if failed:
             raise EpisodeEnded(Outcome.AGENT_ABORT, failed)
-        if self._returned.answer is not None:
+        if self._returned.answer is not None and self.turns:
             last = self.turns[-1]
             action = replace(last.action, calls=(), answer=self._returned.answer, error=None)
             self.turns[-1] = replace(last, action=action)
@@ -218,4 +257,13 @@ class AgentEpisode(Episode):
             return Verdict(0.0, False, detail="the agent failed before it gave a reward")
         if given is None:
             raise VerdictError(NO_REWARD)
-        return Verdict(given.reward, given.success, given.parts)
+        return Verdict(given.reward, given.success, given.parts, roles=given.roles)
+
+
+def _joined(reward: GivenReward | None, roles: Mapping[str, float]) -> GivenReward | None:
+    """The reward of an episode with those of its roles; it is their mean where it has none."""
+    if not roles:
+        return reward
+    mean = sum(roles.values()) / len(roles)
+    own = reward or GivenReward(mean, mean >= 1)
+    return replace(own, roles={**own.roles, **roles})

@@ -56,6 +56,7 @@ SCHEMA = pa.schema(
         ("problem", pa.string()),
         ("capture", pa.string()),
         ("turns", pa.int32()),
+        ("roles", pa.list_(pa.string())),
         ("tool_calls", pa.int32()),
         ("actions", pa.string()),
         ("steps", pa.string()),
@@ -127,6 +128,7 @@ def trajectory_row(
         "problem": encodable(trajectory.problem),
         "capture": None if trajectory.capture is None else json.dumps(vars(trajectory.capture)),
         "turns": len(trajectory.turns),
+        "roles": [turn.role for turn in trajectory.turns],
         "tool_calls": trajectory.tool_calls,
         "actions": json.dumps([turn.action for turn in trajectory.turns], default=vars),
         "steps": json.dumps([_step_values(turn.step) for turn in trajectory.turns], default=vars),
@@ -156,8 +158,10 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
     It has the verdict that it was given, and the rewards that its turns were trained by.
     """
     turns = [
-        Turn(_action_of(action), step and _step_of(step))
-        for action, step in zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True)
+        Turn(_action_of(action), step and _step_of(step), role)
+        for action, step, role in zip(
+            json.loads(row["actions"]), json.loads(row["steps"]), row["roles"], strict=True
+        )
     ]
     arrays: dict[str, Any] = {name: np.array(row[name], kind) for name, kind in TOKENS.items()}
     tokens = Tokens(**arrays, contexts=np.array(row["contexts"], np.int64).reshape(-1, 2))

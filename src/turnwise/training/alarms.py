@@ -7,7 +7,7 @@ Not here: the Echo Trap (`echo_trap_watch.py`), and why a step taught nothing
 import math
 from collections.abc import Iterable, Mapping
 
-from turnwise.capture import total
+from turnwise.capture import reasons, total
 from turnwise.config import Recipe
 from turnwise.errors import RunStoppedError
 from turnwise.evaluation.intervals import wilson
@@ -106,10 +106,17 @@ def check_coverage(recipe: Recipe, groups: Iterable[Group]) -> None:
     if recipe.agent is None or not captures:
         return
     found = total(captures)
-    if found.coverage < recipe.agent.coverage:
-        lost = ", ".join(f"{count} {reason}" for reason, count in found.dropped.items())
+    whole = {"the agent": (found.sampled, found.dropped, found.coverage)}
+    roles = {
+        f"role {name}": (counts["sampled"], reasons(counts), found.coverage_of(name))
+        for name, counts in found.roles.items()
+    }
+    for name, (sampled, dropped, coverage) in (roles or whole).items():
+        if coverage >= recipe.agent.coverage:
+            continue
+        lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise RunStoppedError(
-            f"{found.trained} of {found.sampled} tokens sampled for the agent are in its "
+            f"{sampled - sum(dropped.values())} of {sampled} tokens sampled for {name} are in its "
             f"trajectories ({lost}), and agent.coverage asks for {recipe.agent.coverage:g}: see "
             "why it hangs up on replies (turnwise agent check), or lower agent.coverage"
         )

@@ -32,5 +32,6 @@ class ColdStart:
         every = recipe.sft.checkpoint_every
         await learn_offline(context, learner, StageName.COLD_START, "cold_start.jsonl", every)
         context.save(StageName.COLD_START, learner.steps_done, learner.state())
+        await context.components.freeze()
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START), 1)
         return step

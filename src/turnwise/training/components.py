@@ -4,12 +4,13 @@ Training, evaluation and play begin here, so that they mean the same thing by a 
 work together is refused here, before anything slow begins.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from turnwise.config import Recipe, RolloutConfig
+from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
 from turnwise.environments.base import Environment
@@ -62,6 +63,8 @@ class Components:
     """The agent of the user's own that plays the episodes."""
     workers: Workers | None = None
     """The processes that play the episodes, in place of this one."""
+    frozen: Mapping[str, Engine] = field(default_factory=dict)
+    """The engines of its frozen roles, by their checkpoints."""
 
     def runner(
         self,
@@ -104,7 +107,14 @@ class Components:
             await self.host.stop()
         if self.workers is not None:
             await self.workers.stop()
-        await self.engine.stop()
+        for engine in (self.engine, *self.frozen.values()):
+            await engine.stop()
+
+    async def freeze(self) -> None:
+        """Let frozen roles without a checkpoint have the present weights, those of the beginning of
+        RL, from now on."""
+        if "" in self.frozen:
+            await self.frozen[""].load_weights(trained_weights(self.model), 0)
 
     async def check(self) -> None:
         """Raise NotSupportedError, a line that names the model and says by how much, unless engine
@@ -214,9 +224,10 @@ def build_components(
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
     models = parts_of_models(recipe, judge, reward_model, certainty)
     reward = reward_of(recipe, environment, models)
-    host = None
+    host, frozen = None, {}
     if recipe.agent is not None:
-        host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode)
+        frozen = _frozen(recipe, recipe.agent, tokenizer, weights)
+        host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:
         workers.set_up(recipe, tokenizer, environment)
     semaphore = PrioritySemaphore(
@@ -235,7 +246,46 @@ def build_components(
         reward_model,
         host,
         workers,
+        frozen,
     )
+
+
+def _frozen(
+    recipe: Recipe,
+    agent: AnyAgentConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    weights: Path | None,
+) -> dict[str, Engine]:
+    """An engine for each checkpoint of a frozen role. Without one, it has the weights after the
+    cold start of the run that `weights` is of, or the recipe's own. Raises ConfigError for an
+    engine that servers sample for, DataError for a damaged checkpoint."""
+    policies = [role.policy for role in agent.roles.values()]
+    named = dict.fromkeys(one.checkpoint for one in policies if isinstance(one, FrozenPolicy))
+    if named and not ENGINES.get(recipe.engine.name).shares_weights:
+        raise ConfigError(
+            f"a frozen role is sampled in this process, and engine {recipe.engine.name} has "
+            "servers: serve its weights by one of your own, and set policy to an endpoint"
+        )
+    made = {}
+    for name in named:
+        folder = Path(name) if name else _cold_start(weights)
+        if folder is not None:
+            checkpoint.check(folder)
+        model, _ = load_model(recipe.model, folder, recipe.seed, recipe.rollout.max_tokens)
+        model.requires_grad_(False)
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        made[name] = make_engine(
+            EngineSetup(recipe.token_engine, base, tokenizer, recipe.rollout.max_tokens)
+        )
+    return made
+
+
+def _cold_start(weights: Path | None) -> Path | None:
+    """The checkpoint after the cold start of a run, one of whose checkpoints is given."""
+    if weights is None:
+        return None
+    run = checkpoint.checkpoints_beside(weights)
+    return checkpoint.latest(checkpoint.root_of(run, StageName.COLD_START))
 
 
 def _judge(

@@ -25,7 +25,8 @@ from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
 from turnwise.learning.learner import Learner
 from turnwise.learning.policy import PolicyLearner, UpdateReport
-from turnwise.learning.selection import evenly_mixed
+from turnwise.learning.roles import by_role
+from turnwise.learning.selection import evenly_mixed, kept_groups
 from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.critic import Critic
@@ -51,6 +52,9 @@ policy."""
 @dataclass(frozen=True)
 class Learned:
     """The groups that a step learned from, and the report of its updates."""
+
+    groups: Sequence[Group]
+    """The episodes, or the parts of their roles."""
 
     signals: Signals
     credits: Credits
@@ -96,7 +100,9 @@ class Learners:
     ) -> Learned:
         """Measure, estimate, update, in step `step`, counted from 0; in the first ones a critic may
         be updated alone. Replies of a judge that is trained (`refinement`) are measured, filtered
-        and compared apart, and learned from in the same updates."""
+        and compared apart, and learned from in the same updates. Where roles get credit of their
+        own, the parts of roles are what is learned from."""
+        groups = self.parted(groups)
         recipe, components, policy = self._context.recipe, self._context.components, self.policy
         self._set_temperature(temperature_at(recipe.rollout, step))
         models = self.critic, self._teacher
@@ -126,7 +132,20 @@ class Learners:
             metrics |= self.reward_model.update(lessons)
             self.reward_model.finish(lessons)  # the centre of pairs moves with the model
         report = replace(update, metrics={**update.metrics, **metrics})
-        return Learned(signals, credits, report)
+        return Learned(groups, signals, credits, report)
+
+    def parted(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """The groups whose members are compared: of episodes, or of the parts of their roles."""
+        agent = self._context.recipe.agent
+        return by_role(groups) if agent is not None and agent.credit == "role" else groups
+
+    def kept(self, groups: Sequence[Group]) -> int:
+        """The number of groups of which something would be learned from."""
+        names = [group.id for group in kept_groups(self.parted(groups), self.algorithm)]
+        return sum(
+            group.id in names or any(name.startswith(f"{group.id}@") for name in names)
+            for group in groups
+        )
 
     def filter_groups(self, group_filter: str) -> None:
         """Train on the groups that another filter keeps from now on."""

@@ -72,7 +72,7 @@ class Recorder:
         metrics = {
             "step": step,
             **rollout_metrics(groups),
-            **selection_metrics(groups, context.algorithm),
+            **selection_metrics(learned.groups, context.algorithm),
             **others,
             **refinement_metrics(refinement),
             **self._staleness(everything, step),
@@ -81,7 +81,7 @@ class Recorder:
         timing = {"step": step, **_timing(metrics, times), **self._judging(), **self._workers()}
         folder.write_trajectories(
             f"step-{step:06d}",
-            everything,
+            [*learned.groups, *refinement],
             learned.signals,
             learned.credits,
             learned.update.logprobs,

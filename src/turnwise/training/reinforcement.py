@@ -19,7 +19,6 @@ from typing import TypeVar
 
 from turnwise.config import BySuccess
 from turnwise.errors import RunStoppedError
-from turnwise.learning.selection import kept_groups
 from turnwise.monitor.no_signal import BEYOND_BOUND
 from turnwise.rewards.costs import CostMultipliers
 from turnwise.rollout.collect import Rollout, oversampled_groups
@@ -157,7 +156,7 @@ class ReinforcementLoop:
             label = f"train/{step}/round/{again}" if again else f"train/{step}"
             played = await rollout(runner, tasks, train.group_size, seed, label)
             groups += await runner.judge(played)
-            if len(kept_groups(groups, self.learners.algorithm)) >= train.tasks_per_step:
+            if self.learners.kept(groups) >= train.tasks_per_step:
                 break
         refinement: list[Group] = []
         if self.refinement is not None:

@@ -1,0 +1,153 @@
+"""Replies that an engine samples for a role, kept as exchanges of contexts.
+
+Not here: which requests are answered (`session.py`), and how messages become tokens
+(`contexts.py`).
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerBase
+
+from turnwise.config import RolloutConfig
+from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
+from turnwise.errors import InfrastructureError
+from turnwise.gateway.contexts import Contexts, Exchange
+from turnwise.gateway.engine_sessions import EngineSessions, ShortSessions
+from turnwise.gateway.rendering import Scaffolds
+from turnwise.gateway.requests import Choice, Ending, Message, Request, SampledToken
+from turnwise.scaffolds.base import Scaffold
+from turnwise.seeds import derive
+from turnwise.types import Action, ToolCall
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The reply to a request."""
+
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    exchanges: Sequence[Exchange] = ()
+    """The exchanges of the choices; none for a model whose tokens are not ours."""
+
+
+class Sampler:
+    """A role whose replies an engine samples."""
+
+    def __init__(
+        self,
+        role: str,
+        engine: Engine,
+        sessions: EngineSessions | ShortSessions,
+        contexts: Contexts,
+        scaffolds: Scaffolds,
+        tokenizer: PreTrainedTokenizerBase,
+        limits: RolloutConfig,
+        seed: int,
+    ) -> None:
+        """`role` is empty where there is one alone."""
+        self.role, self.contexts = role, contexts
+        self._engine, self._sessions = engine, sessions
+        self._scaffolds, self._tokenizer = scaffolds, tokenizer
+        self._limits, self._seed = limits, seed
+        self._prompts: Counter[str] = Counter()
+
+    async def speak(self, request: Request) -> Spoken:
+        """Sample the reply. Raises RefusedError for messages and tools that cannot be rendered,
+        InfrastructureError where the engine fails."""
+        tools, scaffold = self._scaffolds.of(request)
+        most = self._limits.max_tokens
+        exchanges = [
+            self.contexts.begin(tools, scaffold, request.messages, most, self.role)
+            for _ in range(request.count)
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                sampled = [
+                    group.create_task(self._sample(scaffold, one, request)) for one in exchanges
+                ]
+        except ExceptionGroup as errors:
+            failed, others = errors.split(InfrastructureError)
+            if failed is None or others is not None:
+                raise  # a bug
+            raise InfrastructureError(str(failed.exceptions[0])) from None
+        return Spoken(tuple(one.result() for one in sampled), exchanges[0].start, exchanges)
+
+    async def _sample(self, scaffold: Scaffold, exchange: Exchange, request: Request) -> Choice:
+        """Sample a reply, and keep it; nothing stays of one that was not finished."""
+        tokens = exchange.context.tokens
+        prompt = tokens.ids.tolist()
+        limits = self._limits
+        room = limits.max_tokens - len(prompt)
+        most = min(limits.max_turn_tokens, room, request.max_tokens or room)
+        sampling = Sampling(
+            max_tokens=most,
+            temperature=limits.temperature,
+            top_k=limits.top_k,
+            top_p=limits.top_p,
+            min_p=limits.min_p,
+            stop=(*scaffold.stop, *request.stop),
+            seed=self._sampling_seed(prompt),
+        )
+        shown = tokens.images_in(slice(0, len(tokens)))
+        images = {"images": shown} if shown else {}
+        completion = None
+        try:
+            with self._sessions.one() as session:
+                async with asyncio.timeout(PATIENCE * limits.max_seconds):
+                    completion = await self._engine.generate(
+                        prompt, sampling, session=session, **images
+                    )
+        except TimeoutError:
+            raise InfrastructureError("the engine hangs") from None
+        finally:
+            if completion is None:
+                self.contexts.forget(exchange)
+        action = _with_ids(scaffold.parse(completion.tokens), f"{self.role}{exchange.number}")
+        choice = self._choice(action, completion, request)
+        message = Message("assistant", choice.text, choice.calls)
+        self.contexts.finish(exchange, completion, action, message)
+        return choice
+
+    def _sampling_seed(self, prompt: Sequence[int]) -> int:
+        """A seed for what follows a prompt, another one each time that it comes again: whatever
+        order requests at the same time arrive in, each has its own."""
+        digest = hashlib.sha256(f"{self.role}{prompt!r}".encode()).hexdigest()
+        self._prompts[digest] += 1
+        return derive(self._seed, "sampling", digest, self._prompts[digest])
+
+    def _choice(self, action: Action, completion: Completion, request: Request) -> Choice:
+        """Show the agent its part of a reply: the answer, or calls; all of it where it is neither,
+        as an agent has no other way to see what is wrong."""
+        text = action.answer or ""
+        if action.error is not None:
+            text = action.text.removesuffix(str(self._tokenizer.eos_token or ""))
+        stopped_at = next((end for end in request.stop if text.endswith(end)), "")
+        text = text.removesuffix(stopped_at)
+        ending: Ending = "calls" if action.calls else "stop"
+        if completion.stop_reason in (StopReason.MAX_TOKENS, StopReason.CONTEXT):
+            ending = "length"
+        listed: tuple[SampledToken, ...] = ()
+        if request.logprobs:
+            pairs = zip(completion.tokens, completion.logprobs, strict=True)
+            listed = tuple(SampledToken(self._tokenizer.decode([one]), p) for one, p in pairs)
+        return Choice(
+            text,
+            thought="" if action.error is not None else action.thought,
+            calls=action.calls,
+            ending=ending,
+            stopped_at=stopped_at,
+            sampled=len(completion.tokens),
+            tokens=listed,
+        )
+
+
+def _with_ids(action: Action, name: str) -> Action:
+    calls = tuple(
+        ToolCall(call.name, call.arguments, f"call_{name}_{place}")
+        for place, call in enumerate(action.calls)
+    )
+    return Action(action.text, action.thought, calls, action.answer, action.error)
