@@ -28,6 +28,7 @@ from turnwise.commands.exporting import export
 from turnwise.commands.failures import exit_code, fail, first_error, plainer
 from turnwise.commands.judging import judge
 from turnwise.commands.making import build_tiny, inject
+from turnwise.commands.planning import plan
 from turnwise.commands.printing import (
     console,
     print_json,
@@ -251,6 +252,7 @@ def environments(
 app.add_typer(agents.app, name="agent")
 app.command()(serve_environment)
 app.command()(study)
+app.command()(plan)
 app.command()(rewards)
 app.command()(compare_runs)
 app.command()(judge)
