@@ -1,0 +1,126 @@
+"""Episodes and paces of a run that there is: what was measured, in place of what is stated.
+
+Not here: runs themselves (`storage`), and paces of GPUs by their data sheets (`speed.py`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from turnwise.cluster.planner.simulation import Pace, Schedule, simulate
+from turnwise.cluster.planner.workload import Episode, PlannedTurn, ToolTimes, Workload
+from turnwise.errors import ConfigError
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.trajectory_rows import read_columns
+from turnwise.tokens import Source
+
+COLUMNS = ("source", "turn", "steps", "success", "turns")
+"""Columns that are read of each trajectory."""
+FIRST = 2
+"""Steps that are not measured: they compile, read files, fill caches."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The episodes of a run, and how long its steps took."""
+
+    workload: Workload
+    steps: Sequence[Sequence[Episode]]
+    """The episodes of each step, in order."""
+    rollout: Sequence[float]
+    """Seconds that sampling each step took."""
+    update: Sequence[float]
+    """Seconds that learning from each step took."""
+
+
+def read_run(path: Path, last: int = 40) -> Measured:
+    """The last steps of a run. Raises ConfigError for a run without a step of RL."""
+    folder = RunFolder.open(path)
+    recipe = folder.recipe()
+    files = sorted((folder.path / "trajectories").glob("step-*.parquet"))
+    timing = folder.lines("timing.jsonl")
+    count = min(len(files), len(timing))
+    if not count:
+        raise ConfigError(f"{path} has no step of RL to plan from: give a run that has some")
+    begin = max(count - last, min(FIRST, count - 1))
+    steps, successes = [], []
+    for file in files[begin:count]:
+        rows = read_columns(file, COLUMNS)
+        steps.append([episode_of(row) for row in rows])
+        successes += [bool(row["success"]) for row in rows if row["success"] is not None]
+    latency = recipe.environment.latency
+    workload = Workload(
+        recipe.train.tasks_per_step * recipe.train.group_size,
+        [episode for step in steps for episode in step],
+        ToolTimes() if latency is None else ToolTimes(latency.mean, latency.spread),
+        sum(successes) / len(successes) if successes else None,
+    )
+    times = timing[begin:count]
+    return Measured(
+        workload,
+        steps,
+        [line["seconds/rollout"] for line in times],
+        [line["seconds/update"] for line in times],
+    )
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """The turns of a saved trajectory."""
+    source, turn = np.array(row["source"]), np.array(row["turn"])
+    done = json.loads(row["steps"])
+    model = source == Source.MODEL
+    turns = []
+    for number in range(len(done)):
+        sampled = int((model & (turn == number)).sum())
+        # What is shown carries the number of the turn that it answers, and the prompt has 0.
+        shown = int((~model & (turn == number - 1)).sum()) if number else 0
+        if number == 1:
+            shown -= _prompt(model)
+        read = shown if number else _prompt(model)
+        calls = len(done[number]["results"]) if done[number] is not None else 0
+        turns.append(PlannedTurn(read, max(1, sampled), calls))
+    return tuple(turns) or (PlannedTurn(int((~model).sum()), 1, 0),)
+
+
+def fit_pace(measured: Measured, schedule: Schedule) -> Pace:
+    """The pace of the machine that a run was played on, from steps whose tools took no time: an
+    iteration of b sequences takes `fixed + each * b` seconds, where both are fitted to the seconds
+    of its steps by least squares, and learning so many seconds for each token. Raises ConfigError
+    for a run with slow tools, whose waiting cannot be told from sampling."""
+    if measured.workload.tools.mean:
+        raise ConfigError("the pace of a machine is measured in a run without environment.latency")
+    rows = []
+    for episodes in measured.steps:
+        load = replace(measured.workload, episodes=len(episodes), kinds=episodes)
+        ticks = simulate(load, Pace(lambda _: 1.0, update=1e-9), schedule, steps=1, warm=0).step
+        rows.append((ticks, sum(turn.sampled for episode in episodes for turn in episode)))
+    fixed, each = _fit(np.array(rows, np.float64), np.array(measured.rollout, np.float64))
+    tokens = sum(
+        turn.read + turn.sampled for step in measured.steps for one in step for turn in one
+    )
+    mean = measured.workload.episodes * measured.workload.tokens
+    update = sum(measured.update) / tokens * mean
+    return Pace(lambda sequences: fixed + each * sequences, update=update)
+
+
+def _prompt(model: np.ndarray) -> int:
+    """Tokens before the first that the model sampled."""
+    sampled = np.flatnonzero(model)
+    return int(sampled[0]) if len(sampled) else len(model)
+
+
+def _fit(parts: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """Non-negative factors of two columns that add up to the seconds."""
+    found = np.linalg.lstsq(parts, seconds, rcond=None)[0]
+    if (found >= 0).all() and np.linalg.matrix_rank(parts) == 2:
+        return float(found[0]), float(found[1])
+    alone = [float(column @ seconds / (column @ column)) for column in parts.T]
+    errors = [
+        float(((seconds - factor * column) ** 2).sum())
+        for factor, column in zip(alone, parts.T, strict=True)
+    ]
+    return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
