@@ -1,7 +1,7 @@
 """Workers as Ray actors: on which machine each is, how it begins and ends.
 
 Ray places a process, starts it and ends it with the run's own; what is said to it goes over a
-connection of its own, at a fifth of the processor time. Not here: which episodes a worker plays,
+connection of its own, to its main thread. Not here: which episodes a worker plays,
 and when it is started anew (`pool.py`).
 """
 
