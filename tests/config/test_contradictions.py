@@ -136,6 +136,7 @@ CONTRADICTIONS = [
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("rollout.temperature=0 train.steps=0 preferences.steps=1", "of a group would be the same"),
     ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),
+    ("rollout.max_turns=4 sft.demonstrations.turns=5", "rollout.max_turns = 4: lower the one"),
     ("rollout.max_turns=4 rollout.horizon.turns=4", "is not below rollout.max_turns = 4"),
     (
         "rollout.temperature_schedule={temperature=0.5,from_step=9,to_step=9}",

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fakes import Capitals, byte_tokenizer
 from turnwise.config import RolloutConfig
+from turnwise.environments.games.long_walk import LongWalk
 from turnwise.errors import ConfigError, RunStoppedError
 from turnwise.scaffolds.tags import TagsScaffold
 from turnwise.synthesis.demonstrations import (
@@ -77,6 +78,25 @@ def test_demonstrations_of_an_oracle_that_fails_are_refused() -> None:
     )
     with pytest.raises(RunStoppedError, match="8 of 8 demonstrations by the environment's oracle"):
         asyncio.run(playing)
+
+
+def test_demonstrations_are_cut_after_their_turns_and_no_other_failure_is_let_through() -> None:
+    environment = LongWalk(length=20, count=10)
+    scaffold = TagsScaffold(byte_tokenizer(), environment.tools(), instructions="")
+    tasks = environment.tasks("train")
+    limits = RolloutConfig(max_turns=20, max_tool_calls=20, max_turn_tokens=80, max_tokens=2000)
+
+    def played(turns: int, limits: RolloutConfig = limits) -> list[Trajectory]:
+        shares = {"faithful": 1.0}
+        return asyncio.run(
+            demonstrate(environment, scaffold, limits, tasks, shares, 3, 0, turns=turns)
+        )
+
+    assert [one.outcome for one in played(5)] == [Outcome.TRUNCATED_TURNS] * 3
+    assert {len(one.turns) for one in played(5)} == {5}
+    assert {one.outcome for one in played(20)} == {Outcome.SUCCESS}
+    with pytest.raises(RunStoppedError, match="demonstrations by the environment's oracle fail"):
+        played(5, limits.model_copy(update={"max_tool_calls": 2}))
 
 
 def test_scripts_that_end_without_a_call() -> None:

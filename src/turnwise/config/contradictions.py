@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.config.agent import RemoteAgent
 from turnwise.config.engine import EmbeddedEngineConfig, OpenAIEngineConfig, VllmEngineConfig
+from turnwise.config.learning import ScriptedDemonstrations
 from turnwise.config.run import BySuccess
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_asynchronous_sampling(recipe)
     yield from _of_engine(recipe)
     yield from _of_learning(recipe)
+    yield from _of_demonstrations(recipe)
     yield from _of_evaluation(recipe)
     yield from _of_judge(recipe)
     yield from _of_reward_model(recipe)
@@ -68,6 +70,15 @@ def _of_agent(recipe: "Recipe") -> Iterator[str]:
     for what, there in given.items():
         if there:
             yield f"{what} for turnwise's own agent loop, and agent has its own: leave one out"
+
+
+def _of_demonstrations(recipe: "Recipe") -> Iterator[str]:
+    chosen, most = recipe.sft.demonstrations, recipe.rollout.max_turns
+    if isinstance(chosen, ScriptedDemonstrations) and (chosen.turns or 0) > most:
+        yield (
+            f"sft.demonstrations.turns is {chosen.turns}, but an episode ends after "
+            f"rollout.max_turns = {most}: lower the one, or leave it out"
+        )
 
 
 def _of_asynchronous_sampling(recipe: "Recipe") -> Iterator[str]:

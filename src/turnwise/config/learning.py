@@ -130,6 +130,9 @@ class ScriptedDemonstrations(Section):
     """Demonstrations to play, each on a task of training."""
     behaviours: dict[str, float] = Field(default_factory=dict)
     """Share of each scripted behaviour, by its name; your own is a function."""
+    turns: int | None = Field(None, ge=1)
+    """Turns of a demonstration at most, where the first ones show all that is to be imitated of a
+    long episode; `rollout.max_turns` if not given."""
 
 
 class RecordedDemonstrations(Section):

@@ -6,7 +6,7 @@ other trajectory. The point of bad ones is that RL should have something to find
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from turnwise.config import RolloutConfig
@@ -143,8 +143,10 @@ async def demonstrate(
     count: int,
     seed: int,
     progress: Progress | None = None,
+    turns: int | None = None,
 ) -> list[Trajectory]:
-    """`count` demonstrations on random tasks, each with a behaviour drawn by its share.
+    """`count` demonstrations on random tasks, each with a behaviour drawn by its share, and cut
+    after `turns` turns if given.
 
     `tasks` have their secrets: the environment's oracle reads them. The result depends on the
     arguments alone. A script knows of no summaries: where these are asked for, turns are dropped.
@@ -153,6 +155,10 @@ async def demonstrate(
     """
     if limits.context == "summarise":
         limits = limits.model_copy(update={"context": "drop"})
+    allowed = {Outcome.SUCCESS}
+    if turns is not None:
+        limits = limits.model_copy(update={"max_turns": turns})
+        allowed.add(Outcome.TRUNCATED_TURNS)
     check_behaviours(shares)
     stream = random.Random(derive(seed, "demonstrations"))
     behaviours, weights = [BEHAVIOURS.get(name) for name in shares], list(shares.values())
@@ -176,12 +182,12 @@ async def demonstrate(
     runner = RolloutRunner(environment, scaffold, engine, limits, semaphore, progress=progress)
     groups = await runner.collect(chosen, 1, seed, "demonstrations")
     played = [group.trajectories[0] for group in groups]
-    _check_oracle([one for one, by in zip(played, drawn, strict=True) if by is faithful])
+    _check_oracle([one for one, by in zip(played, drawn, strict=True) if by is faithful], allowed)
     return played
 
 
-def _check_oracle(played: Sequence[Trajectory]) -> None:
-    failed = [one for one in played if one.outcome != Outcome.SUCCESS]
+def _check_oracle(played: Sequence[Trajectory], allowed: Set[Outcome]) -> None:
+    failed = [one for one in played if one.outcome not in allowed]
     if len(failed) <= MAX_ORACLE_FAILURES * len(played):
         return
     first = failed[0]

@@ -121,6 +121,7 @@ class Demonstrations:
             chosen.count,
             recipe.seed,
             lambda _: self.display.advance(),
+            turns=chosen.turns,
         )
         self.folder.write_trajectories("demonstrations", [Group("demonstrations", tuple(played))])
         return [member.tokens for member in played]
