@@ -1,0 +1,94 @@
+"""Ranks that end, or do not answer: one line that names the rank, in time, and no process left."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cluster.test_learner import REWARDS, loaded, recipe_of
+from turnwise.cluster.learner import DistributedLearner
+from turnwise.cluster.parts import algorithm_of
+from turnwise.cluster.team import Team
+from turnwise.config import Recipe
+from turnwise.errors import InfrastructureError
+from turnwise.learning.credits import estimate
+from turnwise.learning.signals.base import Signals
+from turnwise.types import Group
+
+MakeGroups = Callable[..., list[Group]]
+SECONDS = 5.0
+
+
+@pytest.fixture
+def recipe(model_folders: dict[str, Path]) -> Recipe:
+    return recipe_of(model_folders["qwen3"], {"name": "grpo"})
+
+
+@pytest.fixture
+def own_team(tmp_path: Path) -> Iterator[Team]:
+    """Ranks that a test may end."""
+    team = Team(2, torch.device("cpu"), 1, SECONDS, tmp_path / "learners")
+    yield team
+    team.close()
+
+
+def worker_of(team: Team) -> int:
+    """The process of rank 1."""
+    return team._workers[0].pid
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGKILL, "learner rank 1 ended with code -9 in update"),
+        (signal.SIGSTOP, "learner ranks do not answer within cluster.seconds = 5 in update"),
+    ],
+)
+def test_a_rank_that_is_gone_ends_the_update(
+    own_team: Team, recipe: Recipe, make_groups: MakeGroups, number: signal.Signals, message: str
+) -> None:
+    learner = DistributedLearner(own_team, recipe, loaded(recipe, 1), None)
+    groups = make_groups(REWARDS)
+    credits = estimate(groups, Signals(), algorithm_of(recipe))
+    process, begun = worker_of(own_team), time.monotonic()
+    os.kill(process, number)
+    with pytest.raises(InfrastructureError, match=message):
+        learner.update(groups, credits)
+    assert time.monotonic() - begun < 4 * SECONDS
+    assert not is_running(process)
+
+
+def test_an_error_of_another_rank_is_told(own_team: Team, recipe: Recipe, tmp_path: Path) -> None:
+    """Of one that finds no model where this rank has found it."""
+    elsewhere = recipe.model_copy(
+        update={"model": recipe.model.model_copy(update={"name": str(tmp_path / "none")})}
+    )
+    model = loaded(recipe, 1)
+    with pytest.raises(
+        InfrastructureError, match=r"rank 1 ended with code 1 in build: .*DataError"
+    ):
+        DistributedLearner(own_team, elsewhere, model, None)
+
+
+def test_signals_to_all_processes_leave_the_ranks_to_the_first(own_team: Team) -> None:
+    """As Ctrl-C in a terminal sends them."""
+    process = worker_of(own_team)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(process, number)
+    time.sleep(0.2)
+    assert is_running(process)
+    own_team.close()
+    assert not is_running(process)
+    own_team.close()
