@@ -37,7 +37,7 @@ learners = 2
 
 def workers(driver: int) -> list[int]:
     """The other ranks of a run."""
-    command = ["pgrep", "-P", str(driver), "-f", "turnwise.cluster.worker"]
+    command = ["pgrep", "-P", str(driver), "-f", "turnwise.cluster.learners.worker"]
     return list(map(int, subprocess.run(command, capture_output=True, text=True).stdout.split()))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cluster.test_learner import REWARDS, loaded, recipe_of
-from turnwise.cluster.learner import DistributedLearner
-from turnwise.cluster.parts import algorithm_of
-from turnwise.cluster.team import Team
+from tests.cluster.learners.test_learner import REWARDS, loaded, recipe_of
+from turnwise.cluster.learners.learner import DistributedLearner
+from turnwise.cluster.learners.parts import algorithm_of
+from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.learning.credits import estimate
