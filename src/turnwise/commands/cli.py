@@ -38,6 +38,7 @@ from turnwise.commands.printing import (
 from turnwise.commands.rewards import rewards
 from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
+from turnwise.commands.top import top
 from turnwise.commands.viewing import view
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
@@ -251,6 +252,7 @@ def environments(
 
 app.add_typer(agents.app, name="agent")
 app.command()(view)
+app.command()(top)
 app.command()(serve_environment)
 app.command()(study)
 app.command()(rewards)
