@@ -41,6 +41,7 @@ from turnwise.commands.printing import (
 from turnwise.commands.rewards import rewards
 from turnwise.commands.serving import serve_environment
 from turnwise.commands.studying import study
+from turnwise.commands.top import top
 from turnwise.commands.viewing import view
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, TurnwiseError, located, own_place
@@ -255,6 +256,7 @@ def environments(
 app.add_typer(agents.app, name="agent")
 app.command()(launch)
 app.command()(view)
+app.command()(top)
 app.command()(serve_environment)
 app.command()(study)
 app.command()(plan)

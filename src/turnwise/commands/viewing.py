@@ -60,7 +60,7 @@ def dashboard_of(paths: Sequence[Path], player: "Player | None" = None) -> "Dash
 
     exporters = {"sft": _conversations, "atif": _atif}
     runs = find_runs(paths)
-    return Dashboard(runs, meanings(), _warnings, _clip_range, exporters, player)
+    return Dashboard(runs, meanings(), warnings_of, _clip_range, exporters, player)
 
 
 async def _serve(
@@ -91,7 +91,7 @@ async def _serve(
             await player.close()
 
 
-def _warnings(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+def warnings_of(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
     """The steps at which a run's metrics have the signs of an Echo Trap."""
     from turnwise.monitor.echo_trap import Thresholds, detect
 
