@@ -187,12 +187,12 @@ class Verdict:
     detail: str = ""
     turn_parts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Numbers that were measured of its turns, one for each."""
-    roles: Mapping[str, float] = field(default_factory=dict)
-    """Rewards of single roles in place of `reward`, where an agent has several and each gets its
-    own credit."""
     turn_rewards: Sequence[float] | None = None
     """The turns' rewards, one for each, in place of those of its steps; None leaves these as they
     are, and none at all is that turns have no rewards."""
+    roles: Mapping[str, float] = field(default_factory=dict)
+    """Rewards of single roles in place of `reward`, where an agent has several and each gets its
+    own credit."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", encodable(self.detail))
