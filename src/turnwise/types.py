@@ -7,6 +7,7 @@ Data flows Task -> Turn, Trajectory -> Group -> batch. Not here: the record of a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -323,6 +324,18 @@ class Trajectory:
             if turn.action.answer is not None:
                 return turn.action.answer
         return None
+
+    def _repr_html_(self) -> str:
+        """The episode in a notebook: the task, what the policy wrote and was shown, the outcome."""
+        said = [("task", self.task.prompt)]
+        for turn in self.turns:
+            said.append(("policy", turn.action.text))
+            shown = turn.step.observation if turn.step is not None else None
+            said += [] if shown is None else [(shown.source.name.lower(), shown.content)]
+        rows = "".join(f"<tr><th>{who}<td><pre>{escape(text)}</pre>" for who, text in said)
+        reward = "no grade" if self.reward is None else f"reward {self.reward:g}"
+        title = escape(f"{self.id}: {self.outcome}, {reward}")
+        return f"<table><caption>{title}</caption>{rows}</table>"
 
     @property
     def written(self) -> str:
