@@ -23,7 +23,7 @@ from typing import Any
 from machine import describe
 from tables import table
 
-from turnwise.cluster.workers.ray_launcher import hired
+from turnwise.cluster.hiring import hired
 from turnwise.config import Recipe, check_recipe
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.environments.registry import environment_of
@@ -92,7 +92,8 @@ def measure(workers: int, options: argparse.Namespace) -> dict[str, Any]:
         return call if len(prompt) == shortest[0] else answer
 
     places = PrioritySemaphore(max(workers, 1) * options.places)
-    with hired(recipe) as pool:
+    with hired(recipe) as found:
+        pool = found.workers
         engine = ScriptedEngine(policy)
         limits = recipe.rollout
         runner = RolloutRunner(environment, scaffold, engine, limits, places, workers=pool)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnwise import config, event_loop
-from turnwise.cluster.workers.ray_launcher import hired
+from turnwise.cluster.hiring import hired
 from turnwise.config import Recipe, check_recipe
 from turnwise.environments import registry
 from turnwise.errors import ConfigError

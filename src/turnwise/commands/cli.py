@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnwise.cluster.workers.ray_launcher import hired
+from turnwise.cluster.hiring import hired
 from turnwise.commands import agents
 from turnwise.commands.evaluating import (
     AsJson,

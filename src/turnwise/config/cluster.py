@@ -25,7 +25,7 @@ class ClusterConfig(Section):
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
-    """Deadline of the start of a worker."""
+    """Deadline of places on the cluster, and of the start of a worker there."""
 
     @field_validator("address")
     @classmethod

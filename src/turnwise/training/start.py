@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise import event_loop
 from turnwise.algorithms.registry import make_algorithm
+from turnwise.cluster.hiring import Hired
 from turnwise.config import OpenAIEngineConfig, Recipe
 from turnwise.engines.registry import ENGINES, WITHOUT_TOKENS
 from turnwise.environments.registry import ENVIRONMENTS
@@ -22,7 +23,6 @@ from turnwise.stopping import stoppable
 from turnwise.threads import configure_threads
 
 if TYPE_CHECKING:
-    from turnwise.rollout.remote_episode import Workers
     from turnwise.storage.checkpoint import Checkpoint
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.components import Components
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
 
-Hire = Callable[[Recipe], "AbstractContextManager[Workers | None]"]
-"""Gives the processes that play a recipe's episodes, for as long as the context lasts; None where
-this process plays them."""
+Hire = Callable[[Recipe], AbstractContextManager[Hired]]
+"""Gives the processes that a recipe asks for beside this one, for as long as the context lasts."""
 
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
@@ -56,10 +55,10 @@ def check_names(recipe: Recipe) -> None:
     ENVIRONMENTS.check(recipe.environment.name)
 
 
-def in_process(recipe: Recipe) -> "AbstractContextManager[Workers | None]":
-    """Play a recipe's episodes in this process."""
+def in_process(recipe: Recipe) -> AbstractContextManager[Hired]:
+    """Do all of a recipe in this process."""
     del recipe
-    return nullcontext()
+    return nullcontext(Hired())
 
 
 @contextmanager
@@ -71,10 +70,10 @@ def prepared(
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
-        with hire(recipe) as workers:
+        with hire(recipe) as found:
             from turnwise.training.prepare import prepare
 
-            yield prepare(recipe, folder, display, workers)
+            yield prepare(recipe, folder, display, found.workers)
 
 
 def run_of(policy: Path) -> Path | None:
@@ -113,8 +112,8 @@ def evaluate_recipe(
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
     step = 0 if saved is None else reward_step(recipe, saved)
-    with hire(recipe) as workers:
-        parts = build_components(recipe, weights, workers=workers)
+    with hire(recipe) as found:
+        parts = build_components(recipe, weights, workers=found.workers)
 
         async def work() -> dict[str, Any]:
             try:

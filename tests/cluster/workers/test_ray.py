@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,10 +25,11 @@ from tests.cluster.workers.test_workers import (
     timing,
 )
 from tests.small_runs import start, train, write_recipe
+from turnwise.cluster.hiring import kinds_of
+from turnwise.cluster.nodes import Cluster, connected
+from turnwise.cluster.workers.launcher import RayLauncher
 from turnwise.cluster.workers.pool import WorkerPool
-from turnwise.cluster.workers.ray_launcher import RayLauncher, connected
 from turnwise.config import ClusterConfig
-from turnwise.errors import ConfigError
 from turnwise.rollout.runner import members_of
 from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Outcome
@@ -43,19 +43,25 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
+def cluster() -> Iterator[Cluster]:
     before = signal.getsignal(signal.SIGTERM)
-    with connected(LOCAL) as found:
+    with connected(LOCAL, kinds_of(LOCAL)) as found:
         assert signal.getsignal(signal.SIGTERM) is before
         yield found
+
+
+@pytest.fixture
+def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
+    with cluster.places(*kinds_of(LOCAL)) as places:
+        yield RayLauncher(cluster.host, places)
 
 
 class Killed(Harassed):
     """Kills the process of a worker whenever a certain number of turns has been sampled."""
 
-    def __init__(self, ray: Any, count: int, *deaths: int) -> None:
+    def __init__(self, launcher: RayLauncher, count: int, *deaths: int) -> None:
         super().__init__(count, *deaths)
-        self._launcher = RayLauncher(ray, LOCAL)
+        self._launcher = launcher
 
     def kill(self, index: int) -> None:
         (process,) = re.findall(r"process (\d+)", self._links[index][0].name)
@@ -63,17 +69,19 @@ class Killed(Harassed):
 
 
 def test_a_run_with_processes_of_which_one_is_killed_is_the_run_without(
-    ray: Any, recipe: Path, tmp_path: Path
+    launcher: RayLauncher, recipe: Path, tmp_path: Path
 ) -> None:
     alone = train(recipe, RunFolder.new(tmp_path / "alone"))
-    found = train_with(Killed(ray, 2, 3), recipe, RunFolder.new(tmp_path / "run"))
+    found = train_with(Killed(launcher, 2, 3), recipe, RunFolder.new(tmp_path / "run"))
     assert same_run(found, alone)
     assert timing(found)["workers/lost"] == 1
     assert timing(found)["workers/episodes_replayed"] >= 1
 
 
-def test_code_that_blocks_a_worker_is_interrupted_there(ray: Any, recipe: Path) -> None:
-    pool = WorkerPool(RayLauncher(ray, LOCAL), 1, 60.0)
+def test_code_that_blocks_a_worker_is_interrupted_there(
+    launcher: RayLauncher, recipe: Path
+) -> None:
+    pool = WorkerPool(launcher, 1, 60.0)
     environment = f"environment.name={HERE / 'environments.py'}:Blocking"
     parts = built(recipe, pool, environment, "rollout.max_seconds=0.5")
     found = members_of(asyncio.run(groups(parts, pool)))
@@ -82,12 +90,6 @@ def test_code_that_blocks_a_worker_is_interrupted_there(ray: Any, recipe: Path) 
     assert "it blocks the event loop at" in late[0].problem
     assert all(one.reward is not None for one in found if one not in late)
     assert pool.metrics()["workers/lost"] == 0
-
-
-def test_a_cluster_that_is_too_small_is_said_at_once(ray: Any) -> None:
-    message = "cluster.workers is 3, a CPU each, and the cluster has 2: add nodes, or lower it"
-    with pytest.raises(ConfigError, match=message), connected(ClusterConfig(workers=3)):
-        pass
 
 
 @pytest.mark.long

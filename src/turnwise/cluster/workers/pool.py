@@ -2,7 +2,7 @@
 
 An episode goes to the worker with the fewest and stays there. Those of a lost worker are played
 once more by another (`replay.py`), and are ungraded if that one is lost as well. Not here: how
-processes begin and end (`ray_launcher.py`), and what is said to one (`link.py`).
+processes begin and end (`launcher.py`), and what is said to one (`link.py`).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Its event loop has the main thread, so that code which blocks it is interrupted there as anywhere
 (`interrupt.py`). When the connection ends, so does the worker. Not here: who starts it
-(`ray_launcher.py`), and the process of the run's side (`link.py`, `pool.py`).
+(`launcher.py`), and the process of the run's side (`link.py`, `pool.py`).
 """
 
 import asyncio
@@ -36,6 +36,11 @@ BEAT = 5.0
 """Seconds between two signs of life."""
 CLOSING = 10.0
 """Seconds that episodes under way have to release what they hold, when the run has ended."""
+
+
+def work(host: str, port: int, secret: bytes) -> None:
+    """Be a worker, in the main thread of a process of its own."""
+    asyncio.run(serve(host, port, secret))
 
 
 async def serve(host: str, port: int, secret: bytes) -> None:

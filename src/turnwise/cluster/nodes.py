@@ -1,0 +1,253 @@
+"""Processes of a run on the nodes of a Ray cluster: places for them, their starts and their ends.
+
+Ray finds the nodes, starts processes there, and ends them with the run's own, in whatever way that
+ends. What is said to a process goes over connections of its own. Not here: what processes do, and
+when one is started anew (`workers`).
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from turnwise.config import ClusterConfig
+from turnwise.errors import ConfigError, MissingExtraError
+
+STORE_BYTES = 80 * 2**20
+"""Memory of Ray's object store on this machine, near its least: nothing is kept there."""
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns that it will hide GPUs no more
+}
+REACH_SECONDS = 10.0
+"""Deadline of a first connection to a head node."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Processes of a run that need the same.
+
+    Example: `Kind("cluster.workers", 64)`.
+    """
+
+    key: str
+    """The recipe's key for their number."""
+    count: int
+    cpus: int = 1
+    """CPUs of each."""
+    gpus: int = 0
+    """GPUs of each, which it finds in CUDA_VISIBLE_DEVICES."""
+    strategy: Literal["SPREAD", "PACK"] = "SPREAD"
+    """Over many nodes, or on few, as far as there is room."""
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.count} ({_resources(*self.all)})"
+
+    @property
+    def all(self) -> tuple[int, int]:
+        """CPUs and GPUs of all of them."""
+        return self.count * self.cpus, self.count * self.gpus
+
+
+@contextmanager
+def connected(config: ClusterConfig, kinds: Sequence[Kind]) -> "Iterator[Cluster]":
+    """Inside, this process belongs to the cluster; one that it belongs to already is left as it is.
+    `kinds` are all processes that a run will place there. Raises ConfigError where there is no such
+    cluster, or it is too small."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "cluster") from None
+    ours = not ray.is_initialized()
+    if ours:
+        _connect(ray, config, kinds)
+    try:
+        cluster = Cluster(ray, config)
+        cluster.check(kinds)
+        yield cluster
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _connect(ray: Any, config: ClusterConfig, kinds: Sequence[Kind]) -> None:
+    """Start a cluster, or join one; Ray's handler of SIGTERM gives way to that which was there."""
+    _check_reachable(config.address)
+    own = {"num_cpus": sum(kind.all[0] for kind in kinds), "object_store_memory": STORE_BYTES}
+    own["include_dashboard"] = False
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            config.address,
+            log_to_driver=False,
+            logging_level="ERROR",
+            **(own if config.address == "local" else {}),
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.address is {config.address}, and Ray finds no cluster there "
+            f"({str(error).splitlines()[0]}): start one with `ray start --head`, or set "
+            "cluster.address=local"
+        ) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_reachable(address: str) -> None:
+    """Ray would wait for minutes for a machine that is not there."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cluster.address is {address}, and nothing answers there ({error}): give the address "
+            "that `ray start --head` has printed, or set cluster.address=local"
+        ) from None
+
+
+class Cluster:
+    """The cluster that this process belongs to. Example: see `Process`."""
+
+    def __init__(self, ray: Any, config: ClusterConfig) -> None:
+        self._ray, self._start_seconds = ray, config.start_seconds
+        local = config.address == "local"
+        self.host: str = "127.0.0.1" if local else ray.util.get_node_ip_address()
+        """The address of this machine by which nodes reach it."""
+
+    def check(self, kinds: Sequence[Kind]) -> None:
+        """Raise ConfigError where the whole cluster has too little for all of them together, or no
+        node enough for one."""
+        nodes = [_sizes(node["Resources"]) for node in self._ray.nodes() if node["Alive"]]
+        there = _sum(nodes)
+        if not _covers(there, _sum([kind.all for kind in kinds])):
+            raise ConfigError(
+                f"{' and '.join(map(str, kinds))}: the cluster has {_resources(*there)}; add "
+                "nodes, or ask for fewer"
+            )
+        for kind in kinds:
+            if not any(_covers(node, (kind.cpus, kind.gpus)) for node in nodes):
+                raise ConfigError(
+                    f"{kind.key}: each needs {_resources(kind.cpus, kind.gpus)} on one node, and "
+                    f"no node has so many; the largest has {_resources(*max(nodes))}"
+                )
+
+    @contextmanager
+    def places(self, kind: Kind) -> "Iterator[Places]":
+        """Inside, there is a place for each process of a kind, which nothing else takes. When a
+        node is lost, its places move to others as soon as these have room. Raises ConfigError where
+        there are none."""
+        from ray.util.placement_group import placement_group, remove_placement_group
+
+        each = {"CPU": kind.cpus, **({"GPU": kind.gpus} if kind.gpus else {})}
+        group = placement_group([each] * kind.count, kind.strategy)
+        try:
+            if not group.wait(self._start_seconds):
+                free = _sizes(self._ray.available_resources())
+                raise ConfigError(
+                    f"{kind}: the nodes have no room within cluster.start_seconds = "
+                    f"{self._start_seconds:g}, and {_resources(*free)} free in all; add nodes, end "
+                    "what else runs there, or ask for fewer"
+                )
+            yield Places(self._ray, kind, group)
+        finally:
+            remove_placement_group(group)
+
+
+class Places:
+    """Places for the processes of a kind."""
+
+    def __init__(self, ray: Any, kind: Kind, group: Any) -> None:
+        self._ray, self._kind, self._group = ray, kind, group
+
+    def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
+        """Start the process of a place: it calls a module's function in its main thread, and ends
+        when that returns. Returns at once."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        place = PlacementGroupSchedulingStrategy(self._group, index)
+        needs = {"num_cpus": self._kind.cpus, "num_gpus": self._kind.gpus}
+        remote = self._ray.remote(_Actor).options(
+            max_restarts=0, scheduling_strategy=place, **needs
+        )
+        actor = remote.remote()
+        return Process(self._ray, actor, actor.call.remote(function, *arguments))
+
+
+class Process:
+    """A process on some node.
+
+    >>> with cluster.places(Kind("cluster.workers", 4)) as places:
+    ...     process = places.start(0, work, "10.0.0.1", 4711, secret)
+    ...     print(process.ended())
+    None
+    """
+
+    def __init__(self, ray: Any, actor: Any, called: Any) -> None:
+        self._ray, self._actor, self._called = ray, actor, called
+
+    def ended(self, seconds: float = 0.0) -> str | None:
+        """The reason of its end, as one line, as soon as it has ended; None after so long."""
+        done, _ = self._ray.wait([self._called], timeout=seconds)
+        if not done:
+            return None
+        try:
+            self._ray.get(self._called)
+        except self._ray.exceptions.RayError as error:
+            return _reason(error)
+        return "it ended"
+
+    async def wait(self) -> str:
+        """Wait for its end; returns why that was, as one line."""
+        try:
+            await self._called
+        except self._ray.exceptions.RayError as error:
+            return _reason(error)
+        return "it ended"
+
+    def end(self) -> None:
+        """End it, wherever it is. Idempotent."""
+        self._ray.kill(self._actor)
+
+
+class _Actor:
+    """The process as Ray keeps it: methods run in the main thread."""
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Do what the process is there for."""
+        function(*arguments)
+
+
+def _reason(error: BaseException) -> str:
+    """The reason of a process's end: its own error, or Ray's account."""
+    cause = getattr(error, "cause", None)
+    if cause is not None:
+        return f"{type(cause).__name__}: {cause}".splitlines()[0]
+    return str(error).strip().splitlines()[0]
+
+
+def _sizes(resources: Mapping[str, float]) -> tuple[int, int]:
+    """CPUs and GPUs."""
+    return int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+
+
+def _sum(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(cpus for cpus, _ in sizes), sum(gpus for _, gpus in sizes)
+
+
+def _covers(there: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    return there[0] >= wanted[0] and there[1] >= wanted[1]
+
+
+def _resources(cpus: int, gpus: int) -> str:
+    """>>> _resources(4, 1)
+    '4 CPUs, 1 GPU'
+    """
+    named = [(cpus, "CPU"), (gpus, "GPU")] if gpus else [(cpus, "CPU")]
+    return ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in named)

@@ -1,0 +1,96 @@
+"""Processes on a cluster of this machine: places, starts, and ends that say why.
+
+Not here: what workers do there (`workers/test_ray.py`).
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from turnwise.cluster.nodes import Cluster, Kind, Places, connected
+from turnwise.config import ClusterConfig
+from turnwise.errors import ConfigError
+
+LOCAL = ClusterConfig(workers=2)
+KIND = Kind("cluster.workers", 2)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with connected(LOCAL, [KIND]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def places(cluster: Cluster) -> Iterator[Places]:
+    with cluster.places(KIND) as found:
+        yield found
+
+
+def report(host: str, port: int) -> None:
+    """Say who this is, and wait for an answer."""
+    with socket.create_connection((host, port)) as connection:
+        main = threading.current_thread() is threading.main_thread()
+        connection.sendall(f"{os.getpid()} {main}".encode())
+        connection.recv(1)
+
+
+def fail() -> None:
+    raise ValueError("there is no door 7\nand no door 8")
+
+
+def test_a_process_works_in_its_main_thread_until_its_function_returns(
+    cluster: Cluster, places: Places
+) -> None:
+    with socket.create_server((cluster.host, 0)) as server:
+        server.settimeout(120)
+        process = places.start(0, report, cluster.host, server.getsockname()[1])
+        connection, _ = server.accept()
+        number, main = connection.recv(100).decode().split()
+        assert (int(number) != os.getpid(), main) == (True, "True")
+        assert process.ended() is None
+        connection.close()
+        assert process.ended(60) == "it ended"
+        process.end()
+        process.end()
+
+
+def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> None:
+    process = places.start(0, fail)
+    assert process.ended(60) == "ValueError: there is no door 7"
+    process.end()
+    with socket.create_server((cluster.host, 0)) as server:
+        server.settimeout(120)
+        process = places.start(0, report, cluster.host, server.getsockname()[1])
+        connection, _ = server.accept()
+        with connection:
+            os.kill(int(connection.recv(100).split()[0]), signal.SIGKILL)
+        reason = asyncio.run(process.wait())
+    assert "The actor died" in reason
+    assert "\n" not in reason
+
+
+def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:
+    asked = [Kind("cluster.workers", 2), Kind("cluster.samplers", 1, 3, 1)]
+    message = (
+        r"cluster.workers = 2 \(2 CPUs\) and cluster.samplers = 1 \(3 CPUs, 1 GPU\): "
+        "the cluster has 2 CPUs; add nodes, or ask for fewer"
+    )
+    with pytest.raises(ConfigError, match=message), connected(LOCAL, asked):
+        pass
+
+
+def test_places_that_are_taken_are_waited_for_and_named(cluster: Cluster, places: Places) -> None:
+    message = r"cluster.workers = 2 \(2 CPUs\): .*start_seconds = 0.1, and \d CPUs? free in all"
+    hasty = LOCAL.model_copy(update={"start_seconds": 0.1})
+    with (
+        connected(hasty, [KIND]) as other,
+        pytest.raises(ConfigError, match=message),
+        other.places(KIND),
+    ):
+        pass
