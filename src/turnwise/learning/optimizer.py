@@ -90,7 +90,7 @@ class Optimizer:
         schedule: Schedule | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.parameters = trained_parameters(model)
         if not self.parameters:
             raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
         self._ranks = ranks
@@ -121,6 +121,7 @@ class Optimizer:
 
         When the gradient's norm is not finite, weights and state stay exactly as they were.
         """
+        self._ranks.sum_gradients(self.parameters)
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if master is not parameter and parameter.grad is not None:
                 master.grad = self._ranks.local(parameter.grad)
@@ -160,7 +161,13 @@ class Optimizer:
     def _clip(self) -> float:
         """Scale down a gradient that is too long; returns its norm before, over all ranks."""
         utils, masters = torch.nn.utils, self._masters
-        own = utils.get_total_norm([one.grad for one in masters if one.grad is not None])
+        own = utils.get_total_norm(
+            [
+                master.grad
+                for parameter, master in zip(self.parameters, masters, strict=True)
+                if master.grad is not None and self._ranks.counts(parameter)
+            ]
+        )
         norm = math.hypot(*self._ranks.gather(float(own)))
         utils.clip_grads_with_norm_(masters, self.max_gradient_norm, torch.full_like(own, norm))
         return norm
@@ -197,15 +204,24 @@ class Optimizer:
         device = before[0].device
         changed = [
             (new != old).sum().to(device) * (local.numel() / max(1, len(old)))
-            for new, old, local in zip(after, before, self._locals, strict=True)
+            for new, old, local, parameter in zip(
+                after, before, self._locals, self.parameters, strict=True
+            )
+            if self._ranks.counts(parameter)
         ]
         total = sum(parameter.numel() for parameter in self.parameters)
-        return sum(self._ranks.gather(float(torch.stack(changed).sum()))) / max(1, total)
+        own = float(torch.stack(changed).sum()) if changed else 0.0
+        return sum(self._ranks.gather(own)) / max(1, total)
 
     def _apart(self) -> list[tuple[Tensor, Tensor]]:
         """The parameters that have a master beside them, and these."""
         pairs = zip(self._locals, self._masters, strict=True)
         return [(local, master) for local, master in pairs if master is not local]
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model that are not frozen, in its order."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def add_gradient(loss: Tensor) -> None:

@@ -1,8 +1,9 @@
 """Processes that make updates together: the collective operations that a learner asks of them.
 
-Each rank has a part of the rows and a part of each weight, and makes as many passes as the others,
-since every pass gathers weights from all of them. `ALONE` is the one process of a learner without
-others. Not here: how ranks are started and reach each other (`turnwise.cluster`).
+Each rank has a part of the rows and a part of each weight (adapters are whole), and makes as many
+passes as the others, since every pass gathers weights from all of them. `ALONE` is the one process
+of a learner without others. Not here: how ranks are started and reach each other
+(`turnwise.cluster`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,9 +35,19 @@ class Ranks(Protocol):
         ...
 
     def shard(self, model: nn.Module, by_layer: bool) -> Compute:
-        """Give all ranks the weights of rank 0, and leave each a part of every one. Afterwards the
-        model computes only through what is returned, which gathers whole weights meanwhile: layer
-        by layer, or all of them at once."""
+        """Give all ranks the weights of rank 0, and leave each a part of every one; but adapters,
+        which are few, whole. Afterwards the model computes only through what is returned, which
+        gathers whole weights meanwhile: layer by layer, or all of them at once."""
+        ...
+
+    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+        """Add up, over all ranks, the gradients of weights that are not divided, in place; those of
+        divided ones are sums already."""
+        ...
+
+    def counts(self, weight: Tensor) -> bool:
+        """Whether a sum over all ranks takes this one's part of a weight: of a weight that is not
+        divided each rank has all, and one alone counts."""
         ...
 
     def local(self, weight: Tensor) -> Tensor:
@@ -65,6 +76,13 @@ class Alone:
     def shard(self, model: nn.Module, by_layer: bool) -> Compute:
         """See Ranks; nothing is divided."""
         return lambda function, *arguments: function(model, *arguments)
+
+    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+        """See Ranks."""
+
+    def counts(self, weight: Tensor) -> bool:
+        """See Ranks."""
+        return True
 
     def local(self, weight: Tensor) -> Tensor:
         """See Ranks."""

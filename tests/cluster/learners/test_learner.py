@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 
 from tests.learning.changing import put, with_one
 from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
@@ -22,6 +23,7 @@ from turnwise.learning.policy import PolicyLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.kl_reward import KLReward
+from turnwise.models.load import load_model
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
@@ -40,14 +42,16 @@ ALGORITHMS: list[dict[str, Any]] = [
 ranks, log-probabilities that are computed again, and other losses in the same update."""
 
 
-def recipe_of(model: Path, algorithm: dict[str, Any], **learning: Any) -> Recipe:
+def recipe_of(
+    model: Path, algorithm: dict[str, Any], lora_rank: int = 0, **learning: Any
+) -> Recipe:
     """A recipe of a model of `model_folders`, in as small micro-batches as there may be."""
     settings = {"learning_rate": 1e-4, "tokens_per_micro_batch": 64, **learning}
     return check_recipe(
         {
             "name": "x",
             "environment": {"name": "search"},
-            "model": {"name": str(model)},
+            "model": {"name": str(model), "lora_rank": lora_rank},
             "rollout": {"max_tokens": 256},
             "algorithm": algorithm,
             "learning": settings,
@@ -58,7 +62,7 @@ def recipe_of(model: Path, algorithm: dict[str, Any], **learning: Any) -> Recipe
 
 def loaded(recipe: Recipe, seed: int) -> PreTrainedModel:
     """The recipe's model with other weights, which no other process can read from its folder."""
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(recipe.model.name)
+    model, _ = load_model(recipe.model)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in model.parameters():
@@ -69,9 +73,10 @@ def loaded(recipe: Recipe, seed: int) -> PreTrainedModel:
 def pair(team: Team, recipe: Recipe) -> tuple[PolicyLearner, DistributedLearner]:
     """The same learner on one process and on those of the team."""
     algorithm = algorithm_of(recipe)
+    several = algorithm.has_reference and not recipe.model.lora_rank
 
     def models() -> tuple[PreTrainedModel, PreTrainedModel | None]:
-        return loaded(recipe, 1), loaded(recipe, 2) if algorithm.has_reference else None
+        return loaded(recipe, 1), loaded(recipe, 2) if several else None
 
     one = PolicyLearner(*models(), recipe.learning, algorithm)
     return one, DistributedLearner(team, recipe, *models())
@@ -98,7 +103,8 @@ def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -
     """Make an update of each of several steps' groups, and compare all that there is to compare."""
     algorithm = one.algorithm if isinstance(one, PolicyLearner) else None
     assert algorithm is not None
-    before = one.model.state_dict()["model.embed_tokens.weight"].clone()
+    weight = next(weight for weight in one.model.parameters() if weight.requires_grad)
+    before = weight.detach().clone()
     for groups in made:
         credits = estimate(groups, Signals(), algorithm)
         expected, found = one.update(groups, credits), other.update(groups, credits)
@@ -108,7 +114,7 @@ def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -
         assert found.logprobs.keys() == expected.logprobs.keys()
         assert all(same(row, found.logprobs[name]) for name, row in expected.logprobs.items())
         assert_same_weights(one, other)
-    assert not same(before, one.model.state_dict()["model.embed_tokens.weight"])
+    assert not same(before, weight.detach())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm["name"])
@@ -127,6 +133,23 @@ def test_weights_are_divided_layer_by_layer(
     """As they are for every model without compiled kernels."""
     recipe = recipe_of(model_folders["gemma2"], ALGORITHMS[1])
     assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma2"])
+def test_adapters_are_whole_on_each_rank_and_their_base_divided(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups, family: str
+) -> None:
+    """The reference is the model without them; what is saved and delivered is of them alone."""
+    algorithm = {"name": "dapo", "kl_coefficient": 0.1}
+    one, two = pair(team, recipe_of(model_folders[family], algorithm, lora_rank=2))
+    assert_same_updates(one, two, [make_groups(REWARDS, seed) for seed in range(2)])
+    held = list(team.parts.policy.model.parameters())
+    assert all(isinstance(weight, DTensor) != weight.requires_grad for weight in held)
+    moments = two.state()["adamw"]["state"]
+    assert len(moments) == sum(weight.requires_grad for weight in held)
+    groups = make_groups(REWARDS)
+    ours, theirs = (each.reference_logprobs(groups[0].graded) for each in (one, two))
+    assert all(map(same, ours, theirs))
 
 
 def test_a_rank_without_rows_takes_part(

@@ -16,6 +16,7 @@ from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.config import Recipe, SeparateCriticConfig
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
+from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.ranks import Ranks
 from turnwise.learning.signals.base import Signals
@@ -76,10 +77,10 @@ class Parts:
         return self.policy.reference_logprobs(members)
 
     def deliver(self) -> None:
-        """Write the whole weights into the model that is to have them."""
-        held = self.policy.model.parameters()
-        wanted = [None for _ in self.policy.optimizer.parameters]
-        targets = wanted if self._whole is None else self._whole.parameters()
+        """Write the whole weights, of those that are trained, into the model that is to have
+        them."""
+        held = self.policy.optimizer.parameters
+        targets = [None for _ in held] if self._whole is None else trained_parameters(self._whole)
         with torch.no_grad():
             for weight, target in zip(held, targets, strict=True):
                 found = self._ranks.whole(self._ranks.local(weight), weight)
@@ -125,6 +126,6 @@ def parts_of_worker(ranks: Ranks, recipe: Recipe) -> Parts:
         config = config.model_copy(update={"device": f"cuda:{ranks.rank}"})
     model, _ = load_model(config, None, recipe.seed, longest)
     reference = None
-    if algorithm_of(recipe).has_reference:
+    if algorithm_of(recipe).has_reference and not config.lora_rank:
         reference, _ = load_model(config, None, recipe.seed, longest)
     return Parts(ranks, recipe, model, reference, None)

@@ -5,7 +5,9 @@ the processes are started (`team.py`).
 """
 
 import socket
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,15 +44,33 @@ class ProcessGroup:
         """See Ranks. Gradients are sums over ranks, not means: denominators are global already."""
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.data, 0)
+        divided = partial(fully_shard, mesh=self._mesh, ignored_params=_adapters(model))
         for layer in _layers(model) if by_layer else ():
-            _sum_gradients(fully_shard(layer, mesh=self._mesh))
+            _sum_gradients(divided(layer))
         computed = _Computed(model)
-        _sum_gradients(fully_shard(computed, mesh=self._mesh, reshard_after_forward=True))
+        _sum_gradients(divided(computed, reshard_after_forward=True))
 
         def compute(function: Any, *arguments: Any) -> Any:
             return computed(function, *arguments)
 
         return compute
+
+    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+        """See Ranks; all that are not divided go together, in one collective. Each rank has the
+        same ones, as all make the same passes."""
+        gradients = [weight.grad for weight in weights if not isinstance(weight, DTensor)]
+        whole = [gradient for gradient in gradients if gradient is not None]
+        if not whole:
+            return
+        together = torch.cat([gradient.flatten() for gradient in whole])
+        dist.all_reduce(together)
+        sums = torch.split(together, [gradient.numel() for gradient in whole])
+        for gradient, summed in zip(whole, sums, strict=True):
+            gradient.copy_(summed.view_as(gradient))
+
+    def counts(self, weight: Tensor) -> bool:
+        """See Ranks."""
+        return self.rank == 0 or isinstance(weight, DTensor)
 
     def local(self, weight: Tensor) -> Tensor:
         """See Ranks."""
@@ -144,6 +164,12 @@ def _store(count: int, port: int, seconds: float, listening: int | None) -> "Sto
 def _sum_gradients(module: FSDPModule) -> None:
     module.set_gradient_divide_factor(1.0)
     module.set_force_sum_reduction_for_comms(True)  # gloo can do no other
+
+
+def _adapters(model: nn.Module) -> set[nn.Parameter]:
+    """The weights that are trained where others are frozen."""
+    trained = {weight for weight in model.parameters() if weight.requires_grad}
+    return trained if len(trained) < len(list(model.parameters())) else set()
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
