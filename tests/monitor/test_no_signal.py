@@ -59,6 +59,8 @@ STILL = TAUGHT | {"policy/weights_changed": 0.002}
         (NO_UPDATE, no_signal.UNTRAINED),
         (NO_UPDATE | {"policy/skipped_updates": 1.0}, None),  # the run tells of it by itself
         (WITHOUT, no_signal.NO_GRADIENT),
+        (WITHOUT | {"groups/all_equal": 1.0, "rollout/success": 0.0}, no_signal.ALL_FAILED),
+        (WITHOUT | {"groups/all_equal": 1.0, "policy/clip_fraction": 1.0}, no_signal.CLIPPED),
         (WITHOUT | {"policy/clip_fraction": 1.0}, no_signal.CLIPPED),
         (WITHOUT | {"correction/rejected_fraction": 1.0}, no_signal.REJECTED),
         (WITHOUT | {"correction/rejected_fraction": 1.0, "staleness/max": 2}, no_signal.TOO_OLD),
