@@ -1,0 +1,65 @@
+"""A Ray cluster of several nodes on this machine: each has processes of its own, and can be lost.
+
+Not here: what runs there.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cluster.workers.processes import descendants, left_after
+from turnwise.cluster.nodes import SETTINGS, STORE_BYTES
+
+LEAN = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+"""No process is started before it is needed."""
+
+
+class Nodes:
+    """The head is the node of the run's own process.
+
+    Args:
+        cluster: `ray.cluster_utils.Cluster`.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.address: str = cluster.address
+        self.others: list[Any] = []
+
+    def add(self, cpus: int, gpus: int = 0) -> None:
+        """Add a node, and wait until it is there."""
+        given = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
+        self.others.append(self._cluster.add_node(**given))
+
+    def processes(self, index: int) -> set[int]:
+        """The processes of one of the others."""
+        (raylet,) = self.others[index].all_processes["raylet"]
+        return {raylet.process.pid} | descendants(raylet.process.pid)
+
+    def lose(self, index: int) -> None:
+        """Kill everything of one of the others at once, as when its machine loses power."""
+        processes = self.processes(index)
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+        assert left_after(processes, 60) == set()
+
+
+@contextmanager
+def several_nodes(count: int, cpus: int, gpus: int = 0) -> Iterator[Nodes]:
+    """Inside, there is a cluster of `count` nodes with `cpus` each."""
+    os.environ |= SETTINGS | LEAN
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
+    cluster = Cluster(True, head_node_args={**head, "include_dashboard": False})
+    try:
+        nodes = Nodes(cluster)
+        for _ in range(count - 1):
+            nodes.add(cpus, gpus)
+        yield nodes
+    finally:
+        cluster.shutdown()
+        for name in LEAN:
+            del os.environ[name]
