@@ -184,7 +184,7 @@ def pairs(optimizer: Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def test_weights_in_float32_are_their_own_masters(load_model: LoadModel) -> None:
     learner = PolicyLearner(load_model(), None, LearningConfig(), GRPO)
     assert all(master is parameter for parameter, master in pairs(learner.optimizer))
-    assert learner.state()["masters"] == []
+    assert learner.state()["masters"] == {}
 
 
 def test_adapters_of_a_model_in_bfloat16_are_float32(tmp_path: Path) -> None:

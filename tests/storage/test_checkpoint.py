@@ -18,11 +18,13 @@ from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
+from turnwise.storage.tensors import read
 from turnwise.tokens import Segment, Source, Tokens
 
 LoadModel = Callable[..., Any]
 STATE = {"cursor": 17, "seen": ["a", "b"]}
 LEARNER = {"moments": torch.arange(3.0), "updates": 4}
+TENSORS = "learner/shard-00001-model-00001-of-00001.safetensors"
 
 
 class Files:
@@ -61,7 +63,7 @@ def test_round_trip(load_model: LoadModel, tokenizer: Any, tmp_path: Path) -> No
     assert names(tmp_path) == ["step-000012"]
     opened = checkpoint.load(folder)
     assert (opened.step, opened.state) == (12, STATE)
-    assert torch.equal(opened.learner["moments"], LEARNER["moments"])
+    assert torch.equal(read(opened.learner)["moments"], LEARNER["moments"])
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, loaded.state_dict()[name])
@@ -84,7 +86,7 @@ def test_a_learner_resumes_from_disk_exactly(
         through.step()
     folder = checkpoint.save(tmp_path, 2, through.model, tokenizer, {}, through.state())
     resumed = learner(AutoModelForCausalLM.from_pretrained(folder))
-    resumed.load_state(checkpoint.load(folder).learner)
+    resumed.load_state(read(checkpoint.load(folder).learner))
     for _ in range(2):
         assert through.step() == resumed.step()
     for ours, theirs in zip(through.model.parameters(), resumed.model.parameters(), strict=True):
@@ -92,13 +94,13 @@ def test_a_learner_resumes_from_disk_exactly(
 
 
 @pytest.mark.parametrize(
-    "file", ["config.json", "model.safetensors", "tokenizer.json", "learner.pt"]
+    "file", ["config.json", "model.safetensors", "tokenizer.json", "learner.pt", TENSORS]
 )
 def test_a_full_disk_leaves_the_last_good_checkpoint(
     load_model: LoadModel, tokenizer: Any, tmp_path: Path, file: str
 ) -> None:
-    """Full at the last byte of each file; the optimizer state is the largest of them."""
-    learner = {"moments": torch.zeros(100_000)}
+    """Full at the last byte of each file; the optimizer's tensors are the largest of them."""
+    learner = {"moments": torch.zeros(100_000), "pairs": [torch.zeros(50_000)]}
     good = checkpoint.save(tmp_path, 1, load_model(), tokenizer, STATE, learner)
     model = load_model()
     limit = (good / file).stat().st_size - 1
@@ -202,6 +204,7 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     [
         ("model.safetensors", 1000, "model.safetensors is damaged"),
         ("learner.pt", 100, "learner.pt is damaged"),
+        (TENSORS, 100, f"{TENSORS} is damaged"),
         ("state.json", 20, "is damaged"),
         ("state.json", None, "state.json is missing"),
         ("model.safetensors", None, "model.safetensors is missing"),

@@ -15,6 +15,7 @@ from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.checkpoint import latest, load
 from turnwise.storage.run_folder import RunFolder, with_whole_paths
+from turnwise.storage.tensors import read
 from turnwise.storage.trajectory_rows import read_rows
 from turnwise.training.components import build_components
 from turnwise.training.rescoring import rescore_run
@@ -96,7 +97,7 @@ def test_a_run_trains_it_first_and_is_rewarded_by_it(whole: RunFolder) -> None:
 def test_it_is_updated_beside_the_policy(whole: RunFolder) -> None:
     assert all("reward_model/loss" in line for line in whole.lines("metrics.jsonl"))
     saved = latest(whole.checkpoints / "reward_model"), latest(whole.checkpoints)
-    states = [load(folder).learner["reward_model"] for folder in saved if folder is not None]
+    states = [read(load(folder).learner["reward_model"]) for folder in saved if folder is not None]
     before, after = (state["weights"]["head.weight"] for state in states)
     assert not before.equal(after)
 

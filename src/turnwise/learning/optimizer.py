@@ -90,7 +90,8 @@ class Optimizer:
         schedule: Schedule | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.parameters = trained_parameters(model)
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._names, self.parameters = list(trained), list(trained.values())
         if not self.parameters:
             raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
         self._ranks = ranks
@@ -108,7 +109,6 @@ class Optimizer:
             {"params": matrices, "weight_decay": config.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
-        self._in_groups = sorted(self.parameters, key=lambda parameter: parameter.dim() < 2)
         self._adamw = torch.optim.AdamW(groups, lr=learning_rate, betas=config.betas, fused=True)
 
     @property
@@ -139,22 +139,37 @@ class Optimizer:
             parameter.grad = master.grad = None
 
     def state(self) -> dict[str, Any]:
-        """All that a resumed run needs, for `torch.save`; shares memory with the optimizer. It is
-        whole on each rank, so any number of them can go on from it."""
+        """All that a resumed run needs: moments and masters by the names of weights, divided as
+        these are. Shares memory with the optimizer."""
+        divided = self._ranks.divided
+        moments: dict[str, dict[str, Tensor]] = {}
+        masters: dict[str, Tensor] = {}
+        weights = zip(self._names, self.parameters, self._locals, self._masters, strict=True)
+        for name, weight, local, master in weights:
+            moments[name] = {
+                kind: divided(value, weight) if value.dim() else value
+                for kind, value in self._moments(master).items()
+            }
+            if master is not local:
+                masters[name] = divided(master, weight)
         return {
-            "adamw": self._moments(self._adamw.state_dict(), self._ranks.whole),
-            "masters": [master for _, master in self._apart()],
+            "moments": moments,
+            "masters": masters,
             "updates": self.updates,
             "learning_rate_factor": self.learning_rate_factor,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken, for a model with the same parameters."""
-        self._adamw.load_state_dict(self._moments(state["adamw"], self._ranks.part))
+        local = self._ranks.local
         with torch.no_grad():
-            for (parameter, master), saved in zip(self._apart(), state["masters"], strict=True):
-                master.copy_(saved)
-                parameter.copy_(saved)
+            for name, master in zip(self._names, self._masters, strict=True):
+                for kind, value in self._moments(master).items():
+                    value.copy_(local(state["moments"][name][kind]))
+                if name in state["masters"]:
+                    master.copy_(local(state["masters"][name]))
+            for parameter, master in self._apart():
+                parameter.copy_(master)
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
 
@@ -172,18 +187,14 @@ class Optimizer:
         utils.clip_grads_with_norm_(masters, self.max_gradient_norm, torch.full_like(own, norm))
         return norm
 
-    def _moments(
-        self, adamw: Mapping[str, Any], divided: Callable[[Tensor, Tensor], Tensor]
-    ) -> dict[str, Any]:
-        """A state of AdamW with other tensors in the place of its moments."""
-        moments = {
-            place: {
-                name: divided(value, self._in_groups[place]) if value.dim() else value
-                for name, value in own.items()
-            }
-            for place, own in adamw["state"].items()
-        }
-        return {**adamw, "state": moments}
+    def _moments(self, master: Tensor) -> dict[str, Tensor]:
+        """AdamW's numbers of a weight; as it makes them itself where no update has needed them."""
+        moments: dict[str, Tensor] = self._adamw.state[master]
+        if not moments:
+            moments["step"] = torch.zeros((), device=master.device)
+            moments["exp_avg"] = torch.zeros_like(master)
+            moments["exp_avg_sq"] = torch.zeros_like(master)
+        return moments
 
     def _step(self) -> None:
         """Move the weights by their gradients."""

@@ -54,12 +54,13 @@ class Ranks(Protocol):
         """This rank's part of a weight, or of its gradient; shares its memory."""
         ...
 
-    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
-        """Put together what the ranks hold of a tensor that is divided as a weight is."""
+    def divided(self, local: Tensor, weight: Tensor) -> Tensor:
+        """The tensor of which this rank's part is given, divided as a weight is; shares its memory.
+        No rank waits for another."""
         ...
 
-    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
-        """Take this rank's part of a tensor that is to be divided as a weight is."""
+    def whole(self, weight: Tensor) -> Tensor:
+        """Put together what the ranks hold of a tensor."""
         ...
 
 
@@ -88,13 +89,13 @@ class Alone:
         """See Ranks."""
         return weight
 
-    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
+    def divided(self, local: Tensor, weight: Tensor) -> Tensor:
         """See Ranks."""
         return local
 
-    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
+    def whole(self, weight: Tensor) -> Tensor:
         """See Ranks."""
-        return whole
+        return weight
 
 
 ALONE = Alone()

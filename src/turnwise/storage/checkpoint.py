@@ -2,9 +2,10 @@
 
 A checkpoint is written beside its place, flushed to disk, and renamed into place, so that a kill or
 a full disk at any moment leaves the last good one. It is an ordinary model folder, which
-`AutoModelForCausalLM.from_pretrained` loads, plus `state.json` and `learner.pt`. What a disk does
-to it afterwards is found by `SHA256SUMS`, which has a line for every other file and can be checked
-by hand: `sha256sum --check SHA256SUMS`.
+`AutoModelForCausalLM.from_pretrained` loads, plus `state.json`, the learner's state in `learner.pt`
+and its tensors in `learner/` (`tensors.py`): one form, whatever number of processes has written it.
+What a disk does to it afterwards is found by `SHA256SUMS`, which has a line for every other file
+and can be checked by hand: `sha256sum --check SHA256SUMS`.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import os
 import pickle
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,9 +26,12 @@ from torch import nn
 
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.forward.images import reader_of
+from turnwise.storage import tensors
+from turnwise.storage.tensors import SavedTensor
 
 STATE = "state.json"
 LEARNER = "learner.pt"
+TENSORS = "learner"
 SUMS = "SHA256SUMS"
 SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 NAME = re.compile(r"step-(\d{6,})(\.replaced)?")
@@ -70,7 +74,8 @@ class Checkpoint:
     state: dict[str, Any]
     """The state given to `save`: the stage, counters."""
     learner: dict[str, Any]
-    """The learner's state given to `save`: the optimizer's."""
+    """The learner's state given to `save`: the optimizer's. Its tensors are not read yet:
+    `tensors.read`."""
 
     @property
     def stage(self) -> StageName:
@@ -93,26 +98,41 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step and return its folder, `root/step-000012`.
 
-    Remains of interrupted saves are deleted first: no other process may be saving there. `state`
-    must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises
+    `state` must be JSON; `learner` may hold tensors, numbers, strings, lists and dicts. Raises as
+    `save_with` does.
+    """
+
+    def write(folder: Path) -> dict[str, str]:
+        model.save_pretrained(str(folder))
+        reader = reader_of(model) if isinstance(model, nn.Module) else None
+        if reader is not None:
+            reader.save(folder)
+        save_beside_weights(folder, tokenizer, learner)
+        tensors.write(folder / TENSORS, tensors.parted(learner)[1])
+        return {}
+
+    return save_with(root, step, state, write)
+
+
+def save_with(
+    root: Path, step: int, state: Mapping[str, Any], write: Callable[[Path], dict[str, str]]
+) -> Path:
+    """Write the checkpoint of a step by a function that fills an empty folder with everything but
+    the state, and returns the checksums that it knows; returns the checkpoint's folder.
+
+    Remains of interrupted saves are deleted first: no other process may be saving there. Raises
     InfrastructureError when the disk fails; then nothing new is left behind.
     """
-    target = root / f"step-{step:06d}"
-    temporary = root / f".{target.name}.{os.getpid()}"
+    target, temporary = root / f"step-{step:06d}", draft(root, step)
     try:
         root.mkdir(parents=True, exist_ok=True)
         for leftover in root.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
-        model.save_pretrained(str(temporary))
-        _save_tokenizer(tokenizer, temporary)
-        reader = reader_of(model) if isinstance(model, nn.Module) else None
-        if reader is not None:
-            reader.save(temporary)
-        _write_learner(temporary / LEARNER, learner)
+        known = write(temporary)
         text = json.dumps({"step": step, "state": dict(state)}, indent=1)
         (temporary / STATE).write_text(text, encoding="utf-8")
-        _write_sums(temporary)
+        _write_sums(temporary, known)
         for path in [*temporary.rglob("*"), temporary]:
             _flush(path)
         _move(temporary, target)
@@ -128,14 +148,21 @@ def save(
     return target
 
 
+def draft(root: Path, step: int) -> Path:
+    """The folder in which this process writes the checkpoint of a step."""
+    return root / f".step-{step:06d}.{os.getpid()}"
+
+
 def load(folder: Path) -> Checkpoint:
     """Open a checkpoint. Raises DataError, in one line, when a byte of any of its files is not what
     was written."""
     check(folder)
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        learner = torch.load(folder / LEARNER, map_location="cpu", weights_only=True)
-        return Checkpoint(folder, state["step"], state["state"], learner)
+        with torch.serialization.safe_globals([SavedTensor]):
+            learner = torch.load(folder / LEARNER, map_location="cpu", weights_only=True)
+        placed = tensors.placed(learner, folder / TENSORS)
+        return Checkpoint(folder, state["step"], state["state"], placed)
     except (OSError, ValueError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
         line = str(error).splitlines()[0]
         raise DataError(f"checkpoint {folder} is damaged: {line}") from None
@@ -150,7 +177,7 @@ def check(folder: Path) -> None:
         if len(sums) != text.count("\n") or not {STATE, LEARNER} <= sums.keys():
             raise DataError(f"checkpoint {folder}: {SUMS} is damaged")
         for name, expected in sums.items():
-            if _sum(folder / name) != expected:
+            if checksum(folder / name) != expected:
                 raise DataError(f"checkpoint {folder}: {name} is damaged")
     except FileNotFoundError as error:
         raise DataError(f"checkpoint {folder}: {error.filename} is missing") from None
@@ -224,11 +251,13 @@ def set_aside(folder: Path) -> Path:
     return target
 
 
-def _save_tokenizer(tokenizer: Saveable, folder: Path) -> None:
+def save_beside_weights(folder: Path, tokenizer: Saveable, learner: Mapping[str, Any]) -> None:
+    """Write the tokenizer, and a learner's state but for its tensors. Raises OSError."""
     try:
         tokenizer.save_pretrained(str(folder))
     except Exception as error:
         raise OSError(f"tokenizer: {error}") from error
+    _write_learner(folder / LEARNER, tensors.parted(learner)[0])
 
 
 def _all(root: Path) -> list[Path]:
@@ -251,14 +280,16 @@ def _write_learner(path: Path, learner: Mapping[str, Any]) -> None:
         raise OSError(f"{path.name} could not be written whole ({reason})") from error
 
 
-def _write_sums(folder: Path) -> None:
+def _write_sums(folder: Path, known: Mapping[str, str]) -> None:
     """One line for each file that is there, as the program sha256sum writes it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    lines = [f"{known.get(name) or checksum(folder / name)}  {name}\n" for name in names]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
-def _sum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

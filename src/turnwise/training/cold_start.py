@@ -7,6 +7,7 @@ is compared with (`imitation.py`).
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline
 
@@ -27,7 +28,7 @@ class ColdStart:
             recipe.seed,
         )
         if saved is not None:
-            learner.load_state(saved.learner)
+            learner.load_state(read(saved.learner))
         context.display.phase("cold start", recipe.sft.steps)
         every = recipe.sft.checkpoint_every
         await learn_offline(context, learner, StageName.COLD_START, "cold_start.jsonl", every)

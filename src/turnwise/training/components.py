@@ -34,6 +34,7 @@ from turnwise.scaffolds.registry import make_scaffold, shows_images
 from turnwise.seeds import derive
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint, StageName
+from turnwise.storage.tensors import read
 from turnwise.training.rewarding import parts_of_models, reward_of
 
 
@@ -320,7 +321,7 @@ def _reward_model(
             f"{why}: train anew, or leave it out with reward=false reward_model=false "
             "evaluation.best_of="
         )
-    made.load_state(saved.learner["reward_model"])
+    made.load_state(read(saved.learner["reward_model"]))
     return made
 
 

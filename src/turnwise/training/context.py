@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm
+from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.monitor.display import Display
@@ -55,16 +56,29 @@ class RunContext:
         return self.saved if self.saved is not None and self.saved.stage is stage else None
 
     def save(
-        self, stage: StageName, step: int, learner: Mapping[str, Any], best: int | None = None
+        self,
+        stage: StageName,
+        step: int,
+        learner: Mapping[str, Any],
+        best: int | None = None,
+        team: DistributedLearner | None = None,
     ) -> None:
         """Write a checkpoint of the present weights and of a learner's state; older ones of the
-        stage are deleted, but for the newest few and the one of step `best`."""
+        stage are deleted, but for the newest few and the one of step `best`. A team of processes
+        writes it while the run goes on."""
         root = checkpoint.root_of(self.folder.checkpoints, stage)
         state = {"stage": str(stage), "seconds": self.seconds}
         model, tokenizer = self.components.model, self.components.tokenizer
+
+        def prune() -> None:
+            checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
+            release_memory()
+
+        if team is not None:
+            team.save(root, step, tokenizer, state, learner, prune)
+            return
         checkpoint.save(root, step, model, tokenizer, state, learner)
-        checkpoint.prune(root, self.recipe.train.keep_checkpoints, best)
-        release_memory()
+        prune()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.offline import learn_offline
@@ -41,7 +42,7 @@ class Imitation:
             components.model, demonstrations, config, recipe.learning, recipe.seed
         )
         if saved is not None:
-            learner.load_state(saved.learner)
+            learner.load_state(read(saved.learner))
         context.display.phase("imitation", config.steps)
         every = config.checkpoint_every
         await learn_offline(context, learner, StageName.IMITATION, "imitation.jsonl", every)

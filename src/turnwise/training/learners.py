@@ -3,6 +3,7 @@
 Not here: when they learn (`reinforcement.py`), and how (`learning`).
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from turnwise.config import (
     SelfTeacherConfig,
     SeparateCriticConfig,
 )
+from turnwise.errors import InfrastructureError
 from turnwise.learning.auxiliary import demonstrations_of_step
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits, estimate
@@ -40,6 +42,7 @@ from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
 from turnwise.types import Group
@@ -160,7 +163,8 @@ class Learners:
         return state if self.critic is None else state | {"critic": self.critic.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `state` was taken."""
+        """Continue exactly where `state`, of a checkpoint, was taken."""
+        state = state if self._team is not None else read(state)
         self.policy.load_state(state)
         self.filter_groups(state["group_filter"])
         if self.critic is not None:
@@ -168,9 +172,22 @@ class Learners:
         if self.reward_model is not None:
             self.reward_model.load_state(state["reward_model"])
 
+    def save(self, step: int, state: Mapping[str, Any], best: int | None) -> None:
+        """Write a checkpoint of RL; several processes write it while the run goes on."""
+        team = self.policy if isinstance(self.policy, DistributedLearner) else None
+        self._context.save(StageName.REINFORCEMENT, step, state, best, team)
+
+    def wait_until_saved(self) -> None:
+        """Wait until the last checkpoint is whole. Raises InfrastructureError where the disk
+        fails."""
+        if isinstance(self.policy, DistributedLearner):
+            self.policy.wait_until_saved()
+
     def close(self) -> None:
         """End the other processes of the learner, if there are any. Idempotent."""
         if self._team is not None:
+            with contextlib.suppress(InfrastructureError):  # the one that ends the run is told
+                self.wait_until_saved()
             self._team.close()
 
     def _set_temperature(self, temperature: float) -> None:

@@ -8,6 +8,7 @@ from turnwise.learning.preferences import PreferenceLearner, best_and_worst, sav
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline
 from turnwise.types import Group
@@ -39,7 +40,7 @@ class Preferences:
             recipe.seed,
         )
         if saved is not None:
-            learner.load_state(saved.learner)
+            learner.load_state(read(saved.learner))
         else:
             context.save(StageName.PREFERENCES, 0, learner.state())
         context.display.phase("preferences", config.steps)

@@ -17,6 +17,7 @@ from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry
 from turnwise.storage import checkpoint
+from turnwise.storage.tensors import read
 from turnwise.training.learners import Learners
 
 STRICT_FILTER = "top_spread"
@@ -93,10 +94,11 @@ def roll_back(situation: Situation) -> str:
     weights, _ = load_model(situation.model, situation.best)
     learner.model.load_state_dict(weights.state_dict())
     factor = learner.optimizer.learning_rate_factor
-    learner.load_state(kept.learner)
+    state = read(kept.learner)
+    learner.load_state(state)
     learner.optimizer.learning_rate_factor = factor
     if critic is not None:
-        critic.load_state(kept.learner["critic"])
+        critic.load_state(state["critic"])
     return (
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)

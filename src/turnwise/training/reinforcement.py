@@ -58,6 +58,7 @@ class Reinforcement:
                     await context.components.load(loop.step)
                     if loop.step % every == 0 or loop.finished:
                         await loop.save()
+            loop.learners.wait_until_saved()
         except (asyncio.CancelledError, RunStoppedError):
             loop.save_unsaved()
             raise
@@ -176,9 +177,10 @@ class ReinforcementLoop:
         await self._beside_sampling(self._save)
 
     def save_unsaved(self) -> None:
-        """Write a checkpoint of steps that have none yet, before the run ends."""
+        """Write a checkpoint of steps that have none yet, whole, before the run ends."""
         if self._unsaved:
             self._save()
+        self.learners.wait_until_saved()
 
     async def close(self) -> None:
         """End the trackers' runs, and cancel what is being sampled."""
@@ -201,7 +203,7 @@ class ReinforcementLoop:
         if self.curriculum is not None:
             state["curriculum"] = self.curriculum.state()
         best = self.watch.best_step(self.recorder.history) or self.validation.best_step
-        self.context.save(StageName.REINFORCEMENT, self.step, state, best)
+        self.learners.save(self.step, state, best)
         self._unsaved = False
 
     async def _beside_sampling(self, work: Callable[[], Result]) -> Result:

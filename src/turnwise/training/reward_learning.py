@@ -16,6 +16,7 @@ from turnwise.learning.reward_model import Lesson, PairsRewardModel, RewardModel
 from turnwise.learning.sft import batch_of_step
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline
 from turnwise.training.reward_data import parted, read_lessons
@@ -81,7 +82,7 @@ class RewardLearning:
         )
         learner = RewardModelLearner(model, lessons, config, recipe.seed)
         if saved is not None:
-            learner.load_state(saved.learner)
+            learner.load_state(read(saved.learner))
         context.display.phase("reward model", config.steps)
         every = recipe.train.checkpoint_every
         stage = StageName.REWARD_MODEL

@@ -6,13 +6,15 @@ here: what ranks compute (`parts.py`), and how they are run (`team.py`).
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from transformers import PreTrainedModel
 
+from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
 from turnwise.learning.auxiliary import AuxiliaryLoss
@@ -20,6 +22,8 @@ from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import UpdateReport
 from turnwise.learning.signals.base import Signals
+from turnwise.storage import checkpoint, tensors
+from turnwise.storage.checkpoint import Saveable
 from turnwise.types import Group, Trajectory
 
 
@@ -32,11 +36,16 @@ class DistributedLearner:
     """
 
     def __init__(
-        self, team: Team, recipe: Recipe, model: nn.Module, reference: nn.Module | None
+        self,
+        team: Team,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        reference: PreTrainedModel | None,
     ) -> None:
         self.model = model
         self.temperature = recipe.rollout.temperature or 1.0
         self.team = team
+        self._saving = Saving(team.seconds)
         team.build(recipe, copy.deepcopy(model), reference, model)
 
     @property
@@ -69,13 +78,43 @@ class DistributedLearner:
         return report
 
     def state(self) -> dict[str, Any]:
-        """See PolicyLearner."""
-        found: dict[str, Any] = self.team.call("state")
-        return found
+        """See PolicyLearner; of tensors it has the parts of this process."""
+        return self.team.parts.policy.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See PolicyLearner."""
+        """See PolicyLearner; each process reads its parts of the tensors of a checkpoint."""
         self.team.call("load_state", dict(state))
+
+    def save(
+        self,
+        root: Path,
+        step: int,
+        tokenizer: Saveable,
+        state: Mapping[str, Any],
+        learner: Mapping[str, Any],
+        then: Callable[[], None],
+    ) -> None:
+        """Begin to write a checkpoint as `checkpoint.save` does, each process its part; returns
+        when all has been copied. `then` is called when it is whole. Waits for the one before, and
+        raises what has gone wrong with it."""
+        self.wait_until_saved()
+        part: PartOfCheckpoint = self.team.call("save", checkpoint.draft(root, step))
+        rest = tensors.parted(learner)[0]
+
+        def write(folder: Path) -> dict[str, str]:
+            checkpoint.save_beside_weights(folder, tokenizer, rest)
+            return part.write(folder)
+
+        def work() -> None:
+            checkpoint.save_with(root, step, state, write)
+            then()
+
+        self._saving.begin(work, f"the checkpoint of step {step}")
+
+    def wait_until_saved(self) -> None:
+        """Wait for the checkpoint that is being written, if there is one. Raises
+        InfrastructureError where it cannot be."""
+        self._saving.wait()
 
 
 class DistributedCritic:
@@ -97,10 +136,9 @@ class DistributedCritic:
         return found
 
     def state(self) -> dict[str, Any]:
-        """See Critic."""
-        found: dict[str, Any] = self._team.call("critic_state")
-        return found
+        """See Critic; of tensors it has the parts of this process."""
+        return self._team.parts.critic.state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See Critic."""
+        """See Critic; each process reads its parts of the tensors of a checkpoint."""
         self._team.call("load_critic_state", dict(state))

@@ -3,7 +3,9 @@
 Not here: who calls (`team.py`, `worker.py`), and how a run sees it (`learner.py`).
 """
 
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +15,18 @@ from torch import nn
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.cluster.learners.process_group import ProcessGroup
+from turnwise.cluster.learners.saving import PartOfCheckpoint
 from turnwise.config import Recipe, SeparateCriticConfig
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.policy import PolicyLearner, UpdateReport
-from turnwise.learning.ranks import Ranks
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
+from turnwise.storage.tensors import read
 from turnwise.types import Group, Trajectory
 
 
@@ -37,7 +41,7 @@ class Parts:
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: ProcessGroup,
         recipe: Recipe,
         model: nn.Module,
         reference: nn.Module | None,
@@ -83,17 +87,27 @@ class Parts:
         targets = [None for _ in held] if self._whole is None else trained_parameters(self._whole)
         with torch.no_grad():
             for weight, target in zip(held, targets, strict=True):
-                found = self._ranks.whole(self._ranks.local(weight), weight)
+                found = self._ranks.whole(weight)
                 if target is not None:
                     target.copy_(found)
 
     def state(self) -> dict[str, Any]:
-        """See `PolicyLearner.state`."""
-        return self.policy.state()
+        """See `PolicyLearner.state`; of the critic too. Of tensors it has this rank's parts."""
+        critic = {} if self._critic is None else {"critic": self._critic.state()}
+        return self.policy.state() | critic
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """See `PolicyLearner.load_state`."""
-        self.policy.load_state(state)
+        """See `PolicyLearner.load_state`; this rank's parts are read from the checkpoint."""
+        own = self.policy.state()
+        self.policy.load_state(read({key: state[key] for key in own}, own))
+
+    def save(self, folder: Path) -> PartOfCheckpoint:
+        """Copy what this rank writes of a checkpoint. On rank 0 the caller writes the copies, on
+        others a thread."""
+        part = PartOfCheckpoint(self._ranks, self.policy.model, self.state())
+        if self._ranks.rank:
+            threading.Thread(target=part.write, args=[folder], daemon=True).start()
+        return part
 
     def measure_values(self, groups: Sequence[Group]) -> Signals:
         """See `Critic.measure`."""
@@ -105,13 +119,9 @@ class Parts:
         """See `Critic.update`."""
         return self.critic.update(groups, signals, credits)
 
-    def critic_state(self) -> dict[str, Any]:
-        """See `Critic.state`."""
-        return self.critic.state()
-
     def load_critic_state(self, state: dict[str, Any]) -> None:
-        """See `Critic.load_state`."""
-        self.critic.load_state(state)
+        """See `Critic.load_state`; this rank's parts are read from the checkpoint."""
+        self.critic.load_state(read(state, self.critic.state()))
 
 
 def algorithm_of(recipe: Recipe) -> Algorithm:
@@ -119,7 +129,7 @@ def algorithm_of(recipe: Recipe) -> Algorithm:
     return make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
 
 
-def parts_of_worker(ranks: Ranks, recipe: Recipe) -> Parts:
+def parts_of_worker(ranks: ProcessGroup, recipe: Recipe) -> Parts:
     """Make the parts of a rank but 0, which gets its weights from that one."""
     config, longest = recipe.model, recipe.rollout.max_tokens
     if torch.cuda.is_available() and config.device != "cpu":

@@ -29,10 +29,12 @@ HOST = "127.0.0.1"
 class ProcessGroup:
     """The `Ranks` of a process that has joined; as many as have joined with it."""
 
-    def __init__(self, mesh: DeviceMesh) -> None:
+    def __init__(self, mesh: DeviceMesh, beside: dist.ProcessGroup) -> None:
         self._mesh = mesh
         self.rank = dist.get_rank()
         self.count = dist.get_world_size()
+        self.beside = beside
+        """A group of the same processes, for threads beside the one that learns."""
 
     def gather(self, value: Value) -> list[Value]:
         """See Ranks."""
@@ -76,22 +78,38 @@ class ProcessGroup:
         """See Ranks."""
         return weight.to_local().detach() if isinstance(weight, DTensor) else weight
 
-    def whole(self, local: Tensor, weight: Tensor) -> Tensor:
+    def divided(self, local: Tensor, weight: Tensor) -> Tensor:
         """See Ranks."""
         if not isinstance(weight, DTensor):
             return local
-        shape, stride = weight.shape, weight.stride()
-        divided = DTensor.from_local(
-            local, self._mesh, weight.placements, run_check=False, shape=shape, stride=stride
+        return DTensor.from_local(
+            local,
+            weight.device_mesh,
+            weight.placements,
+            run_check=False,
+            shape=weight.shape,
+            stride=weight.stride(),
         )
-        return divided.full_tensor()
 
-    def part(self, whole: Tensor, weight: Tensor) -> Tensor:
+    def whole(self, weight: Tensor) -> Tensor:
         """See Ranks."""
-        if not isinstance(weight, DTensor):
-            return whole
-        parts = torch.chunk(whole, self.count)  # as FSDP divides: by the first dimension
-        return parts[self.rank] if self.rank < len(parts) else whole[:0]
+        return weight.full_tensor().detach() if isinstance(weight, DTensor) else weight.detach()
+
+    def copied(self, tensor: Tensor) -> Tensor:
+        """Copy a tensor to the processor's memory, divided as it is."""
+        if not isinstance(tensor, DTensor):
+            return tensor.detach().to("cpu", copy=True)
+        mesh = tensor.device_mesh
+        if mesh.device_type != "cpu":
+            mesh = DeviceMesh("cpu", mesh.mesh, _init_backend=False)
+        return DTensor.from_local(
+            tensor.to_local().detach().to("cpu", copy=True),
+            mesh,
+            tensor.placements,
+            run_check=False,
+            shape=tensor.shape,
+            stride=tensor.stride(),
+        )
 
 
 class _Computed(nn.Module):
@@ -139,7 +157,8 @@ def join(store: "Store", rank: int, count: int, device: str, seconds: float) -> 
         world_size=count,
         timeout=timedelta(seconds=seconds),
     )
-    return ProcessGroup(init_device_mesh(device, (count,)))
+    beside = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
+    return ProcessGroup(init_device_mesh(device, (count,)), beside)
 
 
 def leave() -> None:

@@ -149,19 +149,14 @@ class Critic(nn.Module):
         return {"critic/loss": loss, **moved.metrics("critic")}
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state, whole on each rank."""
-        weights = {
-            name: self._ranks.whole(self._ranks.local(weight), weight)
-            for name, weight in self.state_dict().items()
-        }
-        return {"weights": weights, "optimizer": self.optimizer.state()}
+        """Weights and optimizer state, of which each rank has its part."""
+        return {"weights": dict(self.state_dict()), "optimizer": self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
         with torch.no_grad():
             for name, weight in self.state_dict().items():
-                local = self._ranks.local(weight)
-                local.copy_(self._ranks.part(state["weights"][name], weight))
+                self._ranks.local(weight).copy_(self._ranks.local(state["weights"][name]))
         self.optimizer.load_state(state["optimizer"])
 
     def _backward(self, lessons: Sequence[ValueLesson], count: int, counts: bool) -> float:

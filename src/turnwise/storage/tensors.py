@@ -1,0 +1,160 @@
+"""Tensors of checkpoints: by name, in safetensors files, each written by the process that has it.
+
+By torch.distributed.checkpoint: a part of a tensor carries its place in the whole, so what any
+number of processes has written any other number reads, each its own part and no more. No file holds
+code. Not here: the numbers and words of a state, and when a checkpoint counts (`checkpoint.py`).
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from turnwise.errors import DataError
+
+FILE_BYTES = 1 << 30
+"""The size at which a process begins another file: each is put together in memory."""
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """A tensor of a checkpoint that has not been read yet; any process can (`read`)."""
+
+    name: str
+    folder: str = ""
+
+
+def parted(state: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Part a state from its tensors: it has a SavedTensor in the place of each, and these are by
+    name. Tensors in lists stay where they are."""
+    rest: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
+    for key, value in state.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Tensor):
+            rest[key], tensors[name] = SavedTensor(name), value
+        elif isinstance(value, Mapping):
+            rest[key], found = parted(value, f"{name}.")
+            assert not found.keys() & tensors.keys()
+            tensors |= found
+        else:
+            rest[key] = value
+    return rest, tensors
+
+
+def placed(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A state without tensors, as `parted` gives it, that knows the folder where they are."""
+    return {
+        key: (
+            replace(value, folder=str(folder))
+            if isinstance(value, SavedTensor)
+            else placed(value, folder)
+            if isinstance(value, dict)
+            else value
+        )
+        for key, value in state.items()
+    }
+
+
+def write(
+    folder: Path, tensors: Mapping[str, Tensor], group: dist.ProcessGroup | None = None
+) -> None:
+    """Write tensors, and of those that are divided over the group's processes each its part: all of
+    them call this, at any time. Without a group this process has all there is.
+
+    Raises OSError where the disk fails, for whichever of the processes.
+    """
+    if not tensors:
+        return
+    files = _files(tensors, 1 if group is None else dist.get_world_size(group))
+    writer = HuggingFaceStorageWriter(str(folder), files, save_distributed=True)
+    with _as(OSError, folder):
+        save(_unshared(tensors), storage_writer=writer, process_group=group, no_dist=group is None)
+
+
+def read(state: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The state with its saved tensors: whole new ones on the processor, or those that `into` has
+    in the same places, which are given the saved numbers; of divided ones each process reads its
+    part. Raises DataError where a file cannot be read."""
+    folders = {saved.folder for saved in _saved(state)}
+    readers = {folder: HuggingFaceStorageReader(folder) for folder in folders}
+    known = {folder: reader.read_metadata() for folder, reader in readers.items()}
+    targets: dict[str, dict[str, Tensor]] = {folder: {} for folder in folders}
+
+    def filled(state: Mapping[str, Any], into: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(state)
+        for key, value in state.items():
+            if isinstance(value, dict):
+                found[key] = filled(value, into.get(key, {}))
+            if isinstance(value, SavedTensor):
+                found[key] = into[key] if key in into else _empty(known[value.folder], value.name)
+                targets[value.folder][value.name] = found[key]
+        return found
+
+    whole = filled(state, into or {})
+    for folder, tensors in targets.items():
+        with _as(DataError, Path(folder)):
+            load(dict(tensors), storage_reader=readers[folder], no_dist=True)
+    return whole
+
+
+def _saved(state: Mapping[str, Any]) -> Iterator[SavedTensor]:
+    for value in state.values():
+        if isinstance(value, SavedTensor):
+            yield value
+        elif isinstance(value, dict):
+            yield from _saved(value)
+
+
+def _empty(metadata: Any, name: str) -> Tensor:
+    """A tensor of the saved shape."""
+    saved = metadata.state_dict_metadata[name]
+    return torch.empty(saved.size, dtype=saved.properties.dtype)
+
+
+def _files(tensors: Mapping[str, Tensor], count: int) -> dict[str, int]:
+    """The number, from 1, of the file of a process that each tensor goes to."""
+    files: dict[str, int] = {}
+    before = 0
+    for name, tensor in tensors.items():
+        files[name] = 1 + before // (count * FILE_BYTES)
+        before += tensor.numel() * tensor.element_size()
+    return files
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Copies in the place of tensors that share their memory with one before: a file has each."""
+    seen: set[tuple[int, int]] = set()
+    found: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        place = (tensor.data_ptr(), tensor.numel())
+        found[name] = tensor.clone() if tensor.numel() and place in seen else tensor
+        seen.add(place)
+    return found
+
+
+@contextmanager
+def _as(kind: type[Exception], folder: Path) -> Iterator[None]:
+    """Raise what has failed in a process as another kind of error, in one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            yield
+    except CheckpointException as error:  # an error for each process that has one
+        rank, (first, _) = min(error.failures.items())
+        if not isinstance(first, (OSError, RuntimeError, ValueError)):
+            raise
+        raise kind(f"{folder.name} of rank {rank}: {str(first).splitlines()[0]}") from first

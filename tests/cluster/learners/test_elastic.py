@@ -1,0 +1,43 @@
+"""Promise 7 with another number of processes: what two have written four go on from, and one."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cluster.learners.test_learner import REWARDS, assert_same_updates, pair, recipe_of
+from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
+from turnwise.cluster.learners.team import Team
+from turnwise.types import Group
+
+MakeGroups = Callable[..., list[Group]]
+
+
+@contextmanager
+def ranks(count: int, logs: Path) -> Iterator[Team]:
+    """Processes of this test alone: a process is in one team at a time."""
+    team = Team(count, torch.device("cpu"), 1, 120.0, logs)
+    try:
+        yield team
+    finally:
+        team.close()
+
+
+@pytest.mark.long
+@pytest.mark.numbers
+def test_four_go_on_from_two_and_one_from_four(
+    model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
+) -> None:
+    """Of the smallest weights some of the four have no part."""
+    recipe = recipe_of(model_folders["qwen3"], WITH_REFERENCE)
+    with ranks(2, tmp_path / "two") as team:
+        two = updated(pair(team, recipe)[1], recipe, make_groups(REWARDS, 1))
+        folder = save(two, tmp_path, tokenizer)
+    one = updated(gone_on(folder, recipe, None), recipe, make_groups(REWARDS, 2))
+    with ranks(4, tmp_path / "four") as team:
+        four = updated(gone_on(folder, recipe, team), recipe, make_groups(REWARDS, 2))
+        later = save(four, tmp_path, tokenizer, 2)
+    assert_same_updates(one, gone_on(later, recipe, None), [make_groups(REWARDS, 3)])
