@@ -110,6 +110,8 @@ def _row(place: int, length: int, words: random.Random) -> dict[str, Any]:
         "version": [1 if one else -1 for one in sampled],
         "logprob": logprob,
         "trained_logprob": [1.01 * one for one in logprob],
+        "entropy": [-one for one in logprob],
+        "loss_weight": [1e-3 if one else math.nan for one in sampled],
         "advantage": [(1.0 if success else -0.5) if one else 0.0 for one in sampled],
         "value": [],
         "contexts": [[0, 0]],

@@ -88,5 +88,7 @@ def test_each_token_is_a_row_with_its_numbers(tmp_path: Path) -> None:
     assert [bool(cell) for cell in columns["version"]] == sampled
     expected = [f"{value:+.4f}" for value in rows[0]["logprob"] if value == value]
     assert [cell for cell in columns["logprob"] if cell] == expected
+    for name in ("entropy", "loss weight"):
+        assert [bool(cell) for cell in columns[name]] == sampled
     ratios = [float(cell) for cell in columns["ratio"] if cell]
     assert ratios == pytest.approx([1.0] * sum(sampled), abs=1e-3)  # one update: still its own

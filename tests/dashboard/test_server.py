@@ -23,7 +23,7 @@ from turnwise.dashboard.security import Door
 from turnwise.dashboard.server import application
 from turnwise.errors import DataError
 from turnwise.storage.run_lock import locked
-from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise.storage.trajectory_rows import LATER, SCHEMA
 
 HOST = "http://127.0.0.1:8080"
 
@@ -179,8 +179,20 @@ def test_the_numbers_of_a_token_are_those_of_the_file(run: Path) -> None:
         logprob, trained = row["logprob"][place], row["trained_logprob"][place]
         shown = columns["gap"][place - 5]
         assert shown is None if logprob != logprob else shown == pytest.approx(trained - logprob)
-    assert "entropy" in found["absent"]
-    assert "value" in found["absent"]
+    for name in ("entropy", "loss_weight"):
+        known = [None if one != one else one for one in row[name][5:40]]
+        assert columns[name] == pytest.approx(known)
+    assert list(found["absent"]) == ["value"]
+
+
+def test_a_run_of_an_earlier_version_shows_what_it_recorded(run: Path) -> None:
+    file = run / "trajectories/step-000003.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(list(LATER)), file)
+    found = get([run], "runs/0/episodes/step-000003/1/tokens")[0]
+    assert found["absent"].keys() >= {"entropy", "loss_weight", "trained_logprob"}
+    (whole,) = get([run], "runs/0/episodes/step-000003/1")
+    assert whole["weight"] is None
+    assert len(whole["turns"]) == 2
 
 
 def test_a_group_says_where_its_episodes_part(run: Path) -> None:

@@ -118,7 +118,8 @@ def test_an_update_reports_its_log_probabilities_of_each_context(
     credits = estimate([*groups, *equal], Signals(), algorithm)
     config = LearningConfig(epochs=2, learning_rate=1e-2, share_prefixes=share_prefixes)
     learner = PolicyLearner(copy.deepcopy(model), None, config, algorithm)
-    logprobs = learner.update([*groups, *equal], credits).logprobs
+    tokens = learner.update([*groups, *equal], credits).tokens
+    logprobs = {name: row["logprob"] for name, row in tokens.items()}
     found = sampled([logprobs[member.id] for member in members], members)
     assert_rounding([found], model, lambda exact: [by_hand(exact, members)])
     assert all(np.isnan(logprobs[member.id]).all() for member in equal[0].trajectories)

@@ -11,9 +11,10 @@ from turnwise.config import check_recipe
 from turnwise.errors import DataError, InfrastructureError
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import SignalArrays, Signals
+from turnwise.learning.token_numbers import NUMBERS
 from turnwise.monitor.metrics import rollout_metrics
 from turnwise.storage.run_folder import RunFolder
-from turnwise.storage.trajectory_rows import read_rows, trajectory_of
+from turnwise.storage.trajectory_rows import LATER, read_rows, trajectory_of
 from turnwise.tokens import Segment, Source, Tokens
 from turnwise.types import (
     Action,
@@ -54,16 +55,18 @@ def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     signals = Signals({penalised.id: SignalArrays(penalty=0.25)})
     credits = Credits({penalised.id: np.array([0.0, 0.0, -1.5], np.float32)}, frozenset())
     groups = [Group("g", (penalised, member(None)))]
-    logprobs = {penalised.id: np.array([np.nan, np.nan, -0.75], np.float32)}
-    folder.write_trajectories("step-000001", groups, signals, credits, logprobs)
+    tokens = np.array([(np.nan, np.nan, np.nan)] * 2 + [(-0.75, 0.5, 0.25)], NUMBERS)
+    folder.write_trajectories("step-000001", groups, signals, credits, {penalised.id: tokens})
     (file,) = folder.trajectory_files()
     graded, ungraded = read_rows(file)
     assert graded["ids"] == [1, 2, 3]
     assert graded["source"] == [Source.USER, Source.USER, Source.MODEL]
     assert graded["version"] == [-1, -1, 4]
     assert np.isnan(graded["logprob"][:2]).all()
-    assert graded["trained_logprob"][2] == -0.75
-    assert ungraded["trained_logprob"] == []
+    for name, value in (("trained_logprob", -0.75), ("entropy", 0.5), ("loss_weight", 0.25)):
+        assert np.isnan(graded[name][:2]).all()
+        assert graded[name][2] == value
+        assert ungraded[name] == []
     assert (graded["reward"], ungraded["reward"]) == (0.0, None)
     assert (graded["penalty"], ungraded["penalty"]) == (0.25, 0.0)
     assert graded["advantage"] == [0.0, 0.0, -1.5]
@@ -124,6 +127,20 @@ def test_a_long_trajectory_can_be_read_alone(tmp_path: Path) -> None:
         file.stem: pq.read_metadata(file).num_row_groups for file in folder.trajectory_files()
     }
     assert groups == {"short": 1, "long": 4}
+
+
+def test_trajectories_of_earlier_versions_can_be_read(tmp_path: Path) -> None:
+    """What they did not record is empty; what a trajectory cannot be read without is asked for."""
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    folder.write_trajectories("step-000001", [Group("g", (member(1.0),))])
+    (file,) = folder.trajectory_files()
+    (whole,) = read_rows(file)
+    pq.write_table(pq.read_table(file).drop_columns(list(LATER)), file)
+    (older,) = read_rows(file)
+    assert older.keys() == whole.keys()
+    assert (older["roles"], older["entropy"], older["loss_weight"]) == ([""], [], [])
+    assert trajectory_of(older, member(1.0).task).turns == member(1.0).turns
 
 
 def test_rewinding_forgets_what_will_be_done_again(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ class TokenLosses:
 
     losses: "Tensor"
     """float32[n], weighted: their sum over the optimizer batch is the loss."""
+    weights: "Tensor"
+    """float32[n], without gradient: the factor of each token's objective in that sum, which is its
+    aggregation weight times the token filter's scale times the correction's weight."""
     sums: dict[str, float]
     maxima: dict[str, float]
     minima: dict[str, float]
@@ -94,6 +97,7 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         sequence=tokens.sequence,
     )
     losses, stopped = algorithm.call("objective", inputs)
+    weights = tokens.weight
     drift = k3(tokens.behaviour_logprob, tokens.logprob.detach())
     sums = {
         "policy/clip_fraction": stopped.sum().item(),
@@ -106,11 +110,13 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
         losses = tokens.loss_scale * losses + tokens.kl_penalty * k3(
             tokens.old_logprob, tokens.logprob
         )
+        weights = weights * tokens.loss_scale
         treated = (tokens.loss_scale != 1) | (tokens.kl_penalty != 0)
         sums["policy/filtered_fraction"] = treated.sum().item()
     if algorithm.correction != BYPASS:
         correction = correction_weights(tokens, algorithm)
         losses = losses * correction
+        weights = weights * correction
         sums["correction/weight"] = correction.sum().item()
         sums["correction/rejected_fraction"] = (correction == 0).sum().item()
     if algorithm.kl_coefficient:
@@ -126,7 +132,7 @@ def policy_loss(tokens: TrainedTokens, algorithm: Algorithm) -> TokenLosses:
     ratio = inputs.ratio.detach()
     maxima = {"policy/ratio_max": ratio.max().item()} if len(ratio) else {}
     minima = {"policy/ratio_min": ratio.min().item()} if len(ratio) else {}
-    return TokenLosses(losses * tokens.weight, sums, maxima, minima)
+    return TokenLosses(losses * tokens.weight, weights, sums, maxima, minima)
 
 
 def correction_weights(tokens: TrainedTokens, algorithm: Algorithm) -> "Tensor":

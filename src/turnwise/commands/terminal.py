@@ -97,7 +97,8 @@ def show_rows(console: Console, run: Path, name: str, rows: Sequence[Mapping[str
 def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     """Tables of a row for each token: its source and, of sampled ones, the policy's version, its
     log-probability when it was sampled, the ratio of its probability when it was trained to that,
-    its advantage, and the critic's value."""
+    its advantage, the entropy of its distribution, its weight in the loss, and the critic's value;
+    what was not recorded is left out."""
     if not any(row["ids"] for row in rows):
         raise DataError(f"{run} has words and no tokens: leave out --tokens")
     tokenizer = _tokenizer(run / "tokenizer" / "tokenizer.json")
@@ -106,8 +107,7 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
         if row["trained_logprob"]:
             numbers["ratio"] = np.exp(np.subtract(row["trained_logprob"], row["logprob"]))
         numbers["advantage"] = row["advantage"]
-        if row["value"]:
-            numbers["value"] = row["value"]
+        numbers |= {name: row[name] for name in ("entropy", "loss_weight", "value") if row[name]}
         table = Table(
             "place",
             "token",
@@ -115,7 +115,7 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
             "source",
             "turn",
             "version",
-            *(Column(name, justify="right") for name in numbers),
+            *(Column(name.replace("_", " "), justify="right") for name in numbers),
             title=f"{row['group']} #{row['episode']}: outcome {row['outcome']}",
         )
         columns = zip(*(row[name] for name in ("ids", "source", "turn", "version")), strict=True)
@@ -138,7 +138,9 @@ def token_tables(run: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[Table
 
 def _measured(value: float) -> str:
     """A number of a token; nothing where it was not measured."""
-    return "" if math.isnan(value) else f"{value:+.4f}"
+    if math.isnan(value):
+        return ""
+    return f"{value:+.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:+.1e}"
 
 
 def _tokenizer(file: Path) -> Tokenizer:

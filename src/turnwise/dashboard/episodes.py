@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from turnwise.dashboard.index import (
     LIGHT,
     Index,
@@ -161,7 +163,7 @@ def episode(path: Path, name: str, number: int, index: Index) -> dict[str, Any]:
         "siblings": [{"row": place, **{fact: one[fact] for fact in facts}} for place, one in group],
         "why": why(row, turns),
         "trained_down": _trained_down(row),
-        "weight": None,
+        "weight": float(np.nansum(row["loss_weight"])) if row["loss_weight"] else None,
         "version": max(sampled, default=None),
     }
 
@@ -255,7 +257,7 @@ def _turn(
     credit: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     results = step["results"] if step is not None else []
-    by_turn = row.get("tool_seconds") or []
+    by_turn = row["tool_seconds"] or []
     seconds = by_turn[number] if number < len(by_turn) else []
     calls = []
     for place, call in enumerate(action["calls"]):

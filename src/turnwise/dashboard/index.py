@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from turnwise.dashboard.runs import State, cannot_read, file_kind, state_of
 from turnwise.errors import DataError
+from turnwise.storage.trajectory_rows import LATER, SCHEMA, completed
 
 LIGHT = (
     "task",
@@ -39,7 +40,7 @@ SEARCHED = ("prompt", "answer", "detail", "problem", "actions", "steps")
 """Columns in which a text is looked for."""
 AS_JSON = ("actions", "steps")
 """The columns among them that are JSON."""
-NEEDED = (*LIGHT, "ids", "source", "advantage", "trained_logprob")
+NEEDED = tuple(name for name in SCHEMA.names if name not in LATER)
 """Columns without which an episode cannot be shown."""
 LONGEST_PROMPT = 200
 """Characters of a prompt that lists show."""
@@ -118,7 +119,7 @@ def read_rows(file: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
             wanted = sorted({number for number in numbers if 0 <= number - first < rows})
             if wanted:
                 part = parquet.read_row_group(group).take([place - first for place in wanted])
-                found |= zip(wanted, part.to_pylist(), strict=True)
+                found |= zip(wanted, map(completed, part.to_pylist()), strict=True)
             first += rows
     return [found[number] for number in numbers]
 

@@ -43,11 +43,8 @@ CLIPPED = (
     "Its ratio had left the clip range {low:g} to {high:g} on the side that its advantage pushes "
     "to, so the objective took its gradient away."
 )
-ABSENT = {
-    "entropy": "The entropy of each token is not recorded: metrics.jsonl has its mean.",
-    "weight": "A token's weight in the loss follows from the algorithm's aggregation and is not "
-    "recorded.",
-}
+NO_UPDATE = "The trajectory is in no update of RL."
+EARLIER = "An earlier version of turnwise wrote the run, and did not record it."
 Row = Mapping[str, Any]
 ClipRange = Callable[[Mapping[str, Any]], tuple[float, float] | None]
 """The range of ratios, by the values of a recipe, outside of which a token is clipped; None where
@@ -103,7 +100,7 @@ def tokens(
         "logprob": _numbers(row["logprob"], part),
         "context": _contexts(row, count)[part],
     }
-    absent = dict(ABSENT)
+    absent: dict[str, str] = {}
     reasons = _reasons(name, row, index, file, recipe_values(path), clip_range)
     columns["trained"] = [one is None for one in reasons[part]]
     known = list(dict.fromkeys(one for one in reasons if one is not None))
@@ -116,8 +113,12 @@ def tokens(
             columns["ratio"] = _numbers(np.exp(after - before), part)
         columns["advantage"] = _numbers(np.where(sampled, row["advantage"], np.nan), part)
     else:
-        reason = "The trajectory is in no update of RL."
-        absent |= dict.fromkeys(("trained_logprob", "gap", "ratio", "advantage"), reason)
+        absent |= dict.fromkeys(("trained_logprob", "gap", "ratio", "advantage"), NO_UPDATE)
+    for key in ("entropy", "loss_weight"):
+        if row[key]:
+            columns[key] = _numbers(row[key], part)
+        else:
+            absent[key] = EARLIER if row["trained_logprob"] else NO_UPDATE
     if row["value"]:
         columns["value"] = _numbers(row["value"], part)
     else:

@@ -48,7 +48,8 @@ from turnwise.learning.ranks import ALONE, Compute, Ranks, own_batches
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
-from turnwise.learning.watch import Logprobs, Watch, no_logprobs, together
+from turnwise.learning.token_numbers import TokenNumbers, no_numbers, together
+from turnwise.learning.watch import Watch
 from turnwise.types import Group, Trajectory
 
 
@@ -58,9 +59,8 @@ class UpdateReport:
 
     metrics: dict[str, float]
     problems: list[str]
-    logprobs: Logprobs = field(default_factory=dict)
-    """The policy's own log-probabilities of the tokens that it was trained on, in the first pass
-    over them."""
+    tokens: TokenNumbers = field(default_factory=dict)
+    """What was measured of the trained tokens in the first pass over them."""
 
 
 class PolicyLearner:
@@ -148,7 +148,7 @@ class PolicyLearner:
         measured: dict[str, float] = {}
         learning_rate = self.optimizer.present_learning_rate
         mixtures = shares(demonstrations, count)
-        logprobs = no_logprobs(kept, credits.trained)
+        tokens = no_numbers(kept, credits.trained)
         epoch = list(zip(parts, batches, mixtures, strict=True))
         for number, (part, (examples, terms), mixed) in enumerate(epoch * self.config.epochs):
             alone = auxiliary is not None and auxiliary.has_update(part, credits)
@@ -157,7 +157,7 @@ class PolicyLearner:
             first = totals.updates == 0
             noisy = measure_variance and first
             noise = GradientNoise(self.optimizer.parameters) if noisy else None
-            watch = Watch(first, logprobs if number < count else None, noise)
+            watch = Watch(first, tokens if number < count else None, noise)
             terms = [*terms, *demonstration_terms(mixed, self.algorithm)]
             other = partial(auxiliary.add_gradient, part, credits) if auxiliary else None
             sums, problem = self._update_once(examples, watch, terms, other)
@@ -167,14 +167,14 @@ class PolicyLearner:
             totals.add(sums)
             if noise is not None:
                 measured = noise.metrics(len(part))
-        logprobs = together(self._ranks.gather(logprobs))
+        tokens = together(self._ranks.gather(tokens))
         told = {
             "policy/skipped_updates": float(len(problems)),
             "policy/learning_rate": learning_rate,
         }
         metrics = totals.metrics() | measured | told
         metrics = self._with_kl(metrics, groups, credits.kl_reference)
-        return UpdateReport(metrics, problems, logprobs)
+        return UpdateReport(metrics, problems, tokens)
 
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
@@ -290,7 +290,7 @@ class PolicyLearner:
                 if problem or not members:
                     continue
                 sums.add_losses(result, len(batch.targets), loss.item())
-                watch.see(members, tokens.logprob.detach())
+                watch.see(members, tokens.logprob, tokens.entropy, result.weights)
                 if watch.gap:
                     sums.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
             if watch.noise is not None:

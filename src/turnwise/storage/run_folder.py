@@ -32,20 +32,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from turnwise.config import Recipe, RecordedDemonstrations, dump_recipe, load_recipe
 from turnwise.errors import ConfigError, DataError, InfrastructureError, unknown_name
 from turnwise.learning.credits import Credits
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.token_numbers import TokenNumbers
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
 from turnwise.storage.trajectory_rows import SCHEMA, image_name, rows_together, trajectory_row
-from turnwise.types import Group, TrajectoryId
+from turnwise.types import Group
 
 PARTS = (
     "trajectories",
@@ -201,10 +200,10 @@ class RunFolder:
         groups: Sequence[Group],
         signals: Signals | None = None,
         credits: Credits | None = None,
-        logprobs: Mapping[TrajectoryId, NDArray[np.float32]] | None = None,
+        numbers: TokenNumbers | None = None,
     ) -> None:
         """All trajectories of a step or an evaluation, one row each, and the images in them; with
-        a step's measurements, credits and log-probabilities in training, where they are known."""
+        a step's measurements, credits and numbers of trained tokens, where they are known."""
         self._write_images(groups)
         signals, credits = signals or Signals(), credits or Credits({}, frozenset())
         rows = [
@@ -212,7 +211,7 @@ class RunFolder:
                 member,
                 signals.of(member),
                 credits.advantages.get(member.id),
-                (logprobs or {}).get(member.id),
+                (numbers or {}).get(member.id),
             )
             for group in groups
             for member in group.trajectories

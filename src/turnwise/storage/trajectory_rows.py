@@ -4,7 +4,7 @@ Not here: where the files lie (`run_folder.py`).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -74,10 +74,23 @@ SCHEMA = pa.schema(
             ),
         ),
         ("trained_logprob", pa.list_(pa.float32())),
+        ("entropy", pa.list_(pa.float32())),
+        ("loss_weight", pa.list_(pa.float32())),
         ("advantage", pa.list_(pa.float32())),
         ("value", pa.list_(pa.float32())),
     ]
 )
+
+LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "turn_parts": lambda row: "{}",
+    "capture": lambda row: None,
+    "roles": lambda row: [""] * row["turns"],
+    "tool_seconds": lambda row: [],
+    "trained_logprob": lambda row: [],
+    "entropy": lambda row: [],
+    "loss_weight": lambda row: [],
+}
+"""Columns that earlier versions did not write, and what stands for them in a row without."""
 
 TOKENS_TOGETHER = 65_536
 """Tokens of trajectories that are read together, as a group of rows, about."""
@@ -96,12 +109,12 @@ def trajectory_row(
     trajectory: Trajectory,
     signals: SignalArrays = NOTHING,
     advantage: NDArray[np.float32] | None = None,
-    trained_logprob: NDArray[np.float32] | None = None,
+    trained: NDArray[np.void] | None = None,
 ) -> dict[str, Any]:
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
-    log-probabilities in training are an empty list. `tool_seconds` has a list for each turn, one
-    number a call, None where nothing was measured. `parts`, `turn_parts`, `actions` and `steps`
-    are JSON. The task's secret is not written."""
+    numbers of trained tokens (`learning.token_numbers.NUMBERS`) are an empty list. `tool_seconds`
+    has a list for each turn, one number a call, None where nothing was measured. `parts`,
+    `turn_parts`, `actions` and `steps` are JSON. The task's secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -146,7 +159,9 @@ def trajectory_row(
             {"start": shown.start, "length": shown.length, "file": image_name(shown)}
             for shown in tokens.images
         ],
-        "trained_logprob": trained_logprob if trained_logprob is not None else [],
+        "trained_logprob": trained["logprob"] if trained is not None else [],
+        "entropy": trained["entropy"] if trained is not None else [],
+        "loss_weight": trained["loss_weight"] if trained is not None else [],
         "advantage": advantage if advantage is not None else np.zeros(len(tokens), np.float32),
         "value": signals.values if signals.values is not None else [],
     }
@@ -213,15 +228,20 @@ def image_name(image: Image) -> str:
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """The rows of one Parquet file. Raises DataError for a damaged file, and for one of an earlier
-    version, which lacks columns."""
+    version that lacks more than columns of `LATER`."""
     rows = _read(file, None)
-    lacking = [name for name in SCHEMA.names if rows and name not in rows[0]]
+    lacking = [name for name in SCHEMA.names if rows and name not in rows[0] and name not in LATER]
     if lacking:
         raise DataError(
             f"{file} was written by an earlier version of turnwise: it has no {lacking[0]!r}; read "
             "it with that version"
         )
-    return rows
+    return [completed(row) for row in rows]
+
+
+def completed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with all columns of `LATER`, in which those that its file does not have are empty."""
+    return {**{name: empty(row) for name, empty in LATER.items() if name not in row}, **row}
 
 
 def read_columns(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:

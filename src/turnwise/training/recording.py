@@ -84,7 +84,7 @@ class Recorder:
             [*learned.groups, *refinement],
             learned.signals,
             learned.credits,
-            learned.update.logprobs,
+            learned.update.tokens,
         )
         folder.append("metrics.jsonl", metrics)
         self.history.append(metrics)

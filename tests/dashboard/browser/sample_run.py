@@ -146,6 +146,8 @@ def _tokens(texts: Sequence[tuple[str, Source, int]], advantage: float) -> dict[
         "trained_logprob": [
             1.01 * s if one else math.nan for s, one in zip(surprise, sampled, strict=True)
         ],
+        "entropy": [-s if one else math.nan for s, one in zip(surprise, sampled, strict=True)],
+        "loss_weight": [1 / sum(sampled) if one else math.nan for one in sampled],
         "advantage": [advantage if one else 0.0 for one in sampled],
         "value": [],
         "contexts": [[0, 0]],

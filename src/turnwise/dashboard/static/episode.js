@@ -143,7 +143,7 @@ function measured(one) {
         : null,
     ],
     ["Policy version", plain(one.version)],
-    ["Loss weight", one.weight === 1 ? null : plain(one.weight)],
+    ["Loss weight of its tokens", number(one.weight, 4)],
     ["Task", one.task],
   ]);
 }

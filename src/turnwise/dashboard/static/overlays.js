@@ -17,7 +17,7 @@ export const CHOICES = [
   { name: "entropy", title: "Entropy", column: "entropy" },
   { name: "value", title: "Value", column: "value" },
   { name: "version", title: "Version", column: "version" },
-  { name: "weight", title: "Weight", column: "weight" },
+  { name: "loss_weight", title: "Loss weight", column: "loss_weight" },
 ];
 
 const WORDS = {

@@ -220,8 +220,8 @@ class Tokens {
       ["Gap", at("gap") === null ? null : signed(at("gap"), 4)],
       ["Ratio", at("ratio") === null ? null : number(at("ratio"), 5)],
       ["Value", number(at("value"), 4)],
-      ["Entropy", number(at("entropy"), 4)],
-      ["Loss weight", number(at("weight"), 4)],
+      ["Entropy (nats)", number(at("entropy"), 4)],
+      ["Loss weight", number(at("loss_weight"), 4)],
     ].filter(([, value]) => value !== null && value !== undefined && value !== "–");
     const {
       run,
