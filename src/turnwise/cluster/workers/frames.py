@@ -1,13 +1,8 @@
-"""Messages between the process of the run and its workers, and how they travel.
+"""The messages between the process of the run and its workers.
 
-A message is pickled behind its length. Pickles run what they say, so that nothing is read before
-the other side has sent the secret of its start. Not here: who says what when (`link.py`,
-`worker.py`).
+Not here: how they travel (`cluster/frames.py`), and who says what when (`link.py`, `worker.py`).
 """
 
-import asyncio
-import pickle
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +13,6 @@ from turnwise.config import Recipe
 from turnwise.engines.base import Completion, Sampling
 from turnwise.rollout.remote_episode import Assignment
 from turnwise.types import Trajectory
-
-SECRET_BYTES = 32
-_LENGTH = struct.Struct("!Q")
 
 
 @dataclass(frozen=True)
@@ -33,21 +25,6 @@ class Setup:
     """The working folder of the run, from which relative paths are read."""
     path: Sequence[str]
     """Where the process of the run finds modules."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A worker has built its parts."""
-
-    node: str
-    process: int
-    facts: str
-    """Versions, and the environment's data, which have to be the run's own."""
-
-
-@dataclass(frozen=True)
-class Alive:
-    """A worker's event loop answers."""
 
 
 @dataclass(frozen=True)
@@ -90,34 +67,3 @@ class Played:
 
     number: int
     trajectory: Trajectory
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A bug, or a user's mistake, of an episode, or of the worker's start (number -1)."""
-
-    number: int
-    error: BaseException
-
-
-def send(writer: asyncio.StreamWriter, message: object) -> None:
-    """Send a message; to a side that is gone, nothing."""
-    if writer.is_closing():
-        return
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    writer.write(_LENGTH.pack(len(data)) + data)
-
-
-async def receive(reader: asyncio.StreamReader) -> Any:
-    """The next message. Raises IncompleteReadError or OSError when the other side is gone."""
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-    return pickle.loads(await reader.readexactly(length))
-
-
-def portable(error: BaseException) -> BaseException:
-    """An error as it can be sent: itself, or its text where it cannot be pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - a user's error may do anything when it is pickled
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error

@@ -9,16 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from turnwise.cluster.workers.frames import (
-    Alive,
-    Asked,
-    Cancel,
-    Failed,
-    Play,
-    Played,
-    Sampled,
-    send,
-)
+from turnwise.cluster.frames import Alive, Failed, send
+from turnwise.cluster.workers.frames import Asked, Cancel, Play, Played, Sampled
 from turnwise.cluster.workers.replay import Replay
 from turnwise.rollout.loop import EpisodeEnded
 from turnwise.rollout.remote_episode import Assignment

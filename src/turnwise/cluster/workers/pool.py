@@ -1,95 +1,45 @@
-"""The workers of a run: started, given episodes, watched, and started anew when one is lost.
+"""The workers of a run, and which of them plays what.
 
 An episode goes to the worker with the fewest and stays there. Those of a lost worker are played
 once more by another (`replay.py`), and are ungraded if that one is lost as well. Not here: how
-processes begin and end (`launcher.py`), and what is said to one (`link.py`).
+workers are started anew (`cluster/pool.py`), and what is said to one (`link.py`).
 """
 
 import asyncio
-import hmac
 import os
-import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from turnwise.cluster.workers.frames import SECRET_BYTES, Failed, Ready, Setup, receive, send
+from turnwise.cluster.pool import Launcher, ProcessPool, Start
+from turnwise.cluster.workers.frames import Setup
 from turnwise.cluster.workers.link import GRACE, Link, WorkerLost
 from turnwise.cluster.workers.parts import facts_of
 from turnwise.cluster.workers.replay import Replay
-from turnwise.cluster.workers.worker import CLOSING
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
-from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.errors import RunStoppedError
 from turnwise.rollout.remote_episode import Assignment, Sample, unplayed
 from turnwise.types import Trajectory
 
-STARTS = 3
-"""Times in a row that the start of one worker may fail, before it is given up."""
 TRIES = 2
 """Workers that may be lost with an episode, before it is ungraded."""
-HELLO = 10.0
-"""Seconds that a connection has to show whose it is."""
 
 
-class Launcher(Protocol):
-    """Starts and ends the processes of workers."""
+class WorkerPool(ProcessPool[Link]):
+    """Example: `pool.set_up(...)`, `await pool.start()`, `await pool.play(...)`. See Workers."""
 
-    host: str
-    """The address of this machine by which workers reach it."""
-
-    async def run(self, index: int, port: int, secret: bytes) -> str:
-        """Start a worker, which connects to this machine and says the secret; returns why it has
-        ended. Cancelled, it ends the process."""
-        ...
-
-
-@dataclass(eq=False)
-class _Start:
-    """One process of a worker, from its start to its end."""
-
-    index: int
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES))
-    ready: "asyncio.Future[Link]" = field(default_factory=lambda: _future())
-    ended: "asyncio.Future[str]" = field(default_factory=lambda: _future())
-
-    def end(self, reason: str) -> None:
-        """Say that it is lost; the first reason counts."""
-        if not self.ended.done():
-            self.ended.set_result(reason)
-
-
-def _future() -> "asyncio.Future[Any]":
-    return asyncio.get_running_loop().create_future()
-
-
-class WorkerPool:
-    """Example: `pool.set_up(...)`, `await pool.start()`, `await pool.play(...)`. See Workers.
-
-    Args:
-        count: workers, at least 1.
-        start_seconds: deadline of one worker's start.
-    """
+    kind = "worker"
 
     def __init__(self, launcher: Launcher, count: int, start_seconds: float) -> None:
-        self._launcher, self._count, self._start_seconds = launcher, count, start_seconds
-        self._setup: Setup | None = None
-        self._facts = ""
-        self._server: asyncio.Server | None = None
-        self._port = 0
-        self._tending: list[asyncio.Task[str]] = []
-        self._starts: dict[bytes, _Start] = {}
-        self._links: dict[int, tuple[Link, _Start]] = {}
-        self._changed = asyncio.Event()
-        self._mistake: BaseException | None = None
-        self._lost = self._replayed = self._given_up = 0
+        super().__init__(launcher, count, start_seconds)
+        self._replayed = self._given_up = 0
 
     def set_up(self, recipe: Recipe, tokenizer: Any, environment: Environment) -> None:
         """See Workers."""
         self._setup = Setup(recipe, tokenizer, os.getcwd(), tuple(sys.path))
         self._facts = facts_of(environment)
+        self._silence = recipe.rollout.max_seconds + GRACE
 
     def metrics(self) -> dict[str, float]:
         """See Workers."""
@@ -98,21 +48,6 @@ class WorkerPool:
             "workers/episodes_replayed": float(self._replayed),
             "workers/episodes_given_up": float(self._given_up),
         }
-
-    async def start(self) -> None:
-        """See Workers. Does nothing where they were started."""
-        if self._server is not None:
-            return
-        self._server = await asyncio.start_server(self._connected, self._launcher.host, 0)
-        self._port = self._server.sockets[0].getsockname()[1]
-        for index in range(self._count):
-            task = asyncio.create_task(self._tend(index))
-            task.add_done_callback(lambda _: self._changed.set())
-            self._tending.append(task)
-        while len(self._links) < self._count:
-            if (given_up := self._reasons()) is not None:
-                raise RunStoppedError(given_up)
-            await self._change()
 
     async def play(
         self, assignment: Assignment, sample: Sample, keep: Callable[[Trajectory], None]
@@ -132,146 +67,13 @@ class WorkerPool:
         self._given_up += 1
         keep(unplayed(assignment, "; ".join(problems)))
 
-    async def stop(self) -> None:
-        """See Workers. Episodes that are left have `CLOSING` seconds to release what they hold."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.close()
-        tending, self._tending = self._tending, []
-        for start in self._starts.values():
-            if start.ready.done():
-                start.ready.result().writer.close()
-        for task in tending:
-            task.cancel()
-        await asyncio.gather(*tending, return_exceptions=True)
+    def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> Link:
+        return Link(name, writer)
 
-    async def _least_loaded(self) -> tuple[Link, _Start]:
+    async def _least_loaded(self) -> tuple[Link, Start[Link]]:
         """The worker with the fewest episodes. Raises RunStoppedError where none is left."""
         while not self._links:
             if sum(task.done() for task in self._tending) == self._count:
                 raise RunStoppedError(str(self._reasons()))
             await self._change()
         return min(self._links.values(), key=lambda there: there[0].load)
-
-    async def _change(self) -> None:
-        """Wait until a worker is there, lost or given up: at most `STARTS` starts."""
-        self._changed.clear()
-        async with asyncio.timeout(STARTS * (self._start_seconds + CLOSING)):
-            await self._changed.wait()
-
-    def _reasons(self) -> str | None:
-        """Why workers were given up; None where none was. Raises a mistake that all will make."""
-        if self._mistake is not None:
-            raise self._mistake
-        reasons = [task.result() for task in self._tending if task.done()]
-        return "; ".join(reasons) or None
-
-    async def _tend(self, index: int) -> str:
-        """Keep a worker there: start it, anew when it is lost. Returns why it is given up."""
-        failures, reason = 0, ""
-        while failures < STARTS and self._mistake is None:
-            start = _Start(index)
-            self._starts[start.secret] = start
-            running = asyncio.create_task(self._launcher.run(index, self._port, start.secret))
-            running.add_done_callback(partial(_ended, start))
-            try:
-                reason = await self._until_lost(start)
-            finally:
-                del self._starts[start.secret]
-                await self._end(running)
-            failures = 0 if start.ready.done() else failures + 1
-        return f"worker {index} could not be started {STARTS} times: {reason}"
-
-    async def _until_lost(self, start: _Start) -> str:
-        """Wait for a worker to be ready, and then for its end; returns why that was."""
-        both: set[asyncio.Future[Any]] = {start.ready, start.ended}
-        waiting = asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        try:
-            await asyncio.wait_for(waiting, self._start_seconds)
-        except TimeoutError:
-            return f"it was not ready within cluster.start_seconds = {self._start_seconds:g}"
-        if not start.ready.done():
-            return start.ended.result()
-        link = start.ready.result()
-        self._links[start.index] = link, start
-        self._changed.set()
-        try:
-            reason = await start.ended
-        finally:
-            del self._links[start.index]
-        self._lost += 1
-        link.lose(reason)
-        return reason
-
-    async def _end(self, running: "asyncio.Task[str]") -> None:
-        """End a process: by itself, where its connection is closed in good order; else at once."""
-        closing = self._server is None
-        if closing:
-            await asyncio.wait({running}, timeout=CLOSING)
-        running.cancel()
-        await asyncio.wait({running})
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Listen to one worker for as long as it is there."""
-        start, reason = None, "its process or its node has ended"
-        try:
-            async with asyncio.timeout(HELLO):
-                start = self._start_of(await reader.readexactly(SECRET_BYTES))
-            if start is not None:
-                await self._listen(start, reader, writer)
-        except TimeoutError:
-            reason = "it gives no sign of life"
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            if start is not None:
-                start.end(reason)
-            writer.close()
-
-    def _start_of(self, secret: bytes) -> _Start | None:
-        known = [start for key, start in self._starts.items() if hmac.compare_digest(key, secret)]
-        return known[0] if known else None
-
-    async def _listen(
-        self, start: _Start, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Raises TimeoutError for a silent worker, OSError or IncompleteReadError for one that is
-        gone."""
-        assert self._setup is not None  # it comes before the start
-        send(writer, self._setup)
-        async with asyncio.timeout(self._start_seconds):
-            said = await receive(reader)
-        name = f"worker {start.index}"
-        if isinstance(said, Ready):
-            name = f"{name} (process {said.process} on {said.node})"
-        self._mistake = self._mistake or self._mistake_of(name, said)
-        if self._mistake is not None:
-            return
-        link = Link(name, writer)
-        start.ready.set_result(link)
-        silence = self._setup.recipe.rollout.max_seconds + GRACE
-        while True:
-            async with asyncio.timeout(silence):
-                link.take(await receive(reader))
-
-    def _mistake_of(self, name: str, said: Ready | Failed) -> BaseException | None:
-        """Why a worker cannot work; None where it can."""
-        if isinstance(said, Failed):
-            return said.error
-        if said.facts == self._facts:
-            return None
-        return ConfigError(
-            f"{name} has {said.facts}, and this process {self._facts}: install the same version of "
-            "turnwise on all nodes, and give them the same files"
-        )
-
-
-def _ended(start: _Start, running: "asyncio.Task[str]") -> None:
-    """Say why a process has ended."""
-    if running.cancelled():
-        start.end("it was ended")
-    elif (error := running.exception()) is not None:
-        start.end(f"{type(error).__name__}: {error}")
-    else:
-        start.end(running.result())

@@ -6,36 +6,22 @@ Its event loop has the main thread, so that code which blocks it is interrupted 
 """
 
 import asyncio
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from turnwise.cluster.workers.frames import (
-    Alive,
-    Asked,
-    Cancel,
-    Failed,
-    Play,
-    Played,
-    Ready,
-    Sampled,
-    Setup,
-    portable,
-    receive,
-    send,
-)
+from turnwise.cluster import serving
+from turnwise.cluster.frames import Alive, Failed, portable, receive, send
+from turnwise.cluster.serving import CLOSING, Work
+from turnwise.cluster.workers.frames import Asked, Cancel, Play, Played, Sampled, Setup
 from turnwise.cluster.workers.parts import Parts, facts_of, parts_of
 from turnwise.engines.base import Completion, Sampling
-from turnwise.errors import InfrastructureError, NotSupportedError, UserError
+from turnwise.errors import InfrastructureError, NotSupportedError
 from turnwise.tokens import Image
 
 BEAT = 5.0
 """Seconds between two signs of life."""
-CLOSING = 10.0
-"""Seconds that episodes under way have to release what they hold, when the run has ended."""
 
 
 def work(host: str, port: int, secret: bytes) -> None:
@@ -45,22 +31,16 @@ def work(host: str, port: int, secret: bytes) -> None:
 
 async def serve(host: str, port: int, secret: bytes) -> None:
     """Play what the process of the run asks for, until it ends the connection."""
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(secret)
-    try:
-        setup: Setup = await receive(reader)
-        try:
-            parts = parts_of(setup)
-        except UserError as error:
-            send(writer, Failed(-1, portable(error)))
-            await writer.drain()
-            return
-        send(writer, Ready(platform.node(), os.getpid(), facts_of(parts.environment)))
+    await serving.serve(host, port, secret, _built)
+
+
+def _built(setup: Setup) -> tuple[str, Work]:
+    parts = parts_of(setup)
+
+    async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await Worker(parts, reader, writer).work()
-    except (asyncio.IncompleteReadError, OSError):
-        pass  # the run has ended
-    finally:
-        writer.close()
+
+    return facts_of(parts.environment), work
 
 
 class Worker:
