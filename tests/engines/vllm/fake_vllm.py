@@ -1,7 +1,7 @@
 """A small HTTP server that speaks as vLLM does: in this process for tests, or as a program.
 
-What it samples is a function's business. It notes what was asked, and can hang, die, restart on its
-port, be stale or refuse. Only the standard library is used.
+What it samples is a function's business. It notes what was asked, can die and restart on its port,
+and lies as it is told to (`Lies`). Only the standard library is used.
 """
 
 import argparse
@@ -10,12 +10,38 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
 Sample = Callable[[Json], tuple[list[int], list[float], str]]
-"""Body of a request -> tokens, their log-probabilities, the reason to stop."""
+"""A request's sampling parameters with its `prompt` and `model` -> tokens, their log-probabilities,
+the reason to stop."""
+GENERATE = "/inference/v1/generate"
+
+
+@dataclass
+class Lies:
+    """What a server does wrong, by the path of the request or by what it says of its tokens."""
+
+    hangs: str = ""
+    """Path that is never answered."""
+    fails: str = ""
+    """Path that is answered with status 500."""
+    halves: str = ""
+    """Path of which half an answer comes, before the connection is closed."""
+    keeps: bool = False
+    """Weights stay what they were, whatever is loaded."""
+    label: str | None = None
+    """What /weight_info says, whatever label was set."""
+    spans: tuple[tuple[str, int, int | None], ...] = ()
+    """The `weight_versions` of each answer, where NEW and OLD stand for the last two labels, and
+    None for the answer's end."""
+    without: str = ""
+    """A field that choices lack."""
+    more: int = 0
+    """Tokens that an answer has beyond its log-probabilities."""
 
 
 class Refusal(Exception):
@@ -33,8 +59,11 @@ class FakeVllm:
         self, sample: Sample, context: int = 512, mode: str = "processed_logprobs"
     ) -> None:
         self.sample, self.context, self.mode = sample, context, mode
+        self.lies = Lies()
+        self.scale_out = True
+        """Whether it offers to sample from token ids."""
         self.bodies: list[Json] = []
-        """Of the requests for completions."""
+        """Of the requests for tokens: sampling parameters, with `prompt` and `model`."""
         self.calls: list[str] = []
         """Paths of everything else but questions after health, in order."""
         self.loaded: list[str] = []
@@ -42,7 +71,7 @@ class FakeVllm:
         self.on_load: Callable[[str], None] = lambda folder: None
         self.adapters: dict[str, str] | None = None
         """Folders of the adapters that are loaded, by name; None for a server that takes none."""
-        self.label = "default"
+        self.label = self.earlier = "default"
         self.port = 0
         self.cancelled = 0
         """Requests that their sender gave up."""
@@ -101,9 +130,10 @@ class FakeVllm:
                     return
                 gone.cancel()
                 status, text = answering.result()
+                shown = text[: len(text) // 2] if self.lies.halves == _plain(path) else text
                 writer.write(
                     f"HTTP/1.1 {status} OK\r\ncontent-length: {len(text)}\r\n"
-                    f"connection: close\r\n\r\n{text}".encode()
+                    f"connection: close\r\n\r\n{shown}".encode()
                 )
                 await writer.drain()
                 return
@@ -122,14 +152,18 @@ class FakeVllm:
         return 200, answer if isinstance(answer, str) else json.dumps(answer)
 
     async def _handle(self, path: str, body: Json) -> Json | str:
+        if self.lies.hangs == _plain(path):
+            await asyncio.Event().wait()
+        if self.lies.fails == _plain(path):
+            raise Refusal(500, "something is wrong")
         if path == "/health":
             if not self.well:
                 raise Refusal(503, "the engine is dead")
             return ""
-        if path == "/v1/completions":
-            return await self._complete(body)
+        if path == GENERATE:
+            return await self._generate(body)
         if path == "/weight_info":
-            return {"weight_version": self.label}
+            return {"weight_version": self.label if self.lies.label is None else self.lies.label}
         if path.startswith("/server_info"):
             settings = {"max_model_len": self.context, "logprobs_mode": self.mode}
             return {"vllm_config": {"model_config": settings}}
@@ -141,10 +175,11 @@ class FakeVllm:
         if path == "/collective_rpc":
             folder = body["kwargs"]["weights_path"]
             self.loaded.append(folder)
-            self.on_load(folder)
+            if not self.lies.keeps:
+                self.on_load(folder)
             return {"results": [None]}
-        if path == "/update_weight_version":
-            self.label = body["new_version"]
+        if path == "/update_weight_version" and body["new_version"] != self.label:
+            self.earlier, self.label = self.label, body["new_version"]
         return {"status": "done"}
 
     def _adapter(self, path: str, body: Json) -> str:
@@ -163,23 +198,42 @@ class FakeVllm:
             self.adapters[name] = body["lora_path"]
         return "Success"
 
-    async def _complete(self, body: Json) -> Json:
+    async def _generate(self, body: Json) -> Json:
+        if not self.scale_out:
+            raise Refusal(403, "Scale-out endpoints are disabled")
+        if "token_ids" not in body:
+            raise Refusal(400, "token_ids: Field required")
         if self.adapters and body["model"] not in self.adapters:
             raise Refusal(404, f"the model {body['model']} does not exist")
-        self.bodies.append(body)
+        asked = {**body["sampling_params"], "prompt": body["token_ids"], "model": body["model"]}
+        self.bodies.append(asked)
         self._now += 1
         self.most = max(self.most, self._now)
         try:
             await self.hold.wait()
-            tokens, logprobs, reason = self.sample(body)
+            tokens, logprobs, reason = self.sample(asked)
         finally:
             self._now -= 1
+        names = {"NEW": self.label, "OLD": self.earlier}
+        spans = self.lies.spans or [("NEW", 0, None)]
+        entries = zip(tokens, logprobs, strict=False)
+        content = [{"token_id": token, "logprob": value} for token, value in entries]
         choice = {
-            "token_ids": tokens,
-            "logprobs": {"token_logprobs": logprobs},
+            "token_ids": [*tokens, *[5] * self.lies.more],
+            "logprobs": {"content": content},
+            "weight_versions": [
+                {"version": names.get(name, name), "start": start, "end": end or len(tokens)}
+                for name, start, end in spans
+            ],
             "finish_reason": reason,
         }
+        choice.pop(self.lies.without, None)
         return {"choices": [choice]}
+
+
+def _plain(path: str) -> str:
+    """The path without its query."""
+    return path.partition("?")[0]
 
 
 def constant(body: Json) -> tuple[list[int], list[float], str]:

@@ -126,7 +126,7 @@ def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
         reasons = {turn.stop_reason for turn in calm}
         assert reasons & {StopReason.STOP_STRING, StopReason.END_OF_TEXT}
         for turn in calm:
-            assert turn.version == 2
+            assert set(turn.version) == {2}
             if turn.stop_reason == StopReason.STOP_STRING:
                 text = tokenizer.decode(turn.tokens)
                 assert text.endswith(stop)
@@ -188,7 +188,7 @@ def test_adapters_alone_reach_a_server_under_a_new_name_each_time(
         await asyncio.sleep(0.1)
         for process in victims:
             os.kill(process, signal.SIGKILL)
-        assert (await turn).version == 2
+        assert set((await turn).version) == {2}
         assert engine.restarts == 1
 
     settings = {"python": python, "arguments": ARGUMENTS, "transport": "adapters"}
@@ -202,6 +202,7 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
     model.save_pretrained(tmp_path / "served")
     tokenizer.save_pretrained(str(tmp_path / "served"))
     options = "--dtype float32 --logprobs-mode processed_logprobs --enforce-eager"
+    options += " --enable-scale-out"
     server = ServerProcess(
         python,
         [*options.split(), "--max-model-len", str(LIMIT)],
@@ -215,12 +216,12 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
     async def good(engine: VllmEngine) -> None:
         await engine.load_weights({}, 7)
         turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "one")
-        assert (turn.version, len(turn.tokens)) == (7, 4)
+        assert turn.version == [7] * 4
         change(model)
         await engine.sleep()  # on a CPU nothing is given back, but the server stops and goes on
         await engine.load_weights({}, 8)
         turn = await play(engine, prompts(tokenizer)[0], Sampling(4, seed=1), "two")
-        assert turn.version == 8
+        assert turn.version == [8] * 4
 
     async def bad(engine: VllmEngine) -> None:
         with pytest.raises(RunStoppedError) as caught:

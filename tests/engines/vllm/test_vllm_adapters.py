@@ -59,7 +59,7 @@ def test_each_version_is_a_new_name_and_the_base_model_is_written_once(tmp_path:
         for version in range(3):
             await engine.load_weights({}, version)
             assert engine.parity < 1e-5
-            assert (await once(engine)).version == version
+            assert (await once(engine)).version[0] == version
             names += served.server.adapters or {}
             teach(model, version)
         assert len(set(names)) == 3

@@ -9,14 +9,15 @@ import torch
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher, TokenTexts
-from turnwise.engines.vllm.completions import completion, request_body
+from turnwise.engines.vllm.completions import Answer, completion, request_body
+from turnwise.engines.vllm.labels import Labels, WrongWeightsError
 from turnwise.engines.vllm.parity import Probe, disagreement, make_probes, score
 from turnwise.engines.vllm.routing import Router
 
 
-def answer(tokens: list[int], reason: str) -> dict[str, object]:
-    logprobs = {"token_logprobs": [-float(index) for index in range(len(tokens))]}
-    return {"choices": [{"token_ids": tokens, "logprobs": logprobs, "finish_reason": reason}]}
+def answer(tokens: list[int], reason: str) -> Answer:
+    count = len(tokens)
+    return Answer(tokens, [-float(index) for index in range(count)], ["one"] * count, reason)
 
 
 def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
@@ -24,10 +25,10 @@ def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
     tokens = tokenizer("abcdef")["input_ids"]
     sampling = Sampling(6, stop=("cd",))
     matcher = StopMatcher(sampling.stop, TokenTexts(tokenizer))
-    found = completion(answer(tokens, "stop"), sampling, matcher, frozenset(), 4)
+    found = completion(answer(tokens, "stop"), sampling, matcher, frozenset(), [4, 4, 4, 5, 5, 5])
     assert tokenizer.decode(found.tokens) == "abcd"
     assert list(found.logprobs) == [0.0, -1.0, -2.0, -3.0]
-    assert (found.stop_reason, found.version) == (StopReason.STOP_STRING, 4)
+    assert (found.stop_reason, found.version) == (StopReason.STOP_STRING, [4, 4, 4, 5])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_reasons_to_stop(
 ) -> None:
     sampling = Sampling(most)
     matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
-    found = completion(answer(tokens, reason), sampling, matcher, frozenset({9}), 0)
+    found = completion(answer(tokens, reason), sampling, matcher, frozenset({9}), [0] * len(tokens))
     assert found.stop_reason == expected
     assert len(found.tokens) == len(found.logprobs) == count
 
@@ -53,11 +54,26 @@ def test_a_request_says_all_that_sampling_says() -> None:
     sampling = Sampling(
         9, temperature=0.7, top_k=5, top_p=0.8, min_p=0.0, stop=("</a>",), seed=2**64 - 1
     )
-    body = request_body("model", [1, 2], sampling, 4, {8, 3})
+    whole = request_body("model", [1, 2], sampling, 4, {8, 3})
+    assert (whole["model"], whole["token_ids"]) == ("model", [1, 2])
+    body = whole["sampling_params"]
     assert body["max_tokens"] == 4
     assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 5, 0.8)
     assert body["seed"] == 2**63 - 1
     assert (body["stop"], body["stop_token_ids"]) == (["</a>"], [3, 8])
+
+
+def test_a_label_is_a_version_and_none_is_older_than_one_before_it() -> None:
+    labels = Labels()
+    first, second = labels.add("000001-version-3", 3), labels.add("000002-version-2", 2)
+    assert first != Labels().add("000001-version-3", 3)  # of another run
+    assert labels.versions([first, first, second], 0, "there") == [3, 3, 2]  # rolled back
+    with pytest.raises(WrongWeightsError, match=r"^vLLM at there sampled .* version 3 after .* 2$"):
+        labels.versions([second, first], 0, "there")
+    with pytest.raises(WrongWeightsError, match="version 3 after those of version 2"):
+        labels.versions([first], labels.newest, "there")
+    with pytest.raises(WrongWeightsError, match="'default', which it was not given"):
+        labels.versions(["default"], 0, "there")
 
 
 @dataclass

@@ -26,6 +26,8 @@ def python(tmp_path: Path) -> str:
     """An interpreter in whose environment the stand-in is called vLLM."""
     package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
     package.mkdir(parents=True)
+    scale_out = package.parent / "scale_out"
+    scale_out.mkdir()
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "api_server.py").write_text(Path(fake_vllm.__file__).read_text())
@@ -99,8 +101,8 @@ def test_servers_are_started_restarted_and_ended(tmp_path: Path, python: str, no
         for process, _ in first:
             os.kill(process, signal.SIGKILL)
         after = await engine.generate([70, 71], Sampling(3, seed=1), session="one")
-        assert (before.tokens, before.version) == ([5, 5, 5], 0)
-        assert (after.tokens, after.version) == ([5, 5, 5], 1)
+        assert (before.tokens, before.version) == ([5, 5, 5], [0, 0, 0])
+        assert (after.tokens, after.version) == ([5, 5, 5], [1, 1, 1])
         assert soon(lambda: len(starts(notes)) >= 3)
 
     drive(
@@ -197,3 +199,12 @@ def test_an_interpreter_without_vllm_is_refused(tmp_path: Path) -> None:
         check_interpreter(sys.executable)
     with pytest.raises(ConfigError, match="cannot be run"):
         check_interpreter(str(tmp_path / "nothing"))
+
+
+def test_a_vllm_that_does_not_sample_from_token_ids_is_refused(tmp_path: Path, python: str) -> None:
+    check_interpreter(python)
+    (tmp_path / "site" / "vllm" / "entrypoints" / "scale_out").rmdir()
+    with pytest.raises(
+        ConfigError, match=r"without /inference/v1/generate: install 0\.32 or later"
+    ):
+        check_interpreter(python)

@@ -17,7 +17,9 @@ ALIVE_SECONDS = 10.0
 IDLE_SECONDS = 1.0
 """Connections are not used again after so long: servers close them after some five seconds, and a
 question sent just then would be lost."""
-DEVELOPMENT = "start the server with VLLM_SERVER_DEV_MODE=1, and vLLM 0.30 or later"
+GENERATE = "/inference/v1/generate"
+DEVELOPMENT = "start the server with VLLM_SERVER_DEV_MODE=1, and vLLM 0.32 or later"
+SCALE_OUT = "start the server with --enable-scale-out, and vLLM 0.32 or later"
 ADAPTERS = "start the server with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora and the rank"
 
 Json = dict[str, Any]
@@ -36,11 +38,12 @@ class ServerSlowError(InfrastructureError):
 
 
 class Client:
-    """One server. Example: `await Client("http://127.0.0.1:8000", 300).complete(body)`."""
+    """One server. Example: `await Client("http://127.0.0.1:8000", 300).generate(body)`."""
 
     def __init__(self, url: str, seconds: float) -> None:
         """`seconds` is the deadline of an answer."""
         self.url, self._seconds = url, seconds
+        self._alive = min(ALIVE_SECONDS, seconds)
         self._http = httpx2.AsyncClient(
             base_url=url,
             limits=httpx2.Limits(keepalive_expiry=IDLE_SECONDS),
@@ -52,19 +55,24 @@ class Client:
         after an error of its own a server closes the one that it answered on."""
         with suppress(httpx2.TransportError):
             try:
-                answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
+                answer = await self._http.get("/health", timeout=self._alive)
             except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                answer = await self._http.get("/health", timeout=ALIVE_SECONDS)
+                answer = await self._http.get("/health", timeout=self._alive)
             return answer.status_code == 200
         return False
 
-    async def complete(self, body: Json) -> Json:
-        """The answer to a request for a completion, as JSON."""
-        return await self._ask("POST", "/v1/completions", body)
+    async def generate(self, body: Json) -> Json:
+        """The answer to a request for tokens, as JSON."""
+        return await self._ask("POST", GENERATE, body)
 
     async def pause(self) -> None:
         """Begin nothing new; returns when what is under way has ended. The cache is dropped."""
         await self._ask("POST", "/pause?mode=wait")
+
+    async def give_up(self) -> None:
+        """End a pause and what it has held up, so that the server serves again."""
+        await self._ask("POST", "/pause?mode=abort", seconds=self._alive)
+        await self._ask("POST", "/resume", seconds=self._alive)
 
     async def resume(self) -> None:
         """Go on after a pause."""
@@ -98,9 +106,7 @@ class Client:
 
     async def label(self) -> str:
         """The name given last; another one if the server has been started again since."""
-        return str(
-            (await self._ask("GET", "/weight_info", seconds=ALIVE_SECONDS))["weight_version"]
-        )
+        return str((await self._ask("GET", "/weight_info", seconds=self._alive))["weight_version"])
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -143,6 +149,7 @@ def look_at(url: str, adapters: bool = False) -> Json:
                 http.get(path) for path in ("/server_info?config_format=json", "/weight_info")
             ]
             models = http.get("/v1/models")
+            asked = http.post(GENERATE, json={})  # refused as malformed, where it is there
             loading = http.get("/v1/load_lora_adapter")
     except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise ConfigError(f"engine.servers.urls: no server answers at {url}: {error}") from None
@@ -150,6 +157,8 @@ def look_at(url: str, adapters: bool = False) -> Json:
         raise ConfigError(f"engine.servers.urls: {url} does not take weights: {DEVELOPMENT}")
     if any(answer.status_code != 200 for answer in (*answers, models)):
         raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
+    if asked.status_code in (403, 404):
+        raise ConfigError(f"engine.servers.urls: {url} does not offer {GENERATE}: {SCALE_OUT}")
     if adapters and loading.status_code == 404:  # a route that is there refuses GET with 405
         raise ConfigError(f"engine.servers.urls: {url} takes no adapters: {ADAPTERS}")
     try:
@@ -180,8 +189,8 @@ def _message(answer: httpx2.Response) -> str:
     return f"{answer.status_code} {' '.join(text.split())[:300]}"
 
 
-def not_taken(error: BaseException) -> RunStoppedError:
-    """The error for weights that a server refuses."""
-    return RunStoppedError(
-        f"the weights were not taken; is the server's model of the recipe's shape? {error}"
-    )
+def not_taken(error: InfrastructureError) -> RunStoppedError:
+    """The error for weights that a server refuses, or does not take in time."""
+    shape = "; is the server's model of the recipe's shape?"
+    asked = shape if isinstance(error, ServerRefusedError) else ":"
+    return RunStoppedError(f"the weights were not taken{asked} {error}")

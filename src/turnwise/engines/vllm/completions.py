@@ -1,19 +1,35 @@
 """A turn to be sampled as a request to vLLM, and vLLM's answer as a completion.
 
-Not here: sending it (`client.py`).
+Not here: sending it (`client.py`), and which version a label of weights is (`labels.py`).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher
 from turnwise.errors import ConfigError, InfrastructureError
 
+NO_NUMBER = -9999.0
+"""vLLM's log-probability of a token whose logits are not numbers."""
+
 
 class AbortedError(InfrastructureError):
     """The server gave the request up, because another request ordered it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The fields of an answer that are of use; three have one entry for each token."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    labels: list[str]
+    """The server's names of the weights that sampled each token."""
+    reason: str
+    """Why sampling ended: `stop`, or `length`."""
 
 
 def check_supported(sampling: Sampling) -> None:
@@ -33,36 +49,39 @@ def check_supported(sampling: Sampling) -> None:
 def request_body(
     model: str, prompt: Sequence[int], sampling: Sampling, most: int, ends: Iterable[int]
 ) -> dict[str, Any]:
-    """The body of POST /v1/completions, for at most `most` tokens; `ends` end the text.
+    """The body of POST /inference/v1/generate, for at most `most` tokens; `ends` end the text.
 
     Tokens that are special in the vocabulary are kept in the text that stop strings are looked for
-    in, since a scaffold's tags may be such tokens.
+    in, since a scaffold's tags may be such tokens; without stop strings no text is made.
     """
     return {
         "model": model,
-        "prompt": [int(token) for token in prompt],
-        "max_tokens": most,
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
-        "seed": sampling.seed % 2**63,
-        "stop": list(sampling.stop),
-        "include_stop_str_in_output": True,
-        "stop_token_ids": sorted(ends),
-        "ignore_eos": False,
-        "skip_special_tokens": False,
-        "spaces_between_special_tokens": False,
-        "logprobs": 0,
-        "return_token_ids": True,
+        "token_ids": [int(token) for token in prompt],
+        "sampling_params": {
+            "max_tokens": most,
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "seed": sampling.seed % 2**63,
+            "stop": list(sampling.stop),
+            "include_stop_str_in_output": True,
+            "stop_token_ids": sorted(ends),
+            "ignore_eos": False,
+            "detokenize": bool(sampling.stop),
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+            "logprobs": 0,
+        },
     }
 
 
-def read_answer(answer: dict[str, Any]) -> tuple[list[int], list[float], str]:
-    """Tokens, their log-probabilities and the reason to stop, from the answer's only choice.
+def read_answer(answer: Mapping[str, Any]) -> Answer:
+    """Read the answer's only choice.
 
     Raises AbortedError for a request that the server gave up, InfrastructureError for an answer
-    without tokens or with log-probabilities that are not numbers.
+    without tokens, with log-probabilities that are not numbers, or that does not say of each token
+    which weights sampled it.
     """
     try:
         choice = answer["choices"][0]
@@ -70,35 +89,59 @@ def read_answer(answer: dict[str, Any]) -> tuple[list[int], list[float], str]:
         if reason == "abort":
             raise AbortedError("vLLM gave the request up")
         tokens = [int(token) for token in choice["token_ids"]]
-        logprobs = [float(value) for value in choice["logprobs"]["token_logprobs"]]
+        content = choice["logprobs"]["content"]
+        logprobs = [float(entry["logprob"]) for entry in content]
+        of = [int(entry["token_id"]) for entry in content]
     except (LookupError, TypeError, ValueError):
         raise InfrastructureError("vLLM's answer has no token ids with log-probabilities") from None
     if not tokens or len(tokens) != len(logprobs):
         raise InfrastructureError(
             f"vLLM's answer has {len(tokens)} tokens and {len(logprobs)} log-probabilities"
         )
-    if not all(math.isfinite(value) for value in logprobs):
+    if tokens != of:
+        raise InfrastructureError("vLLM's answer has log-probabilities of other tokens")
+    if not all(NO_NUMBER < value < math.inf for value in logprobs):
         raise InfrastructureError("the model's logits are not numbers: its weights have diverged")
-    return tokens, logprobs, str(reason)
+    return Answer(tokens, logprobs, _labels(choice, len(tokens)), str(reason))
+
+
+def _labels(choice: Mapping[str, Any], count: int) -> list[str]:
+    """The label of each token, from spans that follow each other without gaps."""
+    labels: list[str] = []
+    try:
+        for span in choice["weight_versions"]:
+            if span["start"] != len(labels):
+                break
+            labels += [str(span["version"])] * (span["end"] - span["start"])
+    except (LookupError, TypeError):
+        labels = []
+    if len(labels) != count:
+        raise InfrastructureError(
+            f"vLLM's answer does not say which weights sampled each of its {count} tokens: "
+            f"weight_versions is {choice.get('weight_versions')}, which vLLM 0.32 or later fills in"
+        )
+    return labels
 
 
 def completion(
-    answer: dict[str, Any],
+    answer: Answer,
     sampling: Sampling,
     matcher: StopMatcher,
     ends: frozenset[int],
-    version: int,
+    versions: Sequence[int],
 ) -> Completion:
-    """The sampled completion, cut behind the first token that ends the turn, should there be
-    more."""
-    tokens, logprobs, reason = read_answer(answer)
-    for count, token in enumerate(tokens, 1):
+    """The sampled completion, cut behind the first token that ends the turn, should there be more;
+    `versions` has the version of each token."""
+
+    def cut(count: int, reason: StopReason) -> Completion:
+        return Completion(answer.tokens[:count], answer.logprobs[:count], reason, versions[:count])
+
+    whole = len(answer.tokens)
+    for count, token in enumerate(answer.tokens, 1):
         if matcher.feed(token):
-            return Completion(tokens[:count], logprobs[:count], StopReason.STOP_STRING, version)
+            return cut(count, StopReason.STOP_STRING)
         if token in ends:
-            return Completion(tokens[:count], logprobs[:count], StopReason.END_OF_TEXT, version)
-    if reason == "stop":
-        return Completion(tokens, logprobs, StopReason.STOP_STRING, version)
-    whole = len(tokens) >= sampling.max_tokens
-    stop = StopReason.MAX_TOKENS if whole else StopReason.CONTEXT
-    return Completion(tokens, logprobs, stop, version)
+            return cut(count, StopReason.END_OF_TEXT)
+    if answer.reason == "stop":
+        return cut(whole, StopReason.STOP_STRING)
+    return cut(whole, StopReason.MAX_TOKENS if whole >= sampling.max_tokens else StopReason.CONTEXT)

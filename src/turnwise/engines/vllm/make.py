@@ -87,6 +87,7 @@ def _started(
         *("--max-num-seqs", str(-(-config.max_sequences // servers.replicas))),
         *("--logprobs-mode", "processed_logprobs"),
         *("--generation-config", "vllm"),  # no sampling options but those of the request
+        "--enable-scale-out",  # /inference/v1/generate
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if config.colocated else []),
         *(server_arguments(_rank(model)) if config.transport == "adapters" else []),

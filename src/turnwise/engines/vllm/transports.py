@@ -1,8 +1,7 @@
 """How new weights reach a server: as files of the whole model, or as LoRA adapters alone.
 
-Each writes a folder that the server reads by the same path. Nothing is in flight while a server
-takes weights. Not here: the folders (`weights.py`), when weights change (`engine.py`), and whether
-they arrived (`parity.py`).
+Each writes a folder that the server reads by the same path. Not here: the folders (`weights.py`),
+the pause in which weights change (`replica.py`), and whether they arrived (`parity.py`).
 """
 
 import shutil
@@ -57,7 +56,7 @@ class Transport(Protocol):
 
 
 class Files:
-    """The whole model, adapters merged: the server pauses, reads it, and goes on."""
+    """The whole model, adapters merged, in a folder that the server reads."""
 
     def __init__(self, root: Path, seconds: float) -> None:
         """Write below `root`; `seconds` is the deadline of a server's reading."""
@@ -77,9 +76,7 @@ class Files:
         self, client: Client, folder: Path, label: str, before: str, started: bool
     ) -> str | None:
         if not started:
-            await client.pause()
             await client.reload(str(folder.resolve()), self._seconds)
-            await client.resume()
         return None
 
     def clear(self) -> None:
