@@ -118,6 +118,19 @@ CONTRADICTIONS = [
         "engine=vllm rollout.top_p=0.9 rollout.min_p=0.1",
         "set rollout.top_p or rollout.min_p, not both",
     ),
+    (
+        "engine=vllm engine.in_flight=true",
+        "train.max_staleness=0 no turn is under way then: set engi",
+    ),
+    (
+        "engine=vllm engine.in_flight=true engine.colocated=true",
+        "servers that are colocated sleep while weights change: set engine.in_flight=false",
+    ),
+    (
+        "engine=vllm engine.in_flight=true engine.transport=adapters model.lora_rank=4 "
+        "train.max_staleness=1",
+        "a turn keeps the adapters that it began with: set engine.in_flight=false",
+    ),
     ("engine=vllm engine.transport=adapters", "set model.lora_rank, or engine.transport=files"),
     (
         "engine=vllm engine.transport=adapters engine.colocated=true model.lora_rank=4",

@@ -130,6 +130,17 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
                 "engine.transport=adapters is for a model with adapters: set model.lora_rank, or "
                 "engine.transport=files"
             )
+        others = {
+            "a turn keeps the adapters that it began with": engine.transport == "adapters",
+            "servers that are colocated sleep while weights change": engine.colocated,
+            "with train.max_staleness=0 no turn is under way then": not recipe.train.max_staleness,
+        }
+        for sentence, given in others.items():
+            if engine.in_flight and given:
+                yield (
+                    f"engine.in_flight lets turns go on while weights change, but {sentence}: set "
+                    "engine.in_flight=false, or change the other"
+                )
         if engine.transport == "adapters" and engine.colocated:
             yield (
                 "engine.colocated gives the base model's memory back, and adapters are sent "

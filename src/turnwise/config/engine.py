@@ -95,6 +95,9 @@ class VllmEngineConfig(EngineConfig):
     transport: Literal["files", "adapters"] = "files"
     """How new weights reach the servers: `files` of the whole model, or with `model.lora_rank` the
     `adapters` alone, under a new name for each version."""
+    in_flight: bool = False
+    """Turns go on while weights change: servers hold them, drop what is cached, and sample the rest
+    with the new weights, so that a turn has tokens of several versions; not with `adapters`."""
     colocated: bool = False
     """Servers share their GPU with the learner: they give its memory back while it learns."""
     max_restarts: int = Field(3, ge=0)

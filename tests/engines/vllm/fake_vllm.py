@@ -80,6 +80,9 @@ class FakeVllm:
         self._now = 0
         self.hold = asyncio.Event()
         """Requests are answered once it is set."""
+        self.before_hold = 0
+        """Tokens of a turn that are sampled before it waits for that; probes of the parity check do
+        not wait then."""
         self.hold.set()
         self.well = True
         self._server: asyncio.Server | None = None
@@ -210,12 +213,12 @@ class FakeVllm:
         self._now += 1
         self.most = max(self.most, self._now)
         try:
-            await self.hold.wait()
-            tokens, logprobs, reason = self.sample(asked)
+            (tokens, logprobs, reason), begun = await self._turn(asked)
         finally:
             self._now -= 1
         names = {"NEW": self.label, "OLD": self.earlier}
-        spans = self.lies.spans or [("NEW", 0, None)]
+        honest = (("OLD", 0, begun), ("NEW", begun, None)) if begun else (("NEW", 0, None),)
+        spans = self.lies.spans or honest
         entries = zip(tokens, logprobs, strict=False)
         content = [{"token_id": token, "logprob": value} for token, value in entries]
         choice = {
@@ -229,6 +232,20 @@ class FakeVllm:
         }
         choice.pop(self.lies.without, None)
         return {"choices": [choice]}
+
+    async def _turn(self, asked: Json) -> tuple[tuple[list[int], list[float], str], int]:
+        """What is sampled, and how many of its tokens before the weights changed."""
+        if not self.before_hold:
+            await self.hold.wait()
+        if not self.before_hold or asked["ignore_eos"]:
+            return self.sample(asked), 0
+        label = self.label
+        begun, before, _ = self.sample({**asked, "max_tokens": self.before_hold})
+        await self.hold.wait()
+        rest = {"prompt": asked["prompt"] + begun, "max_tokens": asked["max_tokens"] - len(begun)}
+        tokens, logprobs, reason = self.sample(asked | rest)
+        whole = [*begun, *tokens], [*before, *logprobs], reason
+        return whole, len(begun) if self.label != label else 0
 
 
 def _plain(path: str) -> str:

@@ -2,6 +2,7 @@
 environment of its own first. Minutes, since each server takes one to start."""
 
 import asyncio
+import copy
 import json
 import os
 import signal
@@ -116,6 +117,7 @@ def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
     async def body(engine: VllmEngine) -> None:
         for version in (0, 1):
             await engine.load_weights({}, version)
+            print(f"files, version {version}: parity {engine.parity:.1e}")
             assert engine.parity < 1e-4
             change(model, version)
         with torch.no_grad():
@@ -153,6 +155,43 @@ def test_an_own_server_samples_what_is_trained_and_survives_kill_9(
     drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS)
 
 
+def test_turns_go_on_with_new_weights_in_the_middle_of_them(tmp_path: Path, python: str) -> None:
+    model, tokenizer = load_model(ModelConfig(name="tiny"))
+    models = {}
+
+    async def body(engine: VllmEngine) -> None:
+        await engine.load_weights({}, 0)
+        models[0] = copy.deepcopy(model)
+        asked = prompts(tokenizer)
+        samplings = [Sampling(200, seed=n, temperature=2.0) for n in range(len(asked))]
+        turns = [
+            asyncio.create_task(play(engine, prompt, sampling, str(n)))
+            for n, (prompt, sampling) in enumerate(zip(asked, samplings, strict=True))
+        ]
+        await asyncio.sleep(0.3)
+        change(model)
+        models[1] = copy.deepcopy(model)
+        await engine.load_weights({}, 1)
+        assert engine.parity < 1e-4
+        found = await asyncio.gather(*turns)
+        mixed = [turn for turn in found if len(set(turn.version)) == 2]
+        assert mixed, [(len(turn.tokens), set(turn.version)) for turn in found]
+        gaps = []
+        for prompt, turn in zip(asked, found, strict=True):
+            count = len(turn.tokens)
+            assert list(turn.version) == sorted(turn.version)
+            history = [*prompt, *turn.tokens]
+            own = [reference_logprobs(models[version], history, count, 2.0) for version in (0, 1)]
+            for place, version in enumerate(turn.version):
+                gaps.append(abs(turn.logprobs[place] - own[version][place]))
+        told = f"{len(mixed)} of {len(found)} turns have tokens of both versions"
+        print(f"{told}; largest gap of {len(gaps)} tokens to their own version: {max(gaps):.1e}")
+        assert max(gaps) < 1e-3
+        assert engine.restarts == 0
+
+    drive(tmp_path, model, tokenizer, body, python=python, arguments=ARGUMENTS, in_flight=True)
+
+
 def test_tied_embeddings_do_not_go_stale(tmp_path: Path, python: str) -> None:
     trained, tokenizer = load_model(ModelConfig(name="tiny"))
     trained.config.tie_word_embeddings = True
@@ -178,6 +217,7 @@ def test_adapters_alone_reach_a_server_under_a_new_name_each_time(
     async def body(engine: VllmEngine) -> None:
         for version in range(3):
             await engine.load_weights({}, version)
+            print(f"adapters, version {version}: parity {engine.parity:.1e}")
             assert engine.parity < 1e-4
             if version < 2:
                 teach(model, version)

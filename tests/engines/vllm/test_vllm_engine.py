@@ -55,7 +55,12 @@ def test_each_update_pauses_reloads_marks_and_resumes(tmp_path: Path) -> None:
         await engine.load_weights({}, 1)
 
     drive(tmp_path, [server], body)
-    one = ["/pause?mode=wait", "/collective_rpc", "/update_weight_version", "/resume"]
+    one = [
+        "/pause?mode=wait&clear_cache=true",
+        "/collective_rpc",
+        "/update_weight_version",
+        "/resume",
+    ]
     assert server.calls == one + one
 
 

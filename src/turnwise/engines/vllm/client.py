@@ -65,9 +65,11 @@ class Client:
         """The answer to a request for tokens, as JSON."""
         return await self._ask("POST", GENERATE, body)
 
-    async def pause(self) -> None:
-        """Begin nothing new; returns when what is under way has ended. The cache is dropped."""
-        await self._ask("POST", "/pause?mode=wait")
+    async def pause(self, keep: bool) -> None:
+        """Begin nothing new, and drop the cache; returns when what is under way has ended, or with
+        `keep` is held, to go on with after the pause."""
+        mode = "keep" if keep else "wait"
+        await self._ask("POST", f"/pause?mode={mode}&clear_cache=true")
 
     async def give_up(self) -> None:
         """End a pause and what it has held up, so that the server serves again."""

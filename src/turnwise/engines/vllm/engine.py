@@ -1,12 +1,12 @@
 """The engine over vLLM servers: token ids in, token ids and log-probabilities out.
 
-    load_weights ─> write them ─> wait for turns under way ─> every server reads them ─> parity
+    load_weights ─> write them ─> turns under way end ─> every server reads them ─> parity
     generate ─> the replica of the session ─> lost? start it again, and send the request again
 
-A turn is sampled by one version of the weights. What a server was sampling when it was lost is
-sampled again with the same seed, elsewhere if there is another replica: an answer that never came
-was never counted. Not here: the servers (`fleet.py`), their questions and answers (`client.py`,
-`completions.py`).
+With `engine.in_flight` turns under way do not end: servers hold them meanwhile. What a server was
+sampling when it was lost is sampled again with the same seed, elsewhere if there is another
+replica: an answer that never came was never counted. Not here: the servers (`fleet.py`), their
+questions and answers (`client.py`, `completions.py`).
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class VllmEngine:
         self._background = Background()
         probes, chosen = make_probes(tokenizer, limit), bool(config.parity_bound)
         check = ParityCheck(model, probes, parity_bound, allow_rounding=not chosen)
-        self.fleet = Fleet(replicas, check, config.max_restarts, self._background)
+        self.fleet = Fleet(replicas, check, config.max_restarts, config.in_flight, self._background)
         self._sessions: dict[str, asyncio.Task[Completion] | None] = {}
         """The request of each open session, while it has one."""
         self.version = 0
@@ -154,7 +154,8 @@ class VllmEngine:
                 self._sessions[session] = None
 
     async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
-        """Give every server the model's weights, after the turns that are being sampled.
+        """Give every server the model's weights, after the turns that are being sampled, or with
+        `engine.in_flight` in the middle of them.
 
         Names are those of the model's state dict; names left out keep their values, so an empty
         mapping announces that the weights were changed where they are. Raises ConfigError for an
@@ -168,7 +169,7 @@ class VllmEngine:
             self._transport.clear()
         write = self._transport.write
         folder = await asyncio.to_thread(write, self._model, self._tokenizer, version)
-        await self.fleet.drain()
+        await self.fleet.hold()
         await self.fleet.take(folder, version)
         self._transport.folders.keep_only(folder)
         self.version = version

@@ -42,12 +42,15 @@ class Fleet:
         replicas: Sequence[Replica],
         parity: ParityCheck,
         max_restarts: int,
+        in_flight: bool,
         background: Background,
     ) -> None:
-        """Lost servers are brought up again `max_restarts` times in all."""
+        """Lost servers are brought up again `max_restarts` times in all; `in_flight` lets turns go
+        on across an update."""
         self.replicas, self.parity = replicas, parity
         self.labels = Labels()
-        self._max_restarts, self._background = max_restarts, background
+        self._max_restarts, self._in_flight = max_restarts, in_flight
+        self._background = background
         self._newest: tuple[Path, str] | None = None
         """Folder of the newest weights, and what a server that has them calls them."""
         self._repairs: dict[int, asyncio.Task[None]] = {}
@@ -83,14 +86,15 @@ class Fleet:
         finally:
             self._background.tell()
 
-    async def drain(self) -> None:
-        """Send nothing more, and wait for what is under way; each request has its deadline."""
+    async def hold(self) -> None:
+        """Send nothing more, and wait for what is under way, unless that goes on; each request has
+        its deadline."""
         self.open = False
-        while any(replica.in_flight for replica in self.replicas):
+        while not self._in_flight and any(replica.in_flight for replica in self.replicas):
             await self._background.change()
 
     async def take(self, folder: Path, version: int) -> None:
-        """Let every server have new weights, of which the model has the same. Raises
+        """Let every server have new weights, of which the model has the same, after `hold`. Raises
         RunStoppedError when one does not take them, or servers are lost for good."""
         first = self._newest is None
         self._newest = folder, self.labels.add(folder.name, version)
@@ -106,7 +110,7 @@ class Fleet:
 
     async def sleep(self) -> None:
         """Let servers give the memory of their GPU back until `take`."""
-        await self.drain()
+        await self.hold()
         for replica in self.replicas:
             if replica.up:
                 try:
@@ -154,7 +158,7 @@ class Fleet:
                 self.lose(replica, "it was lost while it slept")
                 continue
             try:
-                await replica.update(*self._newest)
+                await replica.update(*self._newest, keep=self._in_flight)
             except ServerLostError as error:
                 self.lose(replica, str(error))
             except (ServerRefusedError, ServerSlowError) as error:

@@ -8,6 +8,7 @@ update: a small one that it did not take is within any bound. Not here: when a s
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +33,10 @@ SAMPLED = 16
 TEMPERATURES = (1.0, 0.5)
 """Temperatures, in turn: a server that reports probabilities at another one is found out."""
 MOVED = 1e-4
-"""An update that moves the model's log-probabilities by more on average changes a server's too, in
-some digit."""
+"""An update that moves the model's log-probabilities by more on average has to move a server's."""
+KEPT = 0.1
+"""A server whose log-probabilities move by less than this share of the model's has taken nothing:
+it would not move at all, but for rounding that depends on what is sampled beside it."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,12 @@ class ParityCheck:
         """Check a server after an update to the weights that the model has now, which nothing may
         change meanwhile. Raises RunStoppedError for one that has others."""
         expected = await asyncio.to_thread(score, self._model, sampled)
-        before, scored = self._before.get(url, ([], []))
-        moved = _moved(expected, scored) if sampled == before else 0.0
-        if moved > MOVED:
+        before, scored = self._before.get(url, (sampled, expected))
+        server, model = _moved(sampled, before), _moved(expected, scored)
+        if model > MOVED and server < KEPT * model:
             raise RunStoppedError(
-                f"vLLM at {url} took nothing of the weights {which}: it samples to the last digit "
-                f"what it did before, while they move the model's log-probabilities by {moved:.2g} "
-                "on average"
+                f"vLLM at {url} took nothing of the weights {which}: they move the model's "
+                f"log-probabilities by {model:.2g} on average, and the server's by {server:.2g}"
             )
         self.compare(url, sampled, expected, f" {which}")
         self._before[url], self._expected = (sampled, expected), expected
@@ -167,7 +169,7 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
         for probe, other in zip(sampled, expected, strict=True)
         for mine, theirs in _common(probe, other)
     ]
-    return sum(differences) / len(differences) if differences else float("inf")
+    return sum(differences) / len(differences) if differences else math.inf
 
 
 def check_parity(
@@ -185,15 +187,10 @@ def check_parity(
     )
 
 
-def _moved(expected: Sequence[Probe], before: Sequence[Probe]) -> float:
-    """Mean absolute difference of two scores of the same tokens."""
-    pairs = zip(expected, before, strict=True)
-    differences = [
-        abs(now - then)
-        for probe, other in pairs
-        for now, then in zip(probe.logprobs, other.logprobs, strict=True)
-    ]
-    return sum(differences) / len(differences)
+def _moved(probes: Sequence[Probe], before: Sequence[Probe]) -> float:
+    """Mean absolute difference of what both sampled; 0 where that is nothing."""
+    found = disagreement(probes, before)
+    return 0.0 if found == math.inf else found
 
 
 def _common(probe: Probe, other: Probe) -> list[tuple[float, float]]:

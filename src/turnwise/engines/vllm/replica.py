@@ -84,9 +84,10 @@ class Replica:
         await self._wait_until_well()
         await self._take(weights, label, started=self._process is not None)
 
-    async def update(self, weights: Path, label: str) -> None:
-        """Replace the weights; wakes a server that sleeps. Nothing may be in flight."""
-        await self._take(weights, label, started=False)
+    async def update(self, weights: Path, label: str, keep: bool = False) -> None:
+        """Replace the weights; wakes a server that sleeps. With `keep`, what is in flight goes on
+        with them; without, nothing may be."""
+        await self._take(weights, label, started=False, keep=keep)
 
     async def sleep(self) -> None:
         """Give memory back until the next update. Nothing may be in flight."""
@@ -112,11 +113,11 @@ class Replica:
         if self._process is not None:
             await self._process.stop()
 
-    async def _take(self, weights: Path, label: str, started: bool) -> None:
+    async def _take(self, weights: Path, label: str, started: bool, keep: bool = False) -> None:
         """Let a server that pauses, or that wakes up, have the weights and their label; one that
         takes none of them is not left waiting."""
         client, asleep = self.client, self._asleep
-        await (client.wake("weights") if asleep else client.pause())
+        await (client.wake("weights") if asleep else client.pause(keep))
         try:
             name = await self._transport.take(client, weights, label, self._label, started)
             await self._mark(label)
