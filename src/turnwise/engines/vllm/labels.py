@@ -41,7 +41,7 @@ class Labels:
         """The version of each token of an answer, which was asked for when the server at `url` had
         the weights at the place `since`.
 
-        Raises WrongWeightsError for weights that nobody gave it, or older ones than it had.
+        Raises WrongWeightsError for weights that it was not given, or older ones than it had.
         """
         places = []
         for label in labels:

@@ -51,7 +51,7 @@ class Probe:
 
 
 class ParityCheck:
-    """What servers sampled under the newest weights, and under those before them.
+    """The samples of servers under the newest weights, and under those before them.
 
     Example: `check = ParityCheck(model, make_probes(tokenizer, 512), 0.05)`, then
     `await check.update(url, sampled, "of version 3")`.
