@@ -183,7 +183,7 @@ class Fleet:
                 return await self.parity.update(replica.url, sampled, which)
 
     async def _sampled(self, replica: Replica) -> list[Probe]:
-        """The probes as a server samples after them; raises WrongWeightsError for weights that are not the newest."""
+        """The probes with what a server samples; raises WrongWeightsError for older weights."""
         newest = self.labels.newest
 
         def checked(answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""Which version of the policy sampled a token: servers say the label of the weights that they had.
+"""Versions of the policy by the labels that servers have of their weights, and say of each token.
 
 Not here: how a server is given a label (`replica.py`), and how an answer has one for each token
 (`completions.py`).

@@ -65,7 +65,7 @@ class ParityCheck:
         self._model, self.probes = model, probes
         self._bound, self._allow_rounding = bound, allow_rounding
         self._before: dict[str, tuple[list[Probe], list[Probe]]] = {}
-        """Of each server what it sampled after its last update, and the model's own scores."""
+        """Each server's samples after its last update, and the model's own scores of them."""
         self._expected: list[Probe] = []
         self.measured = 0.0
         """The disagreement that was measured last."""
