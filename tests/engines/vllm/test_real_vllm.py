@@ -21,7 +21,7 @@ from benchmarks.peers import interpreter
 from tests.engines.vllm.driving import change
 from tests.engines.vllm.test_vllm_adapters import teach
 from tests.forward.models_for_tests import reference_logprobs
-from turnwise.config import ModelConfig, StartedServers, VllmEngineConfig
+from turnwise.config import ModelConfig, RunningServers, StartedServers, VllmEngineConfig
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.make import make_vllm
@@ -48,7 +48,7 @@ def python() -> str:
     return str(interpreter("vllm"))
 
 
-SERVERS = StartedServers.model_fields
+SERVERS = StartedServers.model_fields | RunningServers.model_fields
 
 
 def drive(
@@ -60,7 +60,7 @@ def drive(
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
     of_servers = {key: settings.pop(key) for key in [*settings] if key in SERVERS}
-    servers = StartedServers(**of_servers)
+    servers = (RunningServers if "urls" in of_servers else StartedServers)(**of_servers)
     config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
 
     async def main() -> None:
