@@ -14,7 +14,6 @@ from turnwise.training.single import learner_of
 
 CASES = [
     ("train.steps=0", "train.steps is 0 leaves nothing to do together"),
-    ("model.dtype=bfloat16", "set it to float32, and learning.compute_dtype to bfloat16"),
     ("engine=vllm", "engine.name = vllm"),
     ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
     ("preferences.steps=1", "preferences.steps learns from pairs"),

@@ -3,6 +3,8 @@
 Every learner moves its weights here. Weights in bfloat16 have about three digits, and an update of
 RL changes the sixth: added to them it is lost. So each has a master in float32, which is what
 AdamW moves; the model's own weight is the master, rounded. Gradients are summed in float32 as well.
+Where several ranks have parts of a weight, these are its masters, and it is rounded when it is put
+together.
 """
 
 import math
@@ -131,7 +133,8 @@ class Optimizer:
             self._step()
         self.clear()
         changed, rounded = map(self._share_changed, before, self._samples())
-        return Moved(norm, changed, rounded if self._apart() else None)
+        any_rounded = any(map(self._is_rounded, self.parameters, self._masters))
+        return Moved(norm, changed, rounded if any_rounded else None)
 
     def clear(self) -> None:
         """Forget the accumulated gradient."""
@@ -144,13 +147,13 @@ class Optimizer:
         divided = self._ranks.divided
         moments: dict[str, dict[str, Tensor]] = {}
         masters: dict[str, Tensor] = {}
-        weights = zip(self._names, self.parameters, self._locals, self._masters, strict=True)
-        for name, weight, local, master in weights:
+        weights = zip(self._names, self.parameters, self._masters, strict=True)
+        for name, weight, master in weights:
             moments[name] = {
                 kind: divided(value, weight) if value.dim() else value
                 for kind, value in self._moments(master).items()
             }
-            if master is not local:
+            if self._is_rounded(weight, master):
                 masters[name] = divided(master, weight)
         return {
             "moments": moments,
@@ -168,8 +171,7 @@ class Optimizer:
                     value.copy_(local(state["moments"][name][kind]))
                 if name in state["masters"]:
                     master.copy_(local(state["masters"][name]))
-            for parameter, master in self._apart():
-                parameter.copy_(master)
+            self._round()
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
 
@@ -202,14 +204,20 @@ class Optimizer:
             group["lr"] = self.present_learning_rate
         self._adamw.step()
         with torch.no_grad():
-            for parameter, master in self._apart():
-                parameter.copy_(master)
+            self._round()
         self.updates += 1
+
+    def _round(self) -> None:
+        """Write masters into the weights that they stand beside."""
+        for local, master in zip(self._locals, self._masters, strict=True):
+            if local is not master:
+                local.copy_(master)
 
     def _samples(self) -> tuple[list[Tensor], list[Tensor]]:
         """Samples of the masters, and of the model's own weights."""
         masters = [_sample(master) for master in self._masters]
-        return masters, [_sample(local) for local in self._locals]
+        types = map(self._ranks.dtype, self.parameters)
+        return masters, [master.to(own) for master, own in zip(masters, types, strict=True)]
 
     def _share_changed(self, before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
         device = before[0].device
@@ -224,10 +232,9 @@ class Optimizer:
         own = float(torch.stack(changed).sum()) if changed else 0.0
         return sum(self._ranks.gather(own)) / max(1, total)
 
-    def _apart(self) -> list[tuple[Tensor, Tensor]]:
-        """The parameters that have a master beside them, and these."""
-        pairs = zip(self._locals, self._masters, strict=True)
-        return [(local, master) for local, master in pairs if master is not local]
+    def _is_rounded(self, parameter: Tensor, master: Tensor) -> bool:
+        """Whether the model computes with fewer bits than the master has."""
+        return self._ranks.dtype(parameter) != master.dtype
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:

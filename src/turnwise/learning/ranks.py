@@ -9,7 +9,7 @@ of a learner without others. Not here: how ranks are started and reach each othe
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from torch import Tensor, nn
+from torch import Tensor, dtype, nn
 
 Row = TypeVar("Row")
 Value = TypeVar("Value")
@@ -36,8 +36,9 @@ class Ranks(Protocol):
 
     def shard(self, model: nn.Module, by_layer: bool) -> Compute:
         """Give all ranks the weights of rank 0, and leave each a part of every one; but adapters,
-        which are few, whole. Afterwards the model computes only through what is returned, which
-        gathers whole weights meanwhile: layer by layer, or all of them at once."""
+        and weights of another type than most, which are few, whole. Parts that are to be trained
+        are in float32. Afterwards the model computes only through what is returned, which gathers
+        whole weights meanwhile: layer by layer, or all of them at once."""
         ...
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
@@ -50,6 +51,11 @@ class Ranks(Protocol):
         divided each rank has all, and one alone counts."""
         ...
 
+    def dtype(self, weight: Tensor) -> dtype:
+        """The type in which the model computes with a weight: its own, unless its parts are masters
+        in float32 of a weight with fewer bits."""
+        ...
+
     def local(self, weight: Tensor) -> Tensor:
         """This rank's part of a weight, or of its gradient; shares its memory."""
         ...
@@ -60,7 +66,7 @@ class Ranks(Protocol):
         ...
 
     def whole(self, weight: Tensor) -> Tensor:
-        """Put together what the ranks hold of a tensor."""
+        """Put together what the ranks hold of a tensor, in the type that the model computes in."""
         ...
 
 
@@ -84,6 +90,10 @@ class Alone:
     def counts(self, weight: Tensor) -> bool:
         """See Ranks."""
         return True
+
+    def dtype(self, weight: Tensor) -> dtype:
+        """See Ranks."""
+        return weight.dtype
 
     def local(self, weight: Tensor) -> Tensor:
         """See Ranks."""

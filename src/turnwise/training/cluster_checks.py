@@ -38,8 +38,6 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     reward_model = recipe.reward_model
     return {
         "train.steps is 0 leaves nothing to do together": not recipe.train.steps,
-        "model.dtype = bfloat16 would round what updates change (set it to float32, and "
-        "learning.compute_dtype to bfloat16)": recipe.model.dtype != "float32",
         "engine.name = vllm reads weights in a way that has not been tried with it": isinstance(
             recipe.engine, VllmEngineConfig
         ),

@@ -5,7 +5,8 @@ the processes are started (`team.py`).
 """
 
 import socket
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import MutableMapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import PreTrainedModel
 
 from turnwise.learning.ranks import Compute, Value
@@ -35,6 +37,7 @@ class ProcessGroup:
         self.count = dist.get_world_size()
         self.beside = beside
         """A group of the same processes, for threads beside the one that learns."""
+        self._lower: MutableMapping[Tensor, torch.dtype] = WeakTensorKeyDictionary()
 
     def gather(self, value: Value) -> list[Value]:
         """See Ranks."""
@@ -46,16 +49,37 @@ class ProcessGroup:
         """See Ranks. Gradients are sums over ranks, not means: denominators are global already."""
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.data, 0)
-        divided = partial(fully_shard, mesh=self._mesh, ignored_params=_adapters(model))
-        for layer in _layers(model) if by_layer else ():
-            _sum_gradients(divided(layer))
         computed = _Computed(model)
-        _sum_gradients(divided(computed, reshard_after_forward=True))
+        few = _kept_whole(model)
+        for part in [*(_layers(model) if by_layer else ()), computed]:
+            self._divide(part, few, computed is part)
 
         def compute(function: Any, *arguments: Any) -> Any:
             return computed(function, *arguments)
 
         return compute
+
+    def _divide(self, part: nn.Module, few: set[nn.Parameter], outermost: bool) -> None:
+        """Leave this rank its share of the weights of a part that are not divided yet. Weights that
+        are trained become float32, and are computed with in the type that they had."""
+        weights = {
+            name: weight
+            for name, weight in part.named_parameters()
+            if weight not in few and not isinstance(weight, DTensor)
+        }
+        policy, own = MixedPrecisionPolicy(), {weight.dtype for weight in weights.values()}
+        if any(weight.requires_grad for weight in weights.values()) and own != {torch.float32}:
+            (lower,) = own
+            policy = MixedPrecisionPolicy(lower, torch.float32, cast_forward_inputs=False)
+            for weight in weights.values():
+                weight.data = weight.data.float()
+        shard = partial(fully_shard, part, mesh=self._mesh, mp_policy=policy, ignored_params=few)
+        module = shard(reshard_after_forward=True) if outermost else shard()
+        module.set_gradient_divide_factor(1.0)  # sums over ranks
+        module.set_force_sum_reduction_for_comms(True)  # gloo can do no other
+        if policy.param_dtype is not None:
+            for name in weights:
+                self._lower[part.get_parameter(name)] = policy.param_dtype
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
         """See Ranks; all that are not divided go together, in one collective. Each rank has the
@@ -73,6 +97,10 @@ class ProcessGroup:
     def counts(self, weight: Tensor) -> bool:
         """See Ranks."""
         return self.rank == 0 or isinstance(weight, DTensor)
+
+    def dtype(self, weight: Tensor) -> torch.dtype:
+        """See Ranks."""
+        return self._lower.get(weight, weight.dtype)
 
     def local(self, weight: Tensor) -> Tensor:
         """See Ranks."""
@@ -93,7 +121,8 @@ class ProcessGroup:
 
     def whole(self, weight: Tensor) -> Tensor:
         """See Ranks."""
-        return weight.full_tensor().detach() if isinstance(weight, DTensor) else weight.detach()
+        own = weight.detach().to(self.dtype(weight))
+        return own.full_tensor() if isinstance(own, DTensor) else own
 
     def copied(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the processor's memory, divided as it is."""
@@ -180,15 +209,14 @@ def _store(count: int, port: int, seconds: float, listening: int | None) -> "Sto
     return store
 
 
-def _sum_gradients(module: FSDPModule) -> None:
-    module.set_gradient_divide_factor(1.0)
-    module.set_force_sum_reduction_for_comms(True)  # gloo can do no other
-
-
-def _adapters(model: nn.Module) -> set[nn.Parameter]:
-    """The weights that are trained where others are frozen."""
-    trained = {weight for weight in model.parameters() if weight.requires_grad}
-    return trained if len(trained) < len(list(model.parameters())) else set()
+def _kept_whole(model: nn.Module) -> set[nn.Parameter]:
+    """The weights that are trained where others are frozen, and those of another type than most,
+    such as a critic's head in float32."""
+    weights = list(model.parameters())
+    trained = {weight for weight in weights if weight.requires_grad}
+    ((most, _),) = Counter(weight.dtype for weight in weights).most_common(1)
+    adapters = trained if len(trained) < len(weights) else set()
+    return adapters | {weight for weight in weights if weight.dtype != most}
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:
