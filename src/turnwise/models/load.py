@@ -23,6 +23,7 @@ from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.rotations import fix_rotations
+from turnwise.forward.routers import route_in_float32
 from turnwise.models.shipped import TINY, tiny_folder
 from turnwise.seeds import derive
 
@@ -49,6 +50,7 @@ def load_model(
         raise DataError(f"model {source} cannot be loaded: {_first_line(error)}") from error
     model.kernels = config.kernels
     model.to(_device(config.device))
+    route_in_float32(model)
     if longest is not None:
         fix_rotations(model, longest)
     if images:

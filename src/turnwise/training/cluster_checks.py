@@ -17,9 +17,6 @@ from turnwise.config import (
 from turnwise.errors import ConfigError
 from turnwise.forward.images import reader_of
 
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""The names that configurations have for the number of a layer's experts."""
-
 
 def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
     """Raise ConfigError for what only one process can do; loads nothing."""
@@ -69,17 +66,11 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
     count = recipe.cluster.learners
     if count == 1:
         return
-    config = model.config.get_text_config()
-    kinds = {
-        "reads images": reader_of(model) is not None,
-        "has experts": any(getattr(config, name, None) for name in EXPERTS),
-    }
-    for kind, given in kinds.items():
-        if given:
-            raise ConfigError(
-                f"cluster.learners is {count}, and model {recipe.model.name} {kind}, which one "
-                "process alone can train: set cluster.learners=1"
-            )
+    if reader_of(model) is not None:
+        raise ConfigError(
+            f"cluster.learners is {count}, and model {recipe.model.name} reads images, which one "
+            "process alone can train: set cluster.learners=1"
+        )
     device, gpus = model.device, torch.cuda.device_count()
     if device.type == "cuda" and (device.index or gpus < count):
         raise ConfigError(

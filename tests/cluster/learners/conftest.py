@@ -10,7 +10,11 @@ from transformers import PreTrainedTokenizerFast
 from tests.learning import conftest as learning
 from turnwise.cluster.learners.team import Team
 
-make_groups, one_thread = learning.make_groups, learning.one_thread
+make_groups, one_thread, load_model = (
+    learning.make_groups,
+    learning.one_thread,
+    learning.load_model,
+)
 tokenizer = learning.tokenizer
 folders = learning.model_folders
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
+from turnwise.cluster.learners.agreement import check_agreement
 from turnwise.cluster.learners.process_group import ProcessGroup
 from turnwise.cluster.learners.saving import PartOfCheckpoint
 from turnwise.config import Recipe, SeparateCriticConfig
@@ -49,6 +50,7 @@ class Parts:
     ) -> None:
         self._ranks, self._whole = ranks, whole
         algorithm, learning = algorithm_of(recipe), recipe.learning
+        check_agreement(ranks, model)
         self._critic: Critic | None = None
         if Requirement.CRITIC in algorithm.needs:
             config = recipe.algorithm.critic or SeparateCriticConfig()

@@ -1,0 +1,102 @@
+"""Promise 6 for mixtures of experts: two ranks make the update of one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    MixtralConfig,
+    MixtralForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
+
+from tests.cluster.learners.test_learner import (
+    ALGORITHMS,
+    REWARDS,
+    assert_same_updates,
+    loaded,
+    pair,
+    recipe_of,
+    same,
+)
+from tests.learning.conftest import VOCABULARY
+from turnwise.cluster.learners.learner import DistributedCritic
+from turnwise.cluster.learners.team import Team
+from turnwise.config import CriticConfig
+from turnwise.learning.credits import estimate
+from turnwise.learning.signals.critic import Critic
+from turnwise.types import Group
+
+pytestmark = pytest.mark.numbers
+
+MakeGroups = Callable[..., list[Group]]
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {"num_experts": 4}),
+    "mixtral": (MixtralConfig, MixtralForCausalLM, {"num_local_experts": 4}),
+}
+
+
+@pytest.fixture(scope="module")
+def expert_folders(
+    tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokenizerFast
+) -> dict[str, Path]:
+    """A random model of each kind on disk; no weight has more numbers than are looked at to see
+    which have changed."""
+    folders = {}
+    for kind, (config_class, model_class, options) in KINDS.items():
+        config = config_class(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            intermediate_size=16,
+            moe_intermediate_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            num_experts_per_tok=2,
+            max_position_embeddings=256,
+            initializer_range=0.2,
+            **options,
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            model = model_class(config)
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        model.save_pretrained(folders[kind])
+        tokenizer.save_pretrained(folders[kind])
+    return folders
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.long)])
+def test_two_ranks_make_the_update_of_one(
+    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, kind: str
+) -> None:
+    """With a KL term and entropies; experts that few tokens reach, and none on one of the ranks."""
+    recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
+    assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+@pytest.mark.long
+def test_a_critic_with_experts(
+    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    recipe = recipe_of(expert_folders["qwen3_moe"], {"name": "ppo"})
+    one, _ = pair(team, recipe)
+    whole, divided = (
+        Critic(loaded(recipe, 1), CriticConfig(), recipe.learning),
+        DistributedCritic(team),
+    )
+    for seed in range(2):
+        groups = make_groups(REWARDS, seed)
+        signals, theirs = whole.measure(groups), divided.measure(groups)
+        for member in (member for group in groups for member in group.graded):
+            assert same(signals.of(member).values, theirs.of(member).values)
+        credits = estimate(groups, signals, one.algorithm)
+        expected = whole.update(groups, signals, credits)
+        assert divided.update(groups, signals, credits) == pytest.approx(
+            expected, rel=1e-5, abs=1e-6
+        )
