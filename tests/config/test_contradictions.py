@@ -131,6 +131,10 @@ CONTRADICTIONS = [
         "train.max_staleness=1",
         "a turn keeps the adapters that it began with: set engine.in_flight=false",
     ),
+    (
+        "engine=vllm engine.transport=nccl engine.colocated=true",
+        "colocated servers are on the learner's own: set engine.transport=ipc",
+    ),
     ("engine=vllm engine.transport=adapters", "set model.lora_rank, or engine.transport=files"),
     (
         "engine=vllm engine.transport=adapters engine.colocated=true model.lora_rank=4",

@@ -141,6 +141,11 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
                     f"engine.in_flight lets turns go on while weights change, but {sentence}: set "
                     "engine.in_flight=false, or change the other"
                 )
+        if engine.transport == "nccl" and engine.colocated:
+            yield (
+                "engine.transport=nccl is between GPUs, and colocated servers are on the learner's "
+                "own: set engine.transport=ipc"
+            )
         if engine.transport == "adapters" and engine.colocated:
             yield (
                 "engine.colocated gives the base model's memory back, and adapters are sent "

@@ -92,9 +92,10 @@ class VllmEngineConfig(EngineConfig):
     """Servers beside the process of the run."""
     servers: Servers = StartedServers()
     """Servers to start, or with `urls` servers that run."""
-    transport: Literal["files", "adapters"] = "files"
-    """How new weights reach the servers: `files` of the whole model, or with `model.lora_rank` the
-    `adapters` alone, under a new name for each version."""
+    transport: Literal["files", "adapters", "nccl", "ipc"] = "files"
+    """How new weights reach the servers: `files` of the whole model; with `model.lora_rank` the
+    `adapters` alone, under a new name for each version; from GPU to GPU by `nccl`, or by `ipc` to a
+    server on the learner's own."""
     in_flight: bool = False
     """Turns go on while weights change: servers hold them, drop what is cached, and sample the rest
     with the new weights, so that a turn has tokens of several versions; not with `adapters`."""

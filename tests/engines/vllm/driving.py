@@ -15,6 +15,7 @@ from turnwise.engines.base import Completion, Sampling
 from turnwise.engines.sampling import sample, uniforms
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.make import make_vllm
+from turnwise.engines.vllm.sending import Sender
 
 PROMPT = [70, 71, 72, 73, 74]
 LIMIT = 48
@@ -70,6 +71,7 @@ def drive(
     servers: list[FakeVllm],
     body: Body,
     wrap: Callable[[Any], Any] = lambda model: model,
+    sender: Callable[[], Sender] | None = None,
     **settings: Any,
 ) -> None:
     """Run `body(engine, model)` with running servers, with a deadline: nothing may hang."""
@@ -85,7 +87,9 @@ def drive(
             **{"start_seconds": 120, "request_seconds": 120, **settings},
         )
         try:
-            engine = await asyncio.to_thread(make_vllm, config, model, tokenizer, LIMIT, folder)
+            engine = await asyncio.to_thread(
+                make_vllm, config, model, tokenizer, LIMIT, folder, sender
+            )
             try:
                 await asyncio.wait_for(body(engine, model), 240)
             finally:

@@ -71,6 +71,12 @@ class FakeVllm:
         self.on_load: Callable[[str], None] = lambda folder: None
         self.adapters: dict[str, str] | None = None
         """Folders of the adapters that are loaded, by name; None for a server that takes none."""
+        self.transfer = ""
+        """The back end of its weight transfer, if it has one."""
+        self.on_update: Callable[[Json], None] = lambda info: None
+        """Receives weights; may block."""
+        self.updating = False
+        self.invitations: list[Json] = []
         self.label = self.earlier = "default"
         self.port = 0
         self.cancelled = 0
@@ -105,7 +111,7 @@ class FakeVllm:
             writer.transport.abort()
         self._connections.clear()
         await asyncio.sleep(0)
-        self.label = "default"
+        self.label, self.updating = "default", False
         self.adapters = None if self.adapters is None else {}
         self.on_load("")
 
@@ -169,7 +175,11 @@ class FakeVllm:
             return {"weight_version": self.label if self.lies.label is None else self.lies.label}
         if path.startswith("/server_info"):
             settings = {"max_model_len": self.context, "logprobs_mode": self.mode}
-            return {"vllm_config": {"model_config": settings}}
+            config = {
+                "model_config": settings,
+                "weight_transfer_config": {"backend": self.transfer} if self.transfer else None,
+            }
+            return {"vllm_config": config, "vllm_env": {}}
         if path == "/v1/models":
             return {"data": [{"id": "fake"}]}
         if path.endswith("load_lora_adapter"):
@@ -181,9 +191,30 @@ class FakeVllm:
             if not self.lies.keeps:
                 self.on_load(folder)
             return {"results": [None]}
+        if path.endswith(("weight_transfer_engine", "weight_update", "_weights")):
+            await self._transfer(path, body)
+        if path == "/get_world_size":
+            return {"world_size": 1}
         if path == "/update_weight_version" and body["new_version"] != self.label:
             self.earlier, self.label = self.label, body["new_version"]
         return {"status": "done"}
+
+    async def _transfer(self, path: str, body: Json) -> None:
+        """As vLLM's worker does: an update is begun once, and ended by an error within it."""
+        if path == "/init_weight_transfer_engine":
+            self.invitations.append(body["init_info"])
+            await asyncio.to_thread(self.on_update, {})
+        elif path == "/start_weight_update":
+            if self.updating:
+                raise Refusal(500, "start_weight_update called while an update is already active")
+            self.updating = True
+        elif path == "/update_weights":
+            if not self.lies.keeps:
+                await asyncio.to_thread(self.on_update, body["update_info"])
+        elif path == "/finish_weight_update":
+            if not self.updating:
+                raise Refusal(500, "finish_weight_update called without a matching start")
+            self.updating = False
 
     def _adapter(self, path: str, body: Json) -> str:
         """As vLLM does: a name that is there, or is not, is refused; the answer is no JSON."""

@@ -2,9 +2,11 @@
 environment of its own first. Minutes, since each server takes one to start."""
 
 import asyncio
+import base64
 import copy
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import torch
 from transformers import Qwen3ForCausalLM
@@ -26,6 +29,7 @@ from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.make import make_vllm
 from turnwise.engines.vllm.process import ServerProcess
+from turnwise.engines.vllm.sending import Part, Sender
 from turnwise.errors import RunStoppedError
 from turnwise.models.load import load_model
 
@@ -56,6 +60,7 @@ def drive(
     model: Any,
     tokenizer: Any,
     body: Callable[[VllmEngine], Awaitable[None]],
+    sender: Callable[[], Sender] | None = None,
     **settings: Any,
 ) -> None:
     """Run `body` with an engine over real servers; no process may be left."""
@@ -64,7 +69,7 @@ def drive(
     config = VllmEngineConfig(name="vllm", servers=servers, max_sequences=16, **settings)
 
     async def main() -> None:
-        engine = make_vllm(config, model, tokenizer, LIMIT, folder)
+        engine = make_vllm(config, model, tokenizer, LIMIT, folder, sender)
         try:
             await asyncio.wait_for(body(engine), 1200)
         finally:
@@ -235,6 +240,65 @@ def test_adapters_alone_reach_a_server_under_a_new_name_each_time(
     drive(tmp_path, model, tokenizer, body, **settings)
 
 
+class NoGpu:
+    """A sender without a GPU: the requests go out, and nothing beside them."""
+
+    def __init__(self, part: dict[str, Any]) -> None:
+        self._part = part
+
+    def invitation(self, workers: int) -> dict[str, Any]:
+        assert workers == 1
+        if self._part:
+            return {"packed": True}
+        shared = base64.b64encode(bytes(128)).decode()
+        return {"nccl_unique_id_b64": shared, "rank_offset": 1, "world_size": 2}
+
+    def join(self) -> None:
+        pass
+
+    def parts(self, weights: Any) -> Any:
+        yield Part(self._part, lambda: None)
+
+
+HANDLES = base64.b64encode(pickle.dumps({"GPU": ()})).decode()
+
+
+@pytest.mark.parametrize(
+    ("transport", "part", "refused"),
+    [
+        ("nccl", {}, "/init_weight_transfer_engine: 500 .*Cannot access accelerator device"),
+        (
+            "ipc",
+            {
+                "names": ["lm_head.weight"],
+                "dtype_names": ["float32"],
+                "shapes": [[1024, 192]],
+                "tensor_sizes": [4],
+                "ipc_handles_pickled": HANDLES,
+            },
+            "/update_weights: 500 ",
+        ),
+    ],
+)
+def test_a_cpu_takes_part_in_a_transfer_up_to_the_collective(
+    tmp_path: Path, python: str, transport: str, part: dict[str, Any], refused: str
+) -> None:
+    """The phases before it are answered, what it refuses is said, and the server goes on."""
+    model, tokenizer = load_model(ModelConfig(name="tiny"))
+
+    async def body(engine: VllmEngine) -> None:
+        with pytest.raises(RunStoppedError, match=refused) as caught:
+            await engine.load_weights({}, 0)
+        print(f"{transport}: {caught.value}")
+        (replica,) = engine.fleet.replicas
+        async with httpx2.AsyncClient(base_url=replica.url) as http:
+            assert (await http.get("/is_paused")).json() == {"is_paused": False}
+            assert (await http.post("/start_weight_update")).status_code == 200  # none is left open
+
+    settings = {"python": python, "arguments": ARGUMENTS, "transport": transport}
+    drive(tmp_path, model, tokenizer, body, sender=lambda: NoGpu(part), **settings)
+
+
 def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
     tmp_path: Path, python: str
 ) -> None:
@@ -280,8 +344,6 @@ def test_a_running_server_is_used_and_one_of_another_shape_stops_the_run(
 
 
 def wait_for(server: ServerProcess) -> None:
-    import httpx2
-
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         assert server.running, server.problem()

@@ -62,7 +62,7 @@ def test_only_the_newest_is_kept(tmp_path: Path) -> None:
     first = files.write(small_model(tokenizer), tokenizer, 0)
     second = files.write(small_model(tokenizer), tokenizer, 0)
     assert first != second
-    files.folders.keep_only(second)
+    files.keep_only(second)
     assert list((tmp_path / "weights").iterdir()) == [second]
     files.clear()
     files.clear()

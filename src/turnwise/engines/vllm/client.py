@@ -85,6 +85,31 @@ class Client:
         arguments = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         await self._ask("POST", "/collective_rpc", arguments, seconds)
 
+    async def workers(self) -> int:
+        """The number of processes that have the server's weights, each on a GPU."""
+        answer = await self._ask("GET", "/get_world_size", seconds=self._alive)
+        return int(answer["world_size"])
+
+    async def join_transfer(self, info: Json, seconds: float) -> None:
+        """Connect to a process that sends weights; returns when it is connected too."""
+        await self._ask("POST", "/init_weight_transfer_engine", {"init_info": info}, seconds)
+
+    async def leave_transfer(self) -> None:
+        """End that connection."""
+        await self._ask("POST", "/shutdown_weight_transfer_engine", seconds=self._alive)
+
+    async def start_update(self, seconds: float) -> None:
+        """Begin to replace the weights."""
+        await self._ask("POST", "/start_weight_update", seconds=seconds)
+
+    async def update_weights(self, info: Json, seconds: float) -> None:
+        """Receive some weights; returns when they are there."""
+        await self._ask("POST", "/update_weights", {"update_info": info}, seconds)
+
+    async def finish_update(self, seconds: float | None) -> None:
+        """End the replacement; None is the deadline of a server that may be stuck."""
+        await self._ask("POST", "/finish_weight_update", seconds=seconds or self._alive)
+
     async def load_adapters(self, name: str, folder: str, seconds: float) -> None:
         """Read the adapters in a folder; requests for the model `name` are sampled with them."""
         body = {"lora_name": name, "lora_path": folder}
@@ -142,9 +167,9 @@ class Client:
         raise ServerRefusedError(told)
 
 
-def look_at(url: str, adapters: bool = False) -> Json:
+def look_at(url: str, transport: str) -> Json:
     """The configuration of a server that runs. Raises ConfigError for one that cannot be used, or
-    that takes no `adapters` where they are asked for."""
+    that takes no weights by the transport."""
     try:
         with httpx2.Client(base_url=url, timeout=ALIVE_SECONDS, trust_env=False) as http:
             answers = [
@@ -161,15 +186,37 @@ def look_at(url: str, adapters: bool = False) -> Json:
         raise ConfigError(f"engine.servers.urls: {url} does not answer as a vLLM server does")
     if asked.status_code in (403, 404):
         raise ConfigError(f"engine.servers.urls: {url} does not offer {GENERATE}: {SCALE_OUT}")
-    if adapters and loading.status_code == 404:  # a route that is there refuses GET with 405
+    if (
+        transport == "adapters" and loading.status_code == 404
+    ):  # a route that is there refuses GET with 405
         raise ConfigError(f"engine.servers.urls: {url} takes no adapters: {ADAPTERS}")
     try:
-        settings: Json = answers[0].json()["vllm_config"]["model_config"]
+        whole: Json = answers[0].json()
+        settings: Json = whole["vllm_config"]["model_config"]
+        _check_transfer(url, transport, whole)
         return settings | {"name": models.json()["data"][0]["id"]}
     except (ValueError, LookupError, TypeError):
         raise ConfigError(
             f"engine.servers.urls: {url} does not answer as a vLLM server does"
         ) from None
+
+
+def _check_transfer(url: str, transport: str, whole: Json) -> None:
+    """Raise ConfigError for a server without the weight transfer that the transport is."""
+    if transport not in ("nccl", "ipc"):
+        return
+    has = whole["vllm_config"].get("weight_transfer_config") or {}
+    if has.get("backend") != transport:
+        asked = f'--weight-transfer-config \'{{"backend": "{transport}"}}\''
+        raise ConfigError(
+            f"engine.servers.urls: {url} takes no weights by {transport}: start the server with "
+            f"{asked}"
+        )
+    if transport == "ipc" and not whole["vllm_env"].get("VLLM_ALLOW_INSECURE_SERIALIZATION"):
+        raise ConfigError(
+            f"engine.servers.urls: {url} opens no shared memory of another process: start the "
+            "server with VLLM_ALLOW_INSECURE_SERIALIZATION=1"
+        )
 
 
 def _json(answer: httpx2.Response, url: str) -> Json:

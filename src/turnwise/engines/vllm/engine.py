@@ -171,7 +171,7 @@ class VllmEngine:
         folder = await asyncio.to_thread(write, self._model, self._tokenizer, version)
         await self.fleet.hold()
         await self.fleet.take(folder, version)
-        self._transport.folders.keep_only(folder)
+        self._transport.keep_only(folder)
         self.version = version
 
     async def sleep(self) -> None:

@@ -4,12 +4,15 @@ Whatever can be known before the run begins is refused here: an interpreter with
 that does not answer, or one that would sample something else than the recipe says.
 """
 
+import json
 import sys
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, RunningServers, StartedServers, VllmEngineConfig
@@ -17,6 +20,8 @@ from turnwise.engines.vllm.client import look_at
 from turnwise.engines.vllm.engine import VllmEngine
 from turnwise.engines.vllm.process import ServerProcess, check_interpreter
 from turnwise.engines.vllm.replica import Replica
+from turnwise.engines.vllm.senders import make_sender
+from turnwise.engines.vllm.sending import Sender, Sent
 from turnwise.engines.vllm.transports import Adapters, Files, Transport, server_arguments
 from turnwise.errors import ConfigError
 
@@ -30,11 +35,13 @@ def make_vllm(
     tokenizer: Any,
     max_tokens: int,
     folder: Path | None = None,
+    sender: Callable[[], Sender] | None = None,
 ) -> VllmEngine:
     """An engine whose servers hold trajectories of at most `max_tokens` tokens.
 
-    `folder` is where weights and logs of servers are written; a temporary one if not given. Raises
-    ConfigError for what cannot work; starts nothing.
+    `folder` is where weights and logs of servers are written; a temporary one if not given. With
+    the transports `nccl` and `ipc`, `sender` makes this process's side of a connection; on the
+    model's GPU if not given. Raises ConfigError for what cannot work; starts nothing.
     """
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     limit = min(max_tokens, positions or max_tokens)
@@ -42,8 +49,7 @@ def make_vllm(
     if folder is None:
         folder = temporary = Path(tempfile.gettempdir()) / f"turnwise-vllm-{uuid.uuid4().hex}"
     servers = config.servers
-    kind = Adapters if config.transport == "adapters" else Files
-    transport = kind(folder, config.start_seconds)
+    transport = _transport(config, model.device, folder, sender)
     if isinstance(servers, RunningServers):
         replicas = [_running(url, config, limit, transport) for url in servers.urls]
     else:
@@ -52,8 +58,28 @@ def make_vllm(
     return VllmEngine(model, tokenizer, replicas, config, limit, transport, temporary, bound)
 
 
+def _transport(
+    config: VllmEngineConfig,
+    device: torch.device,
+    folder: Path,
+    sender: Callable[[], Sender] | None,
+) -> Transport:
+    """The recipe's way of new weights to servers, from the model's device."""
+    kind, seconds = config.transport, config.start_seconds
+    if kind == "files":
+        return Files(folder, seconds)
+    if kind == "adapters":
+        return Adapters(folder, seconds)
+    if sender is None and device.type != "cuda":
+        raise ConfigError(
+            f"engine.transport={kind} sends weights from a GPU, and the model is on {device.type}: "
+            "set engine.transport=files, or model.device=cuda"
+        )
+    return Sent(folder, seconds, sender or make_sender(kind, device))
+
+
 def _running(url: str, config: VllmEngineConfig, limit: int, transport: Transport) -> Replica:
-    settings = look_at(url.rstrip("/"), adapters=config.transport == "adapters")
+    settings = look_at(url.rstrip("/"), config.transport)
     context, mode = settings.get("max_model_len", limit), settings.get("logprobs_mode")
     if context < limit:
         raise ConfigError(
@@ -91,16 +117,26 @@ def _started(
         "--disable-uvicorn-access-log",
         *(["--enable-sleep-mode"] if config.colocated else []),
         *(server_arguments(_rank(model)) if config.transport == "adapters" else []),
+        *_transfer_arguments(config.transport),
         *servers.arguments,
     ]
     replicas = []
     for number in range(servers.replicas):
-        devices = {"CUDA_VISIBLE_DEVICES": servers.devices[number]} if servers.devices else {}
+        variables = {"CUDA_VISIBLE_DEVICES": servers.devices[number]} if servers.devices else {}
+        if config.transport == "ipc":
+            variables["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # of handles to shared memory
         log = folder / f"server-{number}.log"
-        process = ServerProcess(python, arguments, devices, log)
+        process = ServerProcess(python, arguments, variables, log)
         seconds = config.request_seconds, config.start_seconds
         replicas.append(Replica(process, "", NAME, transport, *seconds))
     return replicas
+
+
+def _transfer_arguments(transport: str) -> list[str]:
+    """The options of a server that takes weights from a GPU; an empty list for other transports."""
+    if transport not in ("nccl", "ipc"):
+        return []
+    return ["--weight-transfer-config", json.dumps({"backend": transport})]
 
 
 def _rank(model: Any) -> int:

@@ -1,6 +1,7 @@
 """How new weights reach a server: as files of the whole model, or as LoRA adapters alone.
 
-Each writes a folder that the server reads by the same path. Not here: the folders (`weights.py`),
+Each writes a folder that the server reads by the same path. Not here: weights that are sent from
+GPU to GPU (`sending.py`), the folders (`weights.py`),
 the pause in which weights change (`replica.py`), and whether they arrived (`parity.py`).
 """
 
@@ -17,9 +18,10 @@ from turnwise.engines.vllm.weights import (
     base_weights,
     merged_weights,
     save_adapters,
+    save_base,
     save_model,
 )
-from turnwise.errors import ConfigError, InfrastructureError
+from turnwise.errors import ConfigError
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM allows for `--max-lora-rank`."""
@@ -28,12 +30,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 class Transport(Protocol):
     """The way of new weights to a server."""
 
-    folders: WeightFolders
-    """Folders of the present weights."""
-
     def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
-        """A new folder with the model's present weights. Raises InfrastructureError when the disk
-        fails."""
+        """Keep the model's present weights; returns the folder's name that they go by from now on.
+        Raises InfrastructureError when the disk fails."""
         ...
 
     def served(self, folder: Path) -> Path:
@@ -50,6 +49,10 @@ class Transport(Protocol):
         """
         ...
 
+    def keep_only(self, folder: Path) -> None:
+        """Forget all other weights."""
+        ...
+
     def clear(self) -> None:
         """Delete all that was written. Idempotent."""
         ...
@@ -60,14 +63,14 @@ class Files:
 
     def __init__(self, root: Path, seconds: float) -> None:
         """Write below `root`; `seconds` is the deadline of a server's reading."""
-        self.folders = WeightFolders(root / "weights")
+        self._folders = WeightFolders(root / "weights")
         self._seconds = seconds
 
     def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
         def save(folder: Path) -> None:
             save_model(model, tokenizer, merged_weights(model), folder)
 
-        return self.folders.write(version, save)
+        return self._folders.write(version, save)
 
     def served(self, folder: Path) -> Path:
         return folder
@@ -79,8 +82,11 @@ class Files:
             await client.reload(str(folder.resolve()), self._seconds)
         return None
 
+    def keep_only(self, folder: Path) -> None:
+        self._folders.keep_only(folder)
+
     def clear(self) -> None:
-        self.folders.clear()
+        self._folders.clear()
 
 
 class Adapters:
@@ -91,20 +97,13 @@ class Adapters:
 
     def __init__(self, root: Path, seconds: float) -> None:
         """Write below `root`; `seconds` is the deadline of a server's reading."""
-        self.folders = WeightFolders(root / "adapters")
+        self._folders = WeightFolders(root / "adapters")
         self._base, self._seconds = root / "base", seconds
 
     def write(self, model: PreTrainedModel, tokenizer: Any, version: int) -> Path:
         """A new folder of adapters; with the first one the base model is written too."""
-        try:
-            if not self._base.is_dir():
-                save_model(model, tokenizer, base_weights(model), self._base)
-        except OSError as error:
-            raise InfrastructureError(
-                f"the base model for vLLM cannot be written to {self._base}: "
-                f"{error.strerror or error}"
-            ) from error
-        return self.folders.write(version, lambda folder: save_adapters(model, folder))
+        save_base(model, tokenizer, base_weights(model), self._base)
+        return self._folders.write(version, lambda folder: save_adapters(model, folder))
 
     def served(self, folder: Path) -> Path:
         return self._base
@@ -119,8 +118,11 @@ class Adapters:
         await client.load_adapters(label, str(folder.resolve()), self._seconds)
         return label
 
+    def keep_only(self, folder: Path) -> None:
+        self._folders.keep_only(folder)
+
     def clear(self) -> None:
-        self.folders.clear()
+        self._folders.clear()
         shutil.rmtree(self._base, ignore_errors=True)
 
 

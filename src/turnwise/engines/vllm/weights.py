@@ -96,6 +96,20 @@ def save_model(
     tokenizer.save_pretrained(str(folder))
 
 
+def save_base(
+    model: PreTrainedModel, tokenizer: Any, weights: dict[str, Tensor], folder: Path
+) -> None:
+    """Write a folder to start servers with, unless it is there. Raises InfrastructureError when the
+    disk fails."""
+    try:
+        if not folder.is_dir():
+            save_model(model, tokenizer, weights, folder)
+    except OSError as error:
+        raise InfrastructureError(
+            f"the model for vLLM cannot be written to {folder}: {error.strerror or error}"
+        ) from error
+
+
 def save_adapters(model: PreTrainedModel, folder: Path) -> None:
     """Write the model's adapters as a folder of peft. Raises OSError."""
     configs: Mapping[str, Any] = cast(Any, model).peft_config
