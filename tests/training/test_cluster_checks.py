@@ -13,7 +13,7 @@ from turnwise.training.cluster_checks import check_cluster, check_model, done_al
 from turnwise.training.single import learner_of
 
 CASES = [
-    ("train.steps=0", "train.steps is 0 leaves nothing to do together"),
+    ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
     ("engine=vllm", "engine.name = vllm"),
     ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
     ("preferences.steps=1", "preferences.steps learns from pairs"),

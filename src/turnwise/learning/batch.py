@@ -17,6 +17,7 @@ from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.learning.credits import Credits
+from turnwise.learning.ranks import Ranks, own_batches
 from turnwise.tokens import Image, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
@@ -189,6 +190,26 @@ def pack(examples: Iterable[Example], tokens_per_micro_batch: int) -> Iterator[l
     trained = [example for example in examples if example.trained.any()]
     for places in by_length([len(e.ids) - 1 for e in trained], tokens_per_micro_batch):
         yield [trained[place] for place in places]
+
+
+def own_micro_batches(
+    ranks: Ranks, examples: Iterable[Example], tokens_per_micro_batch: int, device: torch.device
+) -> Iterator[tuple[list[Example], MicroBatch]]:
+    """Cut this rank's examples as `pack` does, into as many micro-batches as the other ranks have.
+    One without members has no weight and counts nowhere: the rank computes it because others have
+    rows left."""
+    trained = [example for example in examples if example.trained.any()]
+    cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
+    for members, counts in own_batches(ranks, trained, _length, cut):
+        if counts:
+            yield members, collate(members, device)
+        else:
+            unweighted = [replace(member, weight=0.0) for member in members]
+            yield [], collate(unweighted, device)
+
+
+def _length(example: Example) -> int:
+    return len(example.ids)
 
 
 def by_length(lengths: Sequence[int], tokens_per_micro_batch: int) -> Iterator[list[int]]:

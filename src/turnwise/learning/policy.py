@@ -37,14 +37,14 @@ from turnwise.learning.batch import (
     apply_token_filter,
     by_group,
     collate,
-    pack,
+    own_micro_batches,
     policy_examples,
 )
 from turnwise.learning.credits import Credits
 from turnwise.learning.gradient_noise import GradientNoise
 from turnwise.learning.metric_sums import MetricSums
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
-from turnwise.learning.ranks import ALONE, Compute, Ranks, own_batches
+from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.selection import shares
 from turnwise.learning.shared_prefixes import build_prefix_trees, pack_trees
@@ -300,9 +300,8 @@ class PolicyLearner:
     def _micro_batches(
         self, examples: Sequence[Example]
     ) -> Iterator[tuple[list[Example], MicroBatch]]:
-        """The rank's examples in micro-batches: first those of groups that are computed as trees.
-        One without members has no weight and counts nowhere: the rank computes it because others
-        have rows left."""
+        """The rank's examples in micro-batches, see `own_micro_batches`: first those of groups that
+        are computed as trees."""
         most, rest = self.config.tokens_per_micro_batch, list(examples)
         if self.config.share_prefixes:
             width = base_model(self.model).config.get_text_config().hidden_size
@@ -315,14 +314,8 @@ class PolicyLearner:
 
     def _packed(self, examples: Sequence[Example]) -> Iterator[tuple[list[Example], MicroBatch]]:
         """The rank's examples in padded micro-batches, as `_micro_batches` gives them."""
-        trained = [example for example in examples if example.trained.any()]
-        cut = partial(pack, tokens_per_micro_batch=self.config.tokens_per_micro_batch)
-        for members, counts in own_batches(self._ranks, trained, _length, cut):
-            if counts:
-                yield members, collate(members, self.device)
-            else:
-                unweighted = [replace(member, weight=0.0) for member in members]
-                yield [], collate(unweighted, self.device)
+        most = self.config.tokens_per_micro_batch
+        return own_micro_batches(self._ranks, examples, most, self.device)
 
     def _add_gradient(self, term: AuxiliaryTerm, sums: MetricSums) -> str:
         """The gradient of an auxiliary term, micro-batch by micro-batch; returns the first
@@ -382,10 +375,6 @@ class PolicyLearner:
             )
         if self.reference is not None and not self.algorithm.has_reference:
             raise ConfigError("a reference model is loaded, but kl_coefficient is 0: set it")
-
-
-def _length(example: Example) -> int:
-    return len(example.ids)
 
 
 def _non_finite(numbers: Tensor, batch: MicroBatch) -> str:

@@ -13,14 +13,22 @@ from torch import nn
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
+from turnwise.forward.hidden import fitting_kernels
 from turnwise.forward.logprobs import check_supported
-from turnwise.learning.batch import Example, collate, pack, supervised_examples, weigh
+from turnwise.learning.batch import (
+    Example,
+    MicroBatch,
+    own_micro_batches,
+    supervised_examples,
+    weigh,
+)
 from turnwise.learning.optimizer import (
     Optimizer,
     add_gradient,
     prepare_for_training,
     warm_up_then_cosine,
 )
+from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import batch_logprobs
 from turnwise.seeds import derive
 from turnwise.tokens import Tokens
@@ -35,6 +43,7 @@ class SupervisedLearner:
         config: steps, batch size, learning rate.
         learning: gradient clipping, micro-batches, autocast, betas, weight decay.
         seed: of the run.
+        ranks: learn together, each from a part of the rows; all are to make the same calls.
 
     Raises DataError when no demonstration has a token to learn.
     """
@@ -49,6 +58,7 @@ class SupervisedLearner:
         config: SftConfig,
         learning: LearningConfig,
         seed: int,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model
         self.config = config
@@ -64,12 +74,11 @@ class SupervisedLearner:
             raise DataError("no demonstration has a token of the model's to learn from")
         prepare_for_training(model)
         check_supported(model)
-        self.optimizer = Optimizer(
-            model,
-            config.learning_rate,
-            learning,
-            warm_up_then_cosine(config.warmup_steps, config.steps),
-        )
+        self._ranks = ranks
+        by_layer = fitting_kernels(model, learning.autocast) is None
+        self._compute = ranks.shard(model, by_layer)
+        schedule = warm_up_then_cosine(config.warmup_steps, config.steps)
+        self.optimizer = Optimizer(model, config.learning_rate, learning, schedule, ranks)
 
     @property
     def finished(self) -> bool:
@@ -84,7 +93,9 @@ class SupervisedLearner:
         prepare_for_training(self.model)
         examples = weigh(self._batch(self.steps_done), token_mean)
         self.steps_done += 1
-        loss = sum(self._backward(members) for members in self._pack(examples))
+        most = self.learning.tokens_per_micro_batch
+        batches = own_micro_batches(self._ranks, examples, most, self.device)
+        loss = sum(self._ranks.gather(sum(self._backward(batch) for _, batch in batches)))
         tokens = sum(int(example.trained.sum()) for example in examples)
         moved = self.optimizer.apply()
         return {
@@ -102,12 +113,8 @@ class SupervisedLearner:
         self.optimizer.load_state(state["optimizer"])
         self.steps_done = int(state["steps_done"])
 
-    def _pack(self, examples: Sequence[Example]) -> list[list[Example]]:
-        return list(pack(examples, self.learning.tokens_per_micro_batch))
-
-    def _backward(self, members: Sequence[Example]) -> float:
-        batch = collate(members, self.device)
-        logprob, _ = batch_logprobs(self.model, batch, 1.0, self.learning)
+    def _backward(self, batch: MicroBatch) -> float:
+        logprob, _ = self._compute(batch_logprobs, batch, 1.0, self.learning)
         loss = -(logprob * batch.weight).sum()
         add_gradient(loss)
         return float(loss.detach())

@@ -34,7 +34,9 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     reaction = recipe.monitor.echo_trap
     reward_model = recipe.reward_model
     return {
-        "train.steps is 0 leaves nothing to do together": not recipe.train.steps,
+        "train.steps and sft.steps are 0, which leaves nothing to do together": not (
+            recipe.train.steps or recipe.sft.steps
+        ),
         "engine.name = vllm reads weights in a way that has not been tried with it": isinstance(
             recipe.engine, VllmEngineConfig
         ),

@@ -4,12 +4,11 @@ Not here: how demonstrations are played (`synthesis/demonstrations.py`), and the
 is compared with (`imitation.py`).
 """
 
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
-from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
-from turnwise.training.offline import learn_offline
+from turnwise.training.offline import learn_offline, save_offline
+from turnwise.training.supervised import supervised_learner
 
 
 class ColdStart:
@@ -20,19 +19,11 @@ class ColdStart:
         recipe, saved = context.recipe, context.saved_in(StageName.COLD_START)
         if saved is not None and saved.step == recipe.sft.steps:
             return step
-        learner = SupervisedLearner(
-            context.components.model,
-            await context.demonstrations.tokens(),
-            recipe.sft,
-            recipe.learning,
-            recipe.seed,
-        )
-        if saved is not None:
-            learner.load_state(read(saved.learner))
-        context.display.phase("cold start", recipe.sft.steps)
-        every = recipe.sft.checkpoint_every
-        await learn_offline(context, learner, StageName.COLD_START, "cold_start.jsonl", every)
-        context.save(StageName.COLD_START, learner.steps_done, learner.state())
+        demonstrations, every = await context.demonstrations.tokens(), recipe.sft.checkpoint_every
+        with supervised_learner(context, demonstrations, recipe.sft, saved) as learner:
+            context.display.phase("cold start", recipe.sft.steps)
+            await learn_offline(context, learner, StageName.COLD_START, "cold_start.jsonl", every)
+            save_offline(context, learner, StageName.COLD_START)
         await context.components.freeze()
         checkpoint.prune(checkpoint.root_of(context.folder.checkpoints, StageName.COLD_START), 1)
         return step

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm
-from turnwise.cluster.learners.learner import DistributedLearner
+from turnwise.cluster.learners.learner import DistributedModel
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
 from turnwise.monitor.display import Display
@@ -61,7 +61,7 @@ class RunContext:
         step: int,
         learner: Mapping[str, Any],
         best: int | None = None,
-        team: DistributedLearner | None = None,
+        team: DistributedModel | None = None,
     ) -> None:
         """Write a checkpoint of the present weights and of a learner's state; older ones of the
         stage are deleted, but for the newest few and the one of step `best`. A team of processes

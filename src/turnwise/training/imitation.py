@@ -5,15 +5,14 @@ Not here: the cold start, from which RL begins (`cold_start.py`).
 
 import shutil
 
-from turnwise.learning.sft import SupervisedLearner
 from turnwise.models.load import load_model
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
-from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.offline import learn_offline
 from turnwise.training.prepare import set_aside
+from turnwise.training.supervised import supervised_learner
 
 
 class Imitation:
@@ -38,14 +37,10 @@ class Imitation:
         )
         config = recipe.sft.model_copy(update={"steps": updates + recipe.preferences.steps})
         demonstrations = await context.demonstrations.tokens()
-        learner = SupervisedLearner(
-            components.model, demonstrations, config, recipe.learning, recipe.seed
-        )
-        if saved is not None:
-            learner.load_state(read(saved.learner))
-        context.display.phase("imitation", config.steps)
-        every = config.checkpoint_every
-        await learn_offline(context, learner, StageName.IMITATION, "imitation.jsonl", every)
+        with supervised_learner(context, demonstrations, config, saved) as learner:
+            context.display.phase("imitation", config.steps)
+            every = config.checkpoint_every
+            await learn_offline(context, learner, StageName.IMITATION, "imitation.jsonl", every)
         await Evaluation("sft", components.environment).run(context, step)
         shutil.rmtree(root, ignore_errors=True)
         return step

@@ -45,6 +45,7 @@ from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
+from turnwise.training.supervised import team_of
 from turnwise.types import Group
 
 SecondModel = Critic | DistributedCritic | ImplicitReward | SelfTeacher
@@ -80,7 +81,7 @@ class Learners:
         self.policy: Learner
         self.critic: SecondModel | None
         if recipe.cluster.learners > 1:
-            self._team = _team(context)
+            self._team = team_of(context)
             self.policy, self.critic = _distributed(context, self._team, cold)
         else:
             model = context.components.model
@@ -238,14 +239,6 @@ def _reference(
     if cold_start is not None:
         checkpoint.check(cold_start)
     return load_model(recipe.model, cold_start, longest=recipe.rollout.max_tokens)[0]
-
-
-def _team(context: RunContext) -> Team:
-    """The processes that a recipe's learner has, of which this one is the first."""
-    recipe, device = context.recipe, context.components.model.device
-    threads = max(1, recipe.threads // recipe.cluster.learners)
-    logs = context.folder.path / "learners"
-    return Team(recipe.cluster.learners, device, threads, recipe.cluster.seconds, logs)
 
 
 def _distributed(

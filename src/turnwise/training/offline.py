@@ -6,6 +6,7 @@ Not here: what a step computes (`learning/sft.py`, `learning/preferences.py`).
 import asyncio
 from typing import Any, Protocol
 
+from turnwise.cluster.learners.learner import DistributedModel
 from turnwise.monitor.metrics import finite
 from turnwise.monitor.no_signal import offline_reason
 from turnwise.storage.checkpoint import StageName
@@ -18,7 +19,11 @@ class OfflineLearner(Protocol):
 
     name: str
     """The beginning of its metrics' names; they have a loss and `skipped_updates`."""
-    steps_done: int
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps that are done."""
+        ...
 
     @property
     def finished(self) -> bool:
@@ -60,8 +65,14 @@ async def learn_offline(
             )
             display.advance(f"loss {metrics[f'{learner.name}/loss']:.3f}")
             if learner.steps_done % checkpoint_every == 0:
-                context.save(stage, learner.steps_done, learner.state())
+                save_offline(context, learner, stage)
             await asyncio.sleep(0)  # lets a cancellation through
     except asyncio.CancelledError:
-        context.save(stage, learner.steps_done, learner.state())
+        save_offline(context, learner, stage)
         raise
+
+
+def save_offline(context: RunContext, learner: OfflineLearner, stage: StageName) -> None:
+    """Write a checkpoint; several processes write it while the stage goes on."""
+    team = learner if isinstance(learner, DistributedModel) else None
+    context.save(stage, learner.steps_done, learner.state(), team=team)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
@@ -100,12 +101,15 @@ def same(one: Any, other: Any) -> bool:
     return bool(torch.allclose(torch.as_tensor(one), torch.as_tensor(other), 1e-6, 1e-6, True))
 
 
-def assert_same_weights(one: Learner, other: Learner) -> None:
-    """See `assert_same_optimizers`; frozen weights are equal."""
-    ours, theirs = (dict(each.model.named_parameters()) for each in (one, other))
+def assert_same_weights(
+    one: nn.Module, other: nn.Module, state: Mapping[str, Any], found: Mapping[str, Any]
+) -> None:
+    """Compare models and states of their optimizers: see `assert_same_optimizers`; frozen weights
+    are equal."""
+    ours, theirs = (dict(model.named_parameters()) for model in (one, other))
     frozen = [name for name, weight in ours.items() if not weight.requires_grad]
     assert all(torch.equal(ours[name], theirs[name]) for name in frozen)
-    assert_same_optimizers(ours, theirs, one.state(), other.state())
+    assert_same_optimizers(ours, theirs, state, found)
 
 
 def assert_same_optimizers(
@@ -160,7 +164,7 @@ def assert_same_updates(one: Learner, other: Learner, made: list[list[Group]]) -
         assert found.tokens.keys() == expected.tokens.keys()
         for name, row in expected.tokens.items():
             assert all(same(row[one], found.tokens[name][one]) for one in row.dtype.names or ())
-        assert_same_weights(one, other)
+        assert_same_weights(one.model, other.model, one.state(), other.state())
     assert not same(before, weight.detach())
 
 
@@ -233,7 +237,7 @@ def test_a_rank_without_rows_takes_part(
     expected, found = one.update(groups, alone), two.update(groups, alone)
     for name in ("policy/trained_tokens", "policy/loss", "policy/gradient_norm"):
         assert found.metrics[name] == pytest.approx(expected.metrics[name], rel=1e-6)
-    assert_same_weights(one, two)
+    assert_same_weights(one.model, two.model, one.state(), two.state())
     nothing = replace(credits, trained=frozenset())
     assert two.update(groups, nothing).metrics["policy/updates"] == 0
 

@@ -14,75 +14,40 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
+from turnwise.cluster.learners.parts import Parts, SupervisedParts
 from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
-from turnwise.config import Recipe
+from turnwise.config import Recipe, SftConfig
 from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import UpdateReport
+from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
+from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
 
 
-class DistributedLearner:
-    """Does what `PolicyLearner` does, on all processes of a team.
+class DistributedModel:
+    """A model that the processes of a team have parts of: its checkpoints.
 
     Args:
-        model: whole, on this process; all processes begin with its weights.
-        reference: as for `PolicyLearner`; becomes a part of one.
+        team: has built its parts.
     """
 
-    def __init__(
-        self,
-        team: Team,
-        recipe: Recipe,
-        model: PreTrainedModel,
-        reference: PreTrainedModel | None,
-    ) -> None:
-        self.model = model
-        self.temperature = recipe.rollout.temperature or 1.0
+    def __init__(self, team: Team) -> None:
         self.team = team
         self._saving = Saving(team.seconds)
-        team.build(recipe, copy.deepcopy(model), reference, model)
-
-    @property
-    def kl_coefficient(self) -> float:
-        """See PolicyLearner."""
-        return self.team.parts.policy.kl_coefficient
-
-    def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
-        """See PolicyLearner."""
-        found: list[NDArray[np.float64]] = self.team.call(
-            "reference_logprobs", self.temperature, members
-        )
-        return found
-
-    def update(
-        self,
-        groups: Sequence[Group],
-        credits: Credits,
-        demonstrations: Sequence[Example] = (),
-        auxiliary: AuxiliaryLoss | None = None,
-        measure_variance: bool = False,
-    ) -> UpdateReport:
-        """See PolicyLearner; an auxiliary loss and the variance are for one process alone."""
-        assert auxiliary is None  # both are refused before the run
-        assert not measure_variance
-        report: UpdateReport = self.team.call(
-            "update", self.temperature, groups, credits, demonstrations
-        )
-        self.team.call("deliver")
-        return report
 
     def state(self) -> dict[str, Any]:
-        """See PolicyLearner; of tensors it has the parts of this process."""
-        return self.team.parts.policy.state()
+        """All that a resumed run needs; of tensors it has the parts of this process."""
+        found: dict[str, Any] = self.team.parts.own_state()
+        return found
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See PolicyLearner; each process reads its parts of the tensors of a checkpoint."""
+        """Continue where `state`, of a checkpoint, was taken; each process reads its parts."""
         self.team.call("load_state", dict(state))
 
     def save(
@@ -117,6 +82,103 @@ class DistributedLearner:
         self._saving.wait()
 
 
+class DistributedLearner(DistributedModel):
+    """Does what `PolicyLearner` does, on all processes of a team.
+
+    Args:
+        model: whole, on this process; all processes begin with its weights.
+        reference: as for `PolicyLearner`; becomes a part of one.
+    """
+
+    def __init__(
+        self,
+        team: Team,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        reference: PreTrainedModel | None,
+    ) -> None:
+        self.model = model
+        self.temperature = recipe.rollout.temperature or 1.0
+        super().__init__(team)
+        part = copy.deepcopy(model)
+        self._parts = team.build(
+            lambda: Parts(team.ranks, recipe, part, reference, model), "build", recipe
+        )
+
+    @property
+    def kl_coefficient(self) -> float:
+        """See PolicyLearner."""
+        return self._parts.policy.kl_coefficient
+
+    def reference_logprobs(self, members: Sequence[Trajectory]) -> list[NDArray[np.float64]]:
+        """See PolicyLearner."""
+        found: list[NDArray[np.float64]] = self.team.call(
+            "reference_logprobs", self.temperature, members
+        )
+        return found
+
+    def update(
+        self,
+        groups: Sequence[Group],
+        credits: Credits,
+        demonstrations: Sequence[Example] = (),
+        auxiliary: AuxiliaryLoss | None = None,
+        measure_variance: bool = False,
+    ) -> UpdateReport:
+        """See PolicyLearner; an auxiliary loss and the variance are for one process alone."""
+        assert auxiliary is None  # both are refused before the run
+        assert not measure_variance
+        report: UpdateReport = self.team.call(
+            "update", self.temperature, groups, credits, demonstrations
+        )
+        self.team.call("deliver")
+        return report
+
+
+class DistributedSupervised(DistributedModel):
+    """Does what `SupervisedLearner` does, on all processes of a team.
+
+    Args:
+        model: whole, on this process; it gets the new weights from `deliver`.
+    """
+
+    name = SupervisedLearner.name
+
+    def __init__(
+        self,
+        team: Team,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+    ) -> None:
+        super().__init__(team)
+        self.model = model
+        part, given = copy.deepcopy(model), (recipe, demonstrations, config)
+        self._parts = team.build(
+            lambda: SupervisedParts(team.ranks, *given, part, model), "build_supervised", *given
+        )
+
+    @property
+    def steps_done(self) -> int:
+        """See SupervisedLearner."""
+        return self._parts.learner.steps_done
+
+    @property
+    def finished(self) -> bool:
+        """See SupervisedLearner."""
+        return self._parts.learner.finished
+
+    def step(self) -> dict[str, float]:
+        """See SupervisedLearner."""
+        found: dict[str, float] = self.team.call("step")
+        return found
+
+    def deliver(self) -> None:
+        """Let the whole model have the present weights."""
+        self.team.call("deliver")
+
+
 class DistributedCritic:
     """The critic of a learner on several processes, as `Critic` is that of one."""
 
@@ -137,7 +199,8 @@ class DistributedCritic:
 
     def state(self) -> dict[str, Any]:
         """See Critic; of tensors it has the parts of this process."""
-        return self._team.parts.critic.state()
+        found: dict[str, Any] = self._team.parts.critic.state()
+        return found
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See Critic; each process reads its parts of the tensors of a checkpoint."""

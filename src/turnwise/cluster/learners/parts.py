@@ -3,35 +3,32 @@
 Not here: who calls (`team.py`, `worker.py`), and how a run sees it (`learner.py`).
 """
 
-import threading
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.cluster.learners.agreement import check_agreement
+from turnwise.cluster.learners.divided import DividedModel, model_of_worker
 from turnwise.cluster.learners.process_group import ProcessGroup
-from turnwise.cluster.learners.saving import PartOfCheckpoint
-from turnwise.config import Recipe, SeparateCriticConfig
+from turnwise.config import Recipe, SeparateCriticConfig, SftConfig
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
-from turnwise.learning.optimizer import trained_parameters
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.value_head import make_critic
-from turnwise.models.load import load_model
 from turnwise.storage.tensors import read
+from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
 
 
-class Parts:
+class Parts(DividedModel):
     """A policy's learner, and its critic where the algorithm has one.
 
     Args:
@@ -48,7 +45,6 @@ class Parts:
         reference: nn.Module | None,
         whole: nn.Module | None,
     ) -> None:
-        self._ranks, self._whole = ranks, whole
         algorithm, learning = algorithm_of(recipe), recipe.learning
         check_agreement(ranks, model)
         self._critic: Critic | None = None
@@ -57,6 +53,7 @@ class Parts:
             self._critic = make_critic(model, config, learning, ranks)
         temperature = recipe.rollout.temperature
         self.policy = PolicyLearner(model, reference, learning, algorithm, temperature, ranks)
+        super().__init__(ranks, self.policy, whole)
 
     @property
     def critic(self) -> Critic:
@@ -82,34 +79,10 @@ class Parts:
         self.policy.temperature = temperature
         return self.policy.reference_logprobs(members)
 
-    def deliver(self) -> None:
-        """Write the whole weights, of those that are trained, into the model that is to have
-        them."""
-        held = self.policy.optimizer.parameters
-        targets = [None for _ in held] if self._whole is None else trained_parameters(self._whole)
-        with torch.no_grad():
-            for weight, target in zip(held, targets, strict=True):
-                found = self._ranks.whole(weight)
-                if target is not None:
-                    target.copy_(found)
-
     def state(self) -> dict[str, Any]:
-        """See `PolicyLearner.state`; of the critic too. Of tensors it has this rank's parts."""
+        """See `PolicyLearner.state`; of the critic too."""
         critic = {} if self._critic is None else {"critic": self._critic.state()}
         return self.policy.state() | critic
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """See `PolicyLearner.load_state`; this rank's parts are read from the checkpoint."""
-        own = self.policy.state()
-        self.policy.load_state(read({key: state[key] for key in own}, own))
-
-    def save(self, folder: Path) -> PartOfCheckpoint:
-        """Copy what this rank writes of a checkpoint. On rank 0 the caller writes the copies, on
-        others a thread."""
-        part = PartOfCheckpoint(self._ranks, self.policy.model, self.state())
-        if self._ranks.rank:
-            threading.Thread(target=part.write, args=[folder], daemon=True).start()
-        return part
 
     def measure_values(self, groups: Sequence[Group]) -> Signals:
         """See `Critic.measure`."""
@@ -132,12 +105,45 @@ def algorithm_of(recipe: Recipe) -> Algorithm:
 
 
 def parts_of_worker(ranks: ProcessGroup, recipe: Recipe) -> Parts:
-    """Make the parts of a rank but 0, which gets its weights from that one."""
-    config, longest = recipe.model, recipe.rollout.max_tokens
-    if torch.cuda.is_available() and config.device != "cpu":
-        config = config.model_copy(update={"device": f"cuda:{ranks.rank}"})
-    model, _ = load_model(config, None, recipe.seed, longest)
-    reference = None
-    if algorithm_of(recipe).has_reference and not config.lora_rank:
-        reference, _ = load_model(config, None, recipe.seed, longest)
-    return Parts(ranks, recipe, model, reference, None)
+    """Make the parts of a rank but 0."""
+    divided = algorithm_of(recipe).has_reference and not recipe.model.lora_rank
+    model = model_of_worker(ranks, recipe)
+    return Parts(ranks, recipe, model, model_of_worker(ranks, recipe) if divided else None, None)
+
+
+class SupervisedParts(DividedModel):
+    """A learner of demonstrations. Arguments as for `Parts` and `SupervisedLearner`."""
+
+    def __init__(
+        self,
+        ranks: ProcessGroup,
+        recipe: Recipe,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+        model: nn.Module,
+        whole: nn.Module | None,
+    ) -> None:
+        check_agreement(ranks, model)
+        self.learner = SupervisedLearner(
+            model, demonstrations, config, recipe.learning, recipe.seed, ranks
+        )
+        super().__init__(ranks, self.learner, whole)
+
+    def step(self) -> dict[str, float]:
+        """See `SupervisedLearner.step`."""
+        return self.learner.step()
+
+
+def supervised_of_worker(
+    ranks: ProcessGroup, recipe: Recipe, demonstrations: Sequence[Tokens], config: SftConfig
+) -> SupervisedParts:
+    """Make the parts of a rank but 0."""
+    model = model_of_worker(ranks, recipe)
+    return SupervisedParts(ranks, recipe, demonstrations, config, model, None)
+
+
+MAKERS: dict[str, Callable[..., DividedModel]] = {
+    "build": parts_of_worker,
+    "build_supervised": supervised_of_worker,
+}
+"""What makes the parts of a rank but 0, by the name of the call."""

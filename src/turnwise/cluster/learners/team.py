@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
-from turnwise.cluster.learners.parts import Parts
+from turnwise.cluster.learners.divided import DividedModel
 from turnwise.cluster.learners.process_group import join, leave, listen
 from turnwise.cluster.learners.worker import LENGTH, READY
-from turnwise.config import Recipe
 from turnwise.errors import InfrastructureError
 
 Result = TypeVar("Result")
+Parts = TypeVar("Parts", bound=DividedModel)
 START_SECONDS = 300.0
 """The longest time that a process may take until it could join."""
 END_SECONDS = 10.0
@@ -47,7 +46,7 @@ class Team:
         self, count: int, device: torch.device, threads: int, seconds: float, logs: Path
     ) -> None:
         self.seconds, self.logs = seconds, logs
-        self.parts: Parts
+        self.parts: Any = None
         """Called on this rank; `build` makes it."""
         self._workers: list[subprocess.Popen[bytes]] = []
         logs.mkdir(parents=True, exist_ok=True)
@@ -63,7 +62,7 @@ class Team:
             raise
 
     def _send(self, name: str, *arguments: Any) -> None:
-        """Let all other ranks call a method of their parts; `build` makes these."""
+        """Let all other ranks call a method of their parts, or make these."""
         message = pickle.dumps((name, arguments), pickle.HIGHEST_PROTOCOL)
         for worker in self._workers:
             assert worker.stdin is not None
@@ -71,20 +70,12 @@ class Team:
             worker.stdin.write(message)
             worker.stdin.flush()
 
-    def build(
-        self,
-        recipe: Recipe,
-        model: nn.Module,
-        reference: nn.Module | None,
-        whole: nn.Module | None,
-    ) -> None:
-        """Make the parts of every rank; the arguments are those of `Parts` on this one. Raises
-        InfrastructureError as `call` does."""
-
-        def make() -> Parts:
-            return Parts(self.ranks, recipe, model, reference, whole)
-
-        self.parts = self._together(make, "build", recipe)
+    def build(self, own: Callable[[], Parts], name: str, *arguments: Any) -> Parts:
+        """Make the parts of every rank: on this one by `own`, on others by the one of `MAKERS` that
+        is named. Raises InfrastructureError as `call` does."""
+        made = self._together(own, name, *arguments)
+        self.parts = made
+        return made
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a method of the parts on every rank; returns what it gives on this one.

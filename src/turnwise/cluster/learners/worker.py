@@ -30,7 +30,7 @@ def main(rank: int, count: int, port: int, device: str, threads: int, seconds: f
     reader = threading.Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True)
     reader.start()
     configure_threads(threads)
-    from turnwise.cluster.learners.parts import parts_of_worker
+    from turnwise.cluster.learners.parts import MAKERS
     from turnwise.cluster.learners.process_group import join, visit
 
     sys.stdout.buffer.write(READY)
@@ -39,8 +39,8 @@ def main(rank: int, count: int, port: int, device: str, threads: int, seconds: f
     parts: Any = None
     while True:
         name, arguments = pickle.loads(messages.get())
-        if name == "build":
-            parts = parts_of_worker(ranks, *arguments)
+        if name in MAKERS:
+            parts = MAKERS[name](ranks, *arguments)
         else:
             getattr(parts, name)(*arguments)
 

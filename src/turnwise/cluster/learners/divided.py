@@ -1,0 +1,93 @@
+"""A learner's model of which each rank has a part: what is put together of it, read and written.
+
+Not here: what the learner computes (`parts.py`), and how a run sees it (`learner.py`).
+"""
+
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from turnwise.cluster.learners.process_group import ProcessGroup
+from turnwise.cluster.learners.saving import PartOfCheckpoint
+from turnwise.config import Recipe
+from turnwise.learning.optimizer import Optimizer, trained_parameters
+from turnwise.models.load import load_model
+from turnwise.storage.tensors import read
+
+
+class DividedLearner(Protocol):
+    """A learner that has been given ranks."""
+
+    optimizer: Optimizer
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that it moves, of which each rank has a part."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed run needs of it, of tensors this rank's parts."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue exactly where `state` was taken."""
+        ...
+
+
+class DividedModel:
+    """The model of a learner on one rank; all ranks call the same methods.
+
+    Args:
+        whole: the model that gets whole weights from `deliver`; None but on rank 0.
+    """
+
+    def __init__(
+        self, ranks: ProcessGroup, learner: DividedLearner, whole: nn.Module | None
+    ) -> None:
+        self._ranks, self._divided, self._whole = ranks, learner, whole
+
+    def deliver(self) -> None:
+        """Write the whole weights, of those that are trained, into the model that is to have
+        them."""
+        held = self._divided.optimizer.parameters
+        targets = [None for _ in held] if self._whole is None else trained_parameters(self._whole)
+        with torch.no_grad():
+            for weight, target in zip(held, targets, strict=True):
+                found = self._ranks.whole(weight)
+                if target is not None:
+                    target.copy_(found)
+
+    def own_state(self) -> dict[str, Any]:
+        """The learner's state; of tensors it has this rank's parts."""
+        return self._divided.state()
+
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint has."""
+        return self.own_state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue where the learner's `state` was taken; this rank's parts are read from the
+        checkpoint."""
+        own = self._divided.state()
+        self._divided.load_state(read({key: state[key] for key in own}, own))
+
+    def save(self, folder: Path) -> PartOfCheckpoint:
+        """Copy what this rank writes of a checkpoint. On rank 0 the caller writes the copies, on
+        others a thread."""
+        part = PartOfCheckpoint(self._ranks, self._divided.model, self.state())
+        if self._ranks.rank:
+            threading.Thread(target=part.write, args=[folder], daemon=True).start()
+        return part
+
+
+def model_of_worker(ranks: ProcessGroup, recipe: Recipe) -> PreTrainedModel:
+    """Load a model of a rank but 0; it gets its weights from that one."""
+    config = recipe.model
+    if torch.cuda.is_available() and config.device != "cpu":
+        config = config.model_copy(update={"device": f"cuda:{ranks.rank}"})
+    model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens)
+    return model
