@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from turnwise.capture import Capture
+from turnwise.times import EpisodeTimes
 from turnwise.tokens import Source, Tokens
 
 
@@ -264,6 +265,8 @@ class Trajectory:
     first_turn: int = 0
     """The turn at which it begins; those before it are its parent's."""
     seconds: float = 0.0
+    times: EpisodeTimes | None = field(default=None, compare=False, repr=False)
+    """When and where it was played; None where that was not recorded."""
     problem: str = ""
     """Message for people on what went wrong, with infrastructure and grader outcomes."""
     capture: Capture | None = None

@@ -22,6 +22,7 @@ from turnwise.rollout.branching import branch_at, child_of
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.tags import TagsScaffold
+from turnwise.times import Doing
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Task, Trajectory, Verdict
 
 TOKENIZER = byte_tokenizer()
@@ -187,8 +188,18 @@ def test_the_engines_time_is_not_the_episodes() -> None:
             clock.now += 1e6
             return await super().generate(prompt, sampling, session=session)
 
-    played = episode(Slow(clock, 1.0, 1.0), Busy([LOOKUP, ANSWER]), clock=clock)
+    played = episode(Slow(clock, 1.0, 2.0), Busy([LOOKUP, ANSWER]), clock=clock)
     assert played.outcome == Outcome.SUCCESS
+    assert played.times is not None
+    assert [(span.doing, span.end - span.start) for span in played.times.spans] == [
+        (Doing.ENVIRONMENT, 1.0),
+        (Doing.SAMPLING, 1e6),
+        (Doing.TOOLS, 2.0),
+        (Doing.SAMPLING, 1e6),
+        (Doing.TOOLS, 2.0),
+        (Doing.GRADING, 0.0),
+    ]
+    assert played.times.seconds == played.seconds == 2e6 + 5.0
 
 
 def golden(*parts: str | int) -> int:

@@ -163,7 +163,7 @@ def _group(shown: Dashboard, asked: Asked) -> Any:
 
 
 def _timeline(shown: Dashboard, asked: Asked) -> Any:
-    return timeline.timeline(shown.path(asked.names[0]), asked.whole("step"))
+    return timeline.timeline(shown.path(asked.names[0]), asked.whole("step"), shown.index)
 
 
 def _reports(shown: Dashboard, asked: Asked) -> Any:

@@ -1,41 +1,240 @@
-"""The spans of a step, and the waits in it: sampling, the learner's waiting, its update.
+"""Who waited for whom in a step: lanes of the learner, the engine, and of episodes where they ran.
 
-What timing.jsonl has of each step is drawn; turns and tools of single episodes are not recorded.
-Not here: drawing it.
+A lane of episodes is a place in a process, in which one is played after the other. Steps before and
+after are drawn where they reach into this one, so that sampling ahead is seen. Not here: what was
+recorded (`storage/timeline.py`), and drawing it.
 """
 
+import heapq
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.index import Index
+from turnwise.dashboard.step_rows import Rows
+from turnwise.dashboard.waits import OWN, OWN_PROCESS, Waits, busy
+from turnwise.errors import DataError
 from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.timeline import EPISODE, LEARNER, read_timeline
 
 NOTHING = "No step has been timed yet: the run has no timing.jsonl."
+EARLIER = (
+    "Of this step only the seconds of its phases are known: an earlier version of turnwise wrote "
+    "it, or the run was interrupted just then."
+)
+WAITS_FOR_EPISODES = "The learner waits for the step's episodes."
+BESIDE = (-2, -1, 1, 2)
+"""Steps beside the one that is shown, of which what reaches into it is shown too."""
+SAME = 1e-5
+"""Seconds by which an episode may seem to begin before the one ended that had its place."""
+DIGITS = 5
+"""Of seconds."""
 
 
-def timeline(path: Path, step: int | None) -> dict[str, Any]:
-    """The spans of a step, in seconds from its beginning; of the newest one where none is named.
+def timeline(path: Path, step: int | None, index: Index) -> dict[str, Any]:
+    """The spans of a step, in seconds from its beginning, by columns; of the newest one where none
+    is named."""
+    folder = RunFolder.open(path)
+    lines = folder.lines("timing.jsonl")
+    number = step if step is not None or not lines else int(lines[-1]["step"])
+    if number is None:
+        return {"step": None, "absent": NOTHING}
+    table = read_timeline(folder.timeline_file(number))
+    if table.num_rows == 0:
+        return _phases_alone(number, lines)
+    own = Rows.of(number, table)
+    others = [
+        Rows.of(number + offset, read_timeline(folder.timeline_file(number + offset)))
+        for offset in BESIDE
+        if number + offset > 0
+    ]
+    return _laid_out(own, others, _rows_of_episodes(folder, number, index))
 
-    A step sampled ahead began before the learner was done with the one before, so its sampling
-    begins before 0.
-    """
-    lines = RunFolder.open(path).lines("timing.jsonl")
+
+def _rows_of_episodes(folder: RunFolder, step: int, index: Index) -> dict[tuple[str, int], int]:
+    """The row of each episode of a step in its file, where that can be read."""
+    try:
+        found = index.table(folder.trajectory_file(str(step)))
+    except DataError:
+        return {}
+    pairs = zip(found["group"].to_pylist(), found["episode"].to_pylist(), strict=True)
+    return {pair: row for row, pair in enumerate(pairs)}
+
+
+def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -> dict[str, Any]:
+    begin, end = float(own.start.min()), float(own.end.max())
+    lanes, spans = _Lanes(), _Spans(begin)
+    learner = lanes.of(LEARNER, 0)
+    every = [own, *others]
+    for part in every:
+        for place in part.places(learner=True):
+            if part is own or (part.end[place] > begin and part.start[place] < end):
+                spans.add(learner, part, place)
+    requests = busy(every, begin, end)
+    engine = lanes.of("engine", 0) if requests else None
+    for first, last in requests:
+        spans.put(engine or 0, "requests", own.step, first, last)
+    slots = _slots(every, begin, end)
+    where: dict[tuple[int, str | None, int | None], int] = {}
+    for part, place, slot in slots:
+        lane = lanes.of(part.process[place] or OWN_PROCESS, slot)
+        where[part.step, part.group[place], part.episode[place]] = lane
+        spans.add(lane, part, place)
+    for place, kind in enumerate(own.kind):
+        if own.process[place] != LEARNER and kind != EPISODE:
+            lane = where[own.step, own.group[place], own.episode[place]]
+            spans.add(lane, own, place)
+    waits = Waits(own, begin, end)
+    found = [
+        *waits.of_learner(learner),
+        *(waits.of_engine(engine, requests) if engine is not None else []),
+        *waits.of_slots(
+            (lanes.of(part.process[place] or OWN_PROCESS, slot), part, place)
+            for part, place, slot in slots
+        ),
+    ]
+    return {
+        "step": own.step,
+        "absent": None,
+        "seconds": round(end - begin, DIGITS),
+        "lanes": lanes.names,
+        "kinds": list(spans.kinds),
+        "episodes": [
+            {
+                "step": one[0],
+                "group": one[1],
+                "episode": one[2],
+                "row": rows.get((one[1], one[2])) if one[0] == own.step else None,
+            }
+            for one in spans.episodes
+        ],
+        "spans": spans.columns,
+        "waits": found,
+        "totals": _totals(own, slots),
+    }
+
+
+class _Lanes:
+    """The lanes in the order in which they are asked for, each a process and a slot in it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, int], int] = {}
+
+    def of(self, process: str, slot: int) -> int:
+        """The number of a lane."""
+        return self._numbers.setdefault((process, slot), len(self._numbers))
+
+    @property
+    def names(self) -> list[dict[str, Any]]:
+        """The process and the slot of each."""
+        return [{"process": process, "slot": slot} for process, slot in self._numbers]
+
+
+class _Spans:
+    """Spans by columns; kinds and episodes by their numbers, -1 for none."""
+
+    def __init__(self, zero: float) -> None:
+        self._zero = zero
+        self.kinds: dict[str, int] = {}
+        self.episodes: dict[tuple[int, str, int], int] = {}
+        names = ("lane", "kind", "episode", "step", "start", "seconds")
+        self.columns: dict[str, list[float]] = {name: [] for name in names}
+
+    def add(self, lane: int, part: Rows, place: int) -> None:
+        """Add a row of a step."""
+        group, number = part.group[place], part.episode[place]
+        episode = -1
+        if group is not None and number is not None:
+            name = part.step, group, number
+            episode = self.episodes.setdefault(name, len(self.episodes))
+        start, end = part.start[place], part.end[place]
+        self.put(lane, part.kind[place], part.step, start, end, episode)
+
+    def put(
+        self, lane: int, kind: str, step: int, start: float, end: float, episode: int = -1
+    ) -> None:
+        """Add a span."""
+        number = self.kinds.setdefault(kind, len(self.kinds))
+        values = (
+            lane,
+            number,
+            episode,
+            step,
+            round(float(start - self._zero), DIGITS),
+            round(float(end - start), DIGITS),
+        )
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+
+def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int, int]]:
+    """The episodes that reach into a time, each with a slot of its process that is free for it:
+    by processes, and in the order in which they began."""
+    episodes = [
+        (part.process[place], float(part.start[place]), part, place)
+        for part in parts
+        for place in part.places(learner=False)
+        if part.end[place] > begin and part.start[place] < end
+    ]
+    episodes.sort(key=lambda one: one[:2])
+    found: list[tuple[Rows, int, int]] = []
+    for _, members in groupby(episodes, key=lambda one: one[0]):
+        free: list[int] = []
+        taken: list[tuple[float, int]] = []
+        for _, start, part, place in members:
+            while taken and taken[0][0] <= start + SAME:
+                heapq.heappush(free, heapq.heappop(taken)[1])
+            slot = heapq.heappop(free) if free else len(taken)
+            heapq.heappush(taken, (float(part.end[place]), slot))
+            found.append((part, place, slot))
+    return sorted(found, key=lambda one: (one[0].process[one[1]], one[2]))
+
+
+def _totals(own: Rows, slots: list[tuple[Rows, int, int]]) -> list[dict[str, Any]]:
+    """The seconds of a step's episodes by process and kind."""
+    found: dict[str, dict[str, Any]] = {}
+    seconds = (own.end - own.start).tolist()
+    for process, kind, took in zip(own.process, own.kind, seconds, strict=True):
+        if process == LEARNER:
+            continue
+        one = found.setdefault(process, {"process": process, "episodes": 0, "seconds": {}})
+        kinds = one["seconds"]
+        if kind == EPISODE:
+            one["episodes"] += 1
+            kinds[OWN] = kinds.get(OWN, 0.0) + took
+        else:
+            kinds[kind] = kinds.get(kind, 0.0) + took
+            kinds[OWN] = kinds.get(OWN, 0.0) - took
+    for process, one in found.items():
+        used = {slot for part, place, slot in slots if part.process[place] == process}
+        one["slots"], one["process"] = len(used), process or OWN_PROCESS
+    return list(found.values())
+
+
+def _phases_alone(step: int, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The phases of a step without a file of times, by the seconds in timing.jsonl. Sampling ahead
+    began before the step did, and so before 0."""
     chosen = next((line for line in lines if line["step"] == step), None)
-    if step is None and lines:
-        chosen = lines[-1]
     if chosen is None:
         absent = NOTHING if not lines else f"There is no step {step} in timing.jsonl."
-        return {"step": step, "spans": [], "absent": absent}
+        return {"step": step, "absent": absent}
     waiting, update = chosen.get("seconds/waiting", 0.0), chosen.get("seconds/update", 0.0)
-    rollout, whole = chosen.get("seconds/rollout", 0.0), chosen.get("seconds/step", 0.0)
-    spans = [
-        _span("sampling", "this step's episodes", waiting - rollout, waiting, "sampling"),
-        _span("learner", "waits for them", 0.0, waiting, "waiting"),
-        _span("learner", "update", waiting, waiting + update, "learning"),
-        _span("learner", "records, new weights", waiting + update, whole, "weights"),
-    ]
-    spans = [span for span in spans if span["end"] > span["start"]]
-    return {"step": chosen["step"], "spans": spans, "absent": None}
-
-
-def _span(lane: str, label: str, start: float, end: float, kind: str) -> dict[str, Any]:
-    return {"lane": lane, "label": label, "start": start, "end": end, "kind": kind}
+    rollout = chosen.get("seconds/rollout", 0.0)
+    begin = min(0.0, waiting - rollout)
+    lanes, spans = _Lanes(), _Spans(begin)
+    learner, sampling = lanes.of(LEARNER, 0), lanes.of("all episodes", 0)
+    spans.put(sampling, EPISODE, step, waiting - rollout, waiting)
+    spans.put(learner, "waiting", step, 0.0, waiting)
+    spans.put(learner, "update", step, waiting, waiting + update)
+    wait = {"lane": learner, "start": -begin, "seconds": waiting, "reason": WAITS_FOR_EPISODES}
+    return {
+        "step": step,
+        "absent": EARLIER,
+        "seconds": round(waiting + update - begin, DIGITS),
+        "lanes": lanes.names,
+        "kinds": list(spans.kinds),
+        "episodes": [],
+        "spans": spans.columns,
+        "waits": [wait] if waiting else [],
+        "totals": [],
+    }

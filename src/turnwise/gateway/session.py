@@ -146,9 +146,8 @@ class Session:
         self._prompts: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
-        self._retried = 0
-        self._waiting = 0
-        self._since = self._waited = 0.0
+        self._retried, self._waiting, self._since = 0, 0, 0.0
+        self.waits: list[tuple[float, float]] = []  # when the agent waited, by the clock
 
     @property
     def names(self) -> list[str]:
@@ -158,7 +157,8 @@ class Session:
     @property
     def waited(self) -> float:
         """Seconds so far in which the agent waited for a reply."""
-        return self._waited + (self.clock() - self._since if self._waiting else 0.0)
+        ended = sum(end - start for start, end in self.waits)
+        return ended + (self.clock() - self._since if self._waiting else 0.0)
 
     @property
     def hung_up(self) -> bool:
@@ -380,9 +380,9 @@ class Session:
 
     def _count_waiting(self, change: int) -> None:
         """Begin or end a request; seconds count once where several are under way."""
-        now = self.clock()
-        self._waited += now - self._since if self._waiting else 0.0
-        self._waiting, self._since = self._waiting + change, now
+        before, self._since = self._since, self.clock()
+        self.waits += [(before, self._since)] if self._waiting else []
+        self._waiting += change
 
 
 def _ended() -> RefusedError:

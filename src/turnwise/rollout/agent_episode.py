@@ -34,6 +34,7 @@ from turnwise.interrupt import interrupted_after
 from turnwise.rewards.verdicts import VerdictError
 from turnwise.rollout.episode import Episode
 from turnwise.rollout.loop import EpisodeEnded
+from turnwise.times import Doing, Span
 from turnwise.types import Outcome, Trajectory, Verdict
 
 if TYPE_CHECKING:
@@ -189,6 +190,10 @@ class AgentEpisode(Episode):
             await asyncio.wait({playing}, timeout=GRACE)
             await host.gateway.close(address)
             self.tokens, self.turns[:], self.capture = session.record()
+            self._timed += [
+                Span(Doing.SAMPLING, start - self._begun, end - self._begun)
+                for start, end in session.waits
+            ]
         self._conclude(playing, session, late)
 
     async def _ended_in_time(self, playing: "asyncio.Task[Returned]", session: Session) -> bool:

@@ -21,6 +21,7 @@ from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
 from turnwise.scaffolds.base import Scaffold
 from turnwise.seeds import derive
+from turnwise.times import Doing
 from turnwise.tokens import Image, Segment, Source, Tokens
 from turnwise.types import Action, Branch, Observation, Outcome, Step, Trajectory, Turn
 
@@ -168,7 +169,10 @@ class Episode(EpisodeLoop):
         images = {"images": shown} if shown else {}
         try:
             async with asyncio.timeout(PATIENCE * self.limits.max_seconds):
-                return await self.engine.generate(prompt, sampling, session=self.session, **images)
+                with self._doing(Doing.SAMPLING):
+                    return await self.engine.generate(
+                        prompt, sampling, session=self.session, **images
+                    )
         except TimeoutError:
             raise EpisodeEnded(Outcome.INFRASTRUCTURE_MODEL, "the engine hangs") from None
         except InfrastructureError as error:

@@ -12,8 +12,8 @@ calls (`serving/outside.py`).
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from turnwise.rewards.deadlines import deadline
 from turnwise.rewards.measuring import PartError
 from turnwise.rewards.verdicts import VerdictError, checked_verdict
 from turnwise.seeds import derive
+from turnwise.times import Doing, EpisodeTimes, Span
 from turnwise.tokens import Source
 from turnwise.types import (
     Action,
@@ -76,6 +77,9 @@ class EpisodeLoop(ABC):
     verdict: Verdict | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
     seconds: float = field(default=0.0, init=False)
+    times: EpisodeTimes | None = field(default=None, init=False)
+    _timed: list[Span] = field(default_factory=list, init=False)
+    _begun: float = field(default=0.0, init=False)
     _environment: Environment | None = field(default=None, init=False)
     _seconds_used: float = field(default=0.0, init=False)
 
@@ -100,6 +104,7 @@ class EpisodeLoop(ABC):
             outcome=self.outcome,
             verdict=self.verdict,
             seconds=self.seconds,
+            times=self.times,
             problem=self.problem,
         )
 
@@ -107,7 +112,7 @@ class EpisodeLoop(ABC):
         """Play the episode as soon as there is a place, and have it judged. Raises only for bugs
         and for cancellation."""
         async with self._place():
-            start = self.clock()
+            self._begun = start = self.clock()
             try:
                 await self._begin()
                 while (turn := len(self.turns)) < self.limits.max_turns:
@@ -128,13 +133,24 @@ class EpisodeLoop(ABC):
                 await self._close()
                 raise
             try:
-                await self._judge()
+                with self._doing(Doing.GRADING):
+                    await self._judge()
             finally:
                 await self._close()
                 self.seconds = self.clock() - start
+                self.times = EpisodeTimes(start, self.seconds, tuple(self._timed))
         if self.progress is not None:
             self.progress(self.trajectory)
         return self.trajectory
+
+    @contextmanager
+    def _doing(self, doing: Doing) -> Iterator[None]:
+        """Note what the episode does inside, for its times."""
+        begun = self.clock()
+        try:
+            yield
+        finally:
+            self._timed.append(Span(doing, begun - self._begun, self.clock() - self._begun))
 
     def _place(self) -> AbstractAsyncContextManager[None]:
         """Held while the episode is played."""
@@ -220,9 +236,13 @@ class EpisodeLoop(ABC):
         long that takes depends on the other episodes.
         """
         start = self.clock()
+        resets = failure is Outcome.INFRASTRUCTURE_RESET
         try:
             async with asyncio.timeout(self.limits.max_seconds) as scope:
-                with interrupted_after(self.limits.max_seconds):
+                with (
+                    self._doing(Doing.ENVIRONMENT if resets else Doing.TOOLS),
+                    interrupted_after(self.limits.max_seconds),
+                ):
                     result = await work
             if not isinstance(result, kind):
                 raise TypeError(f"{type(result).__name__} instead of {kind.__name__}")

@@ -96,6 +96,7 @@ class RemoteEpisode(Episode):
         self.environment_states = list(played.snapshots)
         self.outcome, self.verdict = played.outcome, played.verdict
         self.seconds, self.problem = played.seconds, played.problem
+        self.times = played.times
 
 
 def unplayed(assignment: Assignment, problem: str) -> Trajectory:

@@ -7,6 +7,7 @@
     timing.jsonl         seconds and tokens per second of each RL step
     no_signal.jsonl      one line for each RL step that taught nothing
     imitation.jsonl, preferences.jsonl   one line for each step of those stages
+    timeline/*.parquet   what episodes and the learner did in each RL step, and when: timeline.py
     trajectories/*.parquet   every trajectory with the provenance of every token
     images/*.png         what the model was shown, each once, named by its content
     tokenizer/           decodes them
@@ -27,7 +28,7 @@ read while a run writes them are replaced whole, never half-written.
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,13 @@ from turnwise.learning.token_numbers import TokenNumbers
 from turnwise.models.shipped import TINY
 from turnwise.registry import whole_target
 from turnwise.storage.run_lock import LOCK, locked
+from turnwise.storage.timeline import timeline_table
 from turnwise.storage.trajectory_rows import SCHEMA, image_name, rows_together, trajectory_row
 from turnwise.types import Group
 
 PARTS = (
     "trajectories",
+    "timeline",
     "images",
     "checkpoints",
     "evaluations",
@@ -188,11 +191,12 @@ class RunFolder:
         self.write_text(name, "".join(json.dumps(line) + "\n" for line in kept))
 
     def forget_trajectories(self, step: int) -> None:
-        """Delete the trajectories of the steps after `step`."""
-        for file in (self.path / "trajectories").glob("step-*.parquet"):
-            if int(file.stem.partition("-")[2]) > step:
-                with _disk(file):
-                    file.unlink()
+        """Delete the trajectories and the times of the steps after `step`."""
+        for folder in ("trajectories", "timeline"):
+            for file in (self.path / folder).glob("step-*.parquet"):
+                if int(file.stem.partition("-")[2]) > step:
+                    with _disk(file):
+                        file.unlink()
 
     def write_trajectories(
         self,
@@ -219,6 +223,17 @@ class RunFolder:
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         with _replaced(self.path / "trajectories" / f"{name}.parquet") as partial:
             pq.write_table(table, partial, rows_together(rows), compression="zstd")
+
+    def write_timeline(
+        self, step: int, groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]
+    ) -> None:
+        """The times of a step: see `timeline_table`."""
+        with _replaced(self.timeline_file(step)) as partial:
+            pq.write_table(timeline_table(groups, phases), partial, compression="zstd")
+
+    def timeline_file(self, step: int) -> Path:
+        """The file of a step's times, whether it is there or not."""
+        return self.path / "timeline" / f"step-{step:06d}.parquet"
 
     def _write_images(self, groups: Sequence[Group]) -> None:
         for member in (member for group in groups for member in group.trajectories):

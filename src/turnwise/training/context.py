@@ -22,6 +22,7 @@ from turnwise.synthesis.demonstrations import demonstrate
 from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
 from turnwise.training.components import Components
+from turnwise.training.phases import Phases
 from turnwise.types import Group, Task
 
 
@@ -45,6 +46,8 @@ class RunContext:
     """The checkpoint at which the run was interrupted; None for a run that begins."""
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
+    phases: Phases = field(default_factory=Phases)
+    """What is done for the present step of RL, and when."""
 
     @property
     def seconds(self) -> float:

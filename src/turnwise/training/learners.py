@@ -112,13 +112,14 @@ class Learners:
         models = self.critic, self._teacher
         scaffold, oracle = components.scaffold, components.environment.oracle
         asked = signals_of(recipe, self.algorithm, policy, scaffold, oracle, models)
-        signals = measure(asked, groups)
-        credits = estimate(groups, signals, self.algorithm)
-        taught = groups
-        if refinement:
-            apart = measure(asked, refinement)
-            credits = credits.beside(estimate(refinement, apart, self.algorithm))
-            signals, taught = signals.beside(apart), evenly_mixed(groups, refinement)
+        with self._context.phases.of("signals"):
+            signals = measure(asked, groups)
+            credits = estimate(groups, signals, self.algorithm)
+            taught = groups
+            if refinement:
+                apart = measure(asked, refinement)
+                credits = credits.beside(estimate(refinement, apart, self.algorithm))
+                signals, taught = signals.beside(apart), evenly_mixed(groups, refinement)
         metrics = {**signals.metrics, **self._information(groups, step)}
         update = UpdateReport({}, [])
         critic = recipe.algorithm.critic
@@ -126,11 +127,13 @@ class Learners:
             auxiliary = auxiliary_loss_of(self.critic, signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
-            update = policy.update(
-                taught, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
-            )
+            with self._context.phases.of("update"):
+                update = policy.update(
+                    taught, credits, self._mixed_in(step), auxiliary, measure_variance=noisy
+                )
         if self.critic is not None:
-            metrics |= self.critic.update(taught, signals, credits)
+            with self._context.phases.of("critic"):
+                metrics |= self.critic.update(taught, signals, credits)
         if self.reward_model is not None:
             lessons = self.reward_model.lessons_of_step(groups)
             metrics |= self.reward_model.update(lessons)

@@ -53,11 +53,15 @@ class Reinforcement:
                 while not loop.finished:
                     for due in loop.pipeline.admit(loop.step):
                         loop.pipeline.add(due, asyncio.create_task(loop.sample(due)))
-                    await loop.learn()
-                    await loop.validate()
-                    await context.components.load(loop.step)
+                    played = await loop.learn()
+                    with context.phases.of("validation"):
+                        await loop.validate()
+                    with context.phases.of("weights"):
+                        await context.components.load(loop.step)
                     if loop.step % every == 0 or loop.finished:
-                        await loop.save()
+                        with context.phases.of("checkpoint"):
+                            await loop.save()
+                    context.folder.write_timeline(loop.step, played.groups, context.phases.take())
             loop.learners.wait_until_saved()
         except (asyncio.CancelledError, RunStoppedError):
             loop.save_unsaved()
@@ -109,10 +113,11 @@ class ReinforcementLoop:
             context.display.advance()
         await self.validate()  # an interrupted process may have left it undone
 
-    async def learn(self) -> None:
+    async def learn(self) -> Played:
         """Wait for a step's groups, learn from them, and write down what they were."""
         context, begun = self.context, time.monotonic()
-        played = await self.pipeline.step(self.step)
+        with context.phases.of("waiting"):
+            played = await self.pipeline.step(self.step)
         self._check_staleness(played)
         check_coverage(context.recipe, played.groups)
         sampled = time.monotonic()
@@ -129,11 +134,13 @@ class ReinforcementLoop:
         metrics |= self.multipliers.metrics()  # before these costs move them
         self.multipliers.measure(played.groups)
         self.schedule.measure(played.groups, played.horizon)
-        await self._beside_sampling(
-            partial(self.recorder.record, self.step, played, learned, times, metrics)
-        )
+        with context.phases.of("recording"):
+            await self._beside_sampling(
+                partial(self.recorder.record, self.step, played, learned, times, metrics)
+            )
         self.watch.check(self.step, self.learners)
         check_logprob_gap(context.recipe, learned.update.metrics, self.step)
+        return played
 
     async def validate(self) -> None:
         """Evaluate on validation tasks, if that is due."""

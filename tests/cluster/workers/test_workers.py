@@ -28,6 +28,7 @@ from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.remote_episode import Assignment, Sample
 from turnwise.rollout.runner import members_of, new_groups
 from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.timeline import read_timeline
 from turnwise.training.components import Components, build_components, check_workers
 from turnwise.training.context import RunContext
 from turnwise.types import Group, Outcome, Trajectory
@@ -86,6 +87,12 @@ def test_workers_change_no_bit_of_a_run(
     assert same_run(found, alone)
     assert fleet.starts == count
     assert timing(found)["workers/lost"] == 0
+    rows = read_timeline(found.folder.timeline_file(1)).to_pylist()
+    processes = {row["process"].partition(" (")[0] for row in rows}
+    assert processes == {"learner", *(f"worker {index}" for index in range(count))}
+    assert {"waiting", "signals", "update", "weights", "tools", "sampling"} <= {
+        row["kind"] for row in rows
+    }
 
 
 async def groups(

@@ -17,7 +17,9 @@ from tests.fakes import byte_tokenizer
 from turnwise.config import load_recipe
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
+from turnwise.times import Doing, EpisodeTimes, Span
 from turnwise.tokens import Source
+from turnwise.types import Group, Task, Trajectory
 
 HOSTILE = (
     "<script>window.harmed = 1</script><style>body { display: none }</style>"
@@ -43,6 +45,7 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         run.append("timing.jsonl", {"step": step, "seconds/step": 1.5, "seconds/rollout": 1.0})
         rows = [_short(0, episode, outcome) for episode, outcome in enumerate(OUTCOMES)]
         _write(folder, f"step-{step:06d}", rows)
+        run.write_timeline(step, [_timed(step)], _phases(step))
     alike = [_short(1, episode, "failure") for episode in (0, 1)]
     rows += [{**row, "advantage": [0.0] * len(row["ids"])} for row in alike]
     rows.append({**_short(2, 0, "infrastructure_step"), "success": None, "reward": None})
@@ -61,6 +64,21 @@ def finish(folder: Path) -> Path:
     (folder / "report.json").write_text(json.dumps(report))
     (folder / "report.md").write_text("# demo\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
     return folder
+
+
+def _timed(step: int) -> Group:
+    """The times of a step's first group, on two workers."""
+    parts = (Span(Doing.SAMPLING, 0.0, 0.2), Span(Doing.TOOLS, 0.2, 0.5))
+    times = [EpisodeTimes(step + n / 9, 0.6, parts, f"worker {n % 2}") for n in range(4)]
+    episodes = [
+        Trajectory(Task("task-0", "?"), "train/2/task-0", n, 0, times=one)
+        for n, one in enumerate(times)
+    ]
+    return Group("train/2/task-0", tuple(episodes))
+
+
+def _phases(step: int) -> list[tuple[str, float, float]]:
+    return [("waiting", step, step + 0.94), ("update", step + 0.94, step + 1.0)]
 
 
 def _metrics(step: int, seed: int) -> dict[str, Any]:

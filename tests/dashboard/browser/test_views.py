@@ -101,6 +101,33 @@ def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
     assert page.locator(".token[aria-selected=true].trained").count() == 1
 
 
+def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardPage) -> None:
+    page = shown.open("#/r/0/timeline/3")
+    lanes = page.locator(".lanes")
+    assert "5 lanes" in str(lanes.get_attribute("aria-label"))
+    assert "the last to end is train/2/task-0" in page.inner_text("section:has-text('Who waited')")
+    before = lanes.locator("canvas").screenshot()
+    lanes.focus()
+    page.keyboard.press("+")
+    assert lanes.locator("canvas").screenshot() != before
+    page.keyboard.press("0")
+    assert lanes.locator("canvas").screenshot() == before
+    box = lanes.locator("canvas").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 0.45 * box["width"], box["y"] + 24 + 18 * 2.5)
+    assert "train/2/task-0 episode" in page.inner_text(".lane-facts")
+    page.click("text=Open the episode")
+    page.wait_for_selector(".why")
+
+
+def test_tokens_are_coloured_by_entropy_and_loss_weight(shown: DashboardPage) -> None:
+    page = shown.open(f"{EPISODE}/1/tokens?from=20")
+    for name, label in (("entropy", "Entropy"), ("loss_weight", "Loss weight")):
+        page.check(f"input[name=by][value={name}]")
+        assert page.locator(".token[class*=high]").count() > 0, name
+        assert label in page.inner_text(".token-facts")
+
+
 def test_runs_are_compared_and_drawn_over_each_other(shown: DashboardPage) -> None:
     page = shown.page
     for box in page.locator(".card input[type=checkbox]").all():

@@ -5,9 +5,10 @@ Not here: which worker plays what, and what becomes of the episodes of a lost on
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from turnwise.cluster.frames import Alive, Failed, send
 from turnwise.cluster.workers.frames import Asked, Cancel, Play, Played, Sampled
@@ -61,14 +62,14 @@ class Link:
     ) -> None:
         """Play an episode; `keep` is given what was played, also when this is cancelled. Raises
         WorkerLost, and what is a bug or a user's mistake there."""
-        number = next(self._numbers)
+        number, begun = next(self._numbers), time.monotonic()
         messages = self._playing[number] = asyncio.Queue()
         send(self.writer, Play(number, assignment))
         try:
             while True:
                 message = await self._next(messages, assignment)
                 if isinstance(message, Played):
-                    keep(message.trajectory)
+                    keep(self._placed(message.trajectory, begun))
                     return
                 send(self.writer, await _sampled(message, replay))
         except asyncio.CancelledError:
@@ -79,6 +80,12 @@ class Link:
             raise
         finally:
             del self._playing[number]
+
+    def _placed(self, played: Trajectory, begun: float) -> Trajectory:
+        """The trajectory with its times by this process's clock, and where it was played."""
+        if played.times is None:
+            return played
+        return replace(played, times=replace(played.times, begun=begun, process=self.name))
 
     async def _next(
         self, messages: "asyncio.Queue[Message | WorkerLost]", assignment: Assignment

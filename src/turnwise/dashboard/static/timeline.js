@@ -1,25 +1,28 @@
-// Who waited for whom within a step: a lane for each worker, a bar for each thing that took time.
-// Not here: seconds over all steps (curves.js).
+// Who waited for whom within a step: lanes of the learner, the engine and the places of episodes, and
+// tables of the same. Not here: drawing lanes (lanes.js), seconds over all steps (curves.js).
 
 import { api } from "./api.js";
-import { ticks } from "./chart.js";
-import { h, link, notice, select, svg, table } from "./dom.js";
-import { duration } from "./format.js";
+import { h, link, notice, replace, select, table } from "./dom.js";
+import { duration, number } from "./format.js";
+import { Lanes } from "./lanes.js";
 import { to } from "./router.js";
 
-const LANE = 26,
-  LABEL = 110,
-  WIDTH = 900,
-  HEAD = 22,
-  AT_MOST = 3000;
 const KINDS = {
-  sampling: "Sampling",
+  sampling: "Sampling: its request is with the engine",
   tools: "Tools",
-  grading: "Grading",
-  learning: "Learning",
-  weights: "Weights",
-  waiting: "Waiting",
+  environment: "Environment resets",
+  grading: "Verdict",
+  episode: "The rest of an episode",
+  requests: "The engine has requests",
+  signals: "Signals",
+  update: "Update",
+  critic: "Critic",
+  recording: "Records",
+  validation: "Validation",
+  weights: "New weights",
+  checkpoint: "Checkpoint",
 };
+const ROWS = 300; // of a table
 
 export async function show(route, signal) {
   const run = await api.run(route.run, signal);
@@ -27,13 +30,17 @@ export async function show(route, signal) {
   const step = route.parts[0] ?? steps[steps.length - 1];
   const data =
     step === undefined
-      ? { spans: [], absent: "No step is done yet." }
+      ? { absent: "No step is done yet." }
       : await api.timeline(route.run, step, signal);
   const place = steps.indexOf(Number(step));
   const beside = (offset) =>
     place >= 0 && steps[place + offset] !== undefined
       ? to.timeline(route.run, steps[place + offset])
       : null;
+  const facts = h("p", { class: "lane-facts", role: "status" });
+  const lanes = data.lanes
+    ? new Lanes(data, laneName, (found) => tell(facts, route, data, found))
+    : null;
   const element = h(
     "div",
     {},
@@ -58,116 +65,145 @@ export async function show(route, signal) {
         beside(1) ? link(beside(1), { class: "button quiet" }, "Next →") : null,
       ),
     ),
-    data.absent ? notice("No timeline", data.absent, "empty") : null,
-    data.spans.length ? [legend(data.spans), picture(data.spans), asTable(data.spans)] : null,
+    data.absent && !data.lanes ? notice("No timeline", data.absent, "empty") : null,
+    data.absent && data.lanes ? h("p", { class: "quiet" }, data.absent) : null,
+    lanes
+      ? [legend(data), lanes.buttons(), lanes.box, facts, waits(data), totals(data), asTable(data)]
+      : null,
   );
-  return { title: `Timeline, ${run.name}`, element, keys: { "[": beside(-1), "]": beside(1) } };
+  return {
+    title: `Timeline, ${run.name}`,
+    element,
+    keys: { "[": beside(-1), "]": beside(1) },
+    shown: () => lanes?.draw(),
+    leave: () => lanes?.leave(),
+  };
 }
 
-function legend(spans) {
-  const there = new Set(spans.map((span) => span.kind));
+function laneName(lane, short) {
+  if (lane.slot) return `place ${lane.slot + 1}`;
+  return short ? lane.process.replace(/ \(.*/, "") : lane.process;
+}
+
+function legend(data) {
+  const { kind, seconds } = data.spans;
+  const sums = data.kinds.map(() => 0);
+  kind.forEach((one, index) => (sums[one] += seconds[index]));
+  const entry = (name, title, sum) =>
+    h(
+      "li",
+      {},
+      h("span", { class: `swatch span-${name}`, "aria-hidden": "true" }),
+      title,
+      sum === null ? null : [" ", h("span", { class: "quiet" }, duration(sum))],
+    );
+  const known = Object.keys(KINDS).filter((name) => data.kinds.includes(name));
   return h(
     "ul",
     { class: "keys" },
-    Object.entries(KINDS)
-      .filter(([kind]) => there.has(kind))
-      .map(([kind, title]) =>
-        h(
-          "li",
-          {},
-          h("span", { class: `swatch span-${kind}`, "aria-hidden": "true" }),
-          title,
-          " ",
-          h(
-            "span",
-            { class: "quiet" },
-            duration(
-              spans
-                .filter((span) => span.kind === kind)
-                .reduce((sum, span) => sum + span.end - span.start, 0),
-            ),
-          ),
-        ),
-      ),
+    known.map((name) =>
+      entry(name, KINDS[name], name === "episode" ? null : sums[data.kinds.indexOf(name)]),
+    ),
+    data.waits.length ? entry("waiting", "Waits, dotted", null) : null,
+    data.spans.step.some((one) => one !== data.step)
+      ? h("li", { class: "quiet" }, "Pale: of other steps")
+      : null,
   );
 }
 
-function picture(spans) {
-  const lanes = [...new Set(spans.map((span) => span.lane))];
-  const begin = spans.reduce((least, span) => Math.min(least, span.start), Infinity);
-  const end = spans.reduce((most, span) => Math.max(most, span.end), -Infinity);
-  const scale = (WIDTH - LABEL - 10) / Math.max(end - begin, 1e-9);
-  const x = (time) => LABEL + (time - begin) * scale;
-  const height = HEAD + LANE * lanes.length;
-  const rules = ticks(0, end - begin, 8).map((time) => [
-    svg("line", {
-      class: "rule",
-      x1: x(begin + time),
-      x2: x(begin + time),
-      y1: HEAD - 4,
-      y2: height,
-    }),
-    svg(
-      "text",
-      { class: "tick", x: x(begin + time), y: 12, "text-anchor": "middle" },
-      duration(time),
-    ),
-  ]);
-  const bars = spans.slice(0, AT_MOST).map((span) =>
-    svg(
-      "rect",
-      {
-        class: `span-${span.kind}`,
-        x: x(span.start),
-        width: Math.max(1, (span.end - span.start) * scale),
-        y: HEAD + LANE * lanes.indexOf(span.lane) + 3,
-        height: LANE - 6,
-        rx: 2,
-      },
-      svg("title", {}, `${span.label || KINDS[span.kind]}: ${duration(span.end - span.start)}`),
-    ),
+function tell(place, route, data, found) {
+  if (!found) return replace(place, "");
+  const { span, wait } = found;
+  const where = (lane) => `${data.lanes[lane].process}, place ${data.lanes[lane].slot + 1}`;
+  if (wait)
+    return replace(
+      place,
+      h("strong", {}, `Waits ${duration(wait.seconds)}. `),
+      wait.reason,
+      h("span", { class: "quiet" }, ` ${where(wait.lane)}`),
+    );
+  const { lane, kind, episode, step, start, seconds } = data.spans;
+  const one = data.episodes[episode[span]];
+  const name = data.kinds[kind[span]];
+  replace(
+    place,
+    h("strong", {}, `${KINDS[name] ?? name}: ${duration(seconds[span])}. `),
+    `Step ${step[span]}, begins at ${duration(start[span])}, ${where(lane[span])}. `,
+    one ? `${one.group} episode ${one.episode}. ` : null,
+    one && one.row !== null
+      ? link(to.episode(route.run, `step-${String(one.step).padStart(6, "0")}`, one.row), {}, "Open the episode")
+      : null,
   );
-  const names = lanes.map((lane, index) =>
-    svg("text", { class: "lane", x: 0, y: HEAD + LANE * (index + 0.5) + 4 }, lane),
-  );
+}
+
+function waits(data) {
+  if (!data.waits.length) return null;
+  const longest = [...data.waits].sort((a, b) => b.seconds - a.seconds).slice(0, ROWS);
   return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline" },
-    svg(
-      "svg",
-      {
-        class: "timeline",
-        viewBox: `0 0 ${WIDTH} ${height}`,
-        role: "img",
-        "aria-label": `Timeline with ${lanes.length} lanes; the table below has its numbers`,
-      },
-      rules,
-      names,
-      bars,
+    "section",
+    {},
+    h("h2", {}, "Who waited, and for what"),
+    table(
+      "Waits, the longest first",
+      [{ title: "Where" }, { title: "Why", wide: true }, { title: "From", number: true }, { title: "For", number: true }],
+      longest.map((one) => [
+        `${data.lanes[one.lane].process}, place ${data.lanes[one.lane].slot + 1}`,
+        one.reason,
+        duration(one.start),
+        duration(one.seconds),
+      ]),
     ),
   );
 }
 
-function asTable(spans) {
-  const rows = spans
-    .slice(0, 500)
-    .map((span) => [
-      span.lane,
-      KINDS[span.kind] ?? span.kind,
-      span.label,
-      duration(span.start - spans[0].start),
-      duration(span.end - span.start),
-    ]);
+function totals(data) {
+  if (!data.totals.length) return null;
+  const kinds = ["sampling", "tools", "environment", "grading", "own work"];
+  return h(
+    "section",
+    {},
+    h("h2", {}, "Seconds of episodes"),
+    table(
+      "Seconds of episodes, by process",
+      [
+        { title: "Process" },
+        { title: "Episodes", number: true },
+        { title: "Places", number: true },
+        ...kinds.map((kind) => ({ title: kind[0].toUpperCase() + kind.slice(1), number: true })),
+      ],
+      data.totals.map((one) => [
+        one.process,
+        number(one.episodes),
+        number(one.slots),
+        ...kinds.map((kind) => duration(one.seconds[kind] ?? 0)),
+      ]),
+    ),
+  );
+}
+
+function asTable(data) {
+  const { lane, kind, episode, start, seconds } = data.spans;
+  const rows = lane.slice(0, ROWS).map((at, one) => [
+    `${data.lanes[at].process}, place ${data.lanes[at].slot + 1}`,
+    KINDS[data.kinds[kind[one]]] ?? data.kinds[kind[one]],
+    data.episodes[episode[one]]
+      ? `${data.episodes[episode[one]].group} episode ${data.episodes[episode[one]].episode}`
+      : "",
+    duration(start[one]),
+    duration(seconds[one]),
+  ]);
+  const title =
+    lane.length > ROWS ? `The first ${ROWS} of ${number(lane.length)} spans` : "All spans";
   return h(
     "details",
     {},
-    h("summary", {}, "As a table"),
+    h("summary", {}, `${title} as a table`),
     table(
-      "Timeline",
+      title,
       [
         { title: "Lane" },
         { title: "Kind" },
-        { title: "What" },
+        { title: "Episode" },
         { title: "Begins", number: true },
         { title: "Takes", number: true },
       ],

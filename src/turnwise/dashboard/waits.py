@@ -1,0 +1,123 @@
+"""The waits in a step: which lane had nothing to do, from when to when, and why.
+
+Not here: what was done (`timeline.py`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from turnwise.dashboard.step_rows import Rows
+from turnwise.storage.timeline import EPISODE
+from turnwise.times import Doing
+
+OWN = "own work"
+"""What an episode does while it samples nothing and waits for no environment."""
+OWN_PROCESS = "the run's process"
+SHORTEST = 0.005
+"""A wait that is a smaller share of the time shown is not named."""
+MOST = 2000
+"""Waits of one step, at most: the longest."""
+LEARNER_GOES_ON = (
+    "Every episode of the step is played, and no other step may begin before its update."
+)
+NO_EPISODE = "No episode is being played."
+NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
+Moments = list[tuple[float, float]]
+Placed = tuple[int, Rows, int]
+"""A lane, and a row of a step."""
+
+
+def busy(parts: Iterable[Rows], begin: float, end: float) -> Moments:
+    """When the engine had a request of an episode, within a time; gaps too short to be seen are
+    closed."""
+    pairs = [
+        (float(part.start[place]), float(part.end[place]))
+        for part in parts
+        for place, kind in enumerate(part.kind)
+        if kind == Doing.SAMPLING and part.end[place] > begin and part.start[place] < end
+    ]
+    return _union(pairs, (end - begin) * 1e-3)
+
+
+def _union(pairs: Moments, gap: float = 0.0) -> Moments:
+    found: Moments = []
+    for start, end in sorted(pairs):
+        if found and start <= found[-1][1] + gap:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+class Waits:
+    """The waits of one step, within a time. Example: `Waits(own, begin, end).of_learner(0)`."""
+
+    def __init__(self, own: Rows, begin: float, end: float) -> None:
+        self._own, self._begin, self._end = own, begin, end
+        episodes = own.places(learner=False)
+        self._first = min((float(own.start[place]) for place in episodes), default=begin)
+        self._done = max((float(own.end[place]) for place in episodes), default=begin)
+        self._last = max(episodes, key=lambda place: own.end[place], default=None)
+
+    def of_learner(self, lane: int) -> Iterator[dict[str, Any]]:
+        """The learner's waits for episodes."""
+        own = self._own
+        for place in own.places(learner=True):
+            if own.kind[place] == "waiting":
+                reason = f"It waits for the episodes of step {own.step}{self._slowest()}."
+                yield from self._wait(lane, own.start[place], own.end[place], reason)
+
+    def of_engine(self, lane: int, requests: Moments) -> Iterator[dict[str, Any]]:
+        """The times without a request."""
+        for start, end in _gaps(requests, self._begin, self._end):
+            inside = min(end, self._done)
+            yield from self._wait(lane, start, min(end, self._first), NO_EPISODE)
+            yield from self._wait(lane, max(start, self._first), inside, NO_REQUEST)
+            yield from self._wait(lane, max(start, self._done), end, LEARNER_GOES_ON)
+
+    def of_slots(self, placed: Iterable[Placed]) -> list[dict[str, Any]]:
+        """The times in which a place had no episode, the longest of them, in their order."""
+        left = f"No episode is left for this place: the step waits for the others{self._slowest()}."
+        found = []
+        for lane, members in groupby(placed, key=lambda one: one[0]):
+            played = _union([(float(p.start[at]), float(p.end[at])) for _, p, at in members])
+            for start, end in _gaps(played, self._begin, self._end):
+                found += self._wait(lane, start, min(end, self._done), left)
+                found += self._wait(lane, max(start, self._done), end, LEARNER_GOES_ON)
+        longest = sorted(found, key=lambda one: -float(one["seconds"]))[:MOST]
+        return sorted(longest, key=lambda one: (one["lane"], one["start"]))
+
+    def _slowest(self) -> str:
+        """The episode that ended last, and what took most of its time."""
+        own, last = self._own, self._last
+        if last is None:
+            return ""
+        seconds: dict[str, float] = {OWN: float(own.end[last] - own.start[last])}
+        for place, kind in enumerate(own.kind):
+            of_last = (
+                own.group[place] == own.group[last] and own.episode[place] == own.episode[last]
+            )
+            if kind != EPISODE and of_last:
+                took = float(own.end[place] - own.start[place])
+                seconds[kind] = seconds.get(kind, 0.0) + took
+                seconds[OWN] -= took
+        most = max(seconds, key=seconds.__getitem__)
+        where = own.process[last] or OWN_PROCESS
+        name = f"{own.group[last]} episode {own.episode[last]}"
+        return f"; the last to end is {name} in {where}, most of it {most}"
+
+    def _wait(self, lane: int, start: float, end: float, reason: str) -> list[dict[str, Any]]:
+        start, end = float(max(start, self._begin)), float(end)
+        if end - start <= SHORTEST * (self._end - self._begin):
+            return []
+        begun, took = round(start - self._begin, 5), round(end - start, 5)
+        return [{"lane": lane, "start": begun, "seconds": took, "reason": reason}]
+
+
+def _gaps(played: Sequence[tuple[float, float]], begin: float, end: float) -> Moments:
+    """The times between moments that do not overlap, and before and after them."""
+    edges = [begin, *np.ravel(played).tolist(), end]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]

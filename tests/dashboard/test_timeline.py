@@ -1,0 +1,138 @@
+"""Who waited for whom, against steps whose times are written by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.dashboard.browser.sample_run import write_run
+from turnwise.dashboard.index import Index
+from turnwise.dashboard.timeline import timeline
+from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.timeline import timeline_table
+from turnwise.times import Doing, EpisodeTimes, Span
+from turnwise.types import Group, Task, Trajectory
+
+GROUP = "train/2/task-0"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = write_run(tmp_path / "demo", hostile=False)
+    for file in (folder / "timeline").iterdir():
+        file.unlink()
+    return folder
+
+
+def episode(number: int, begun: float, seconds: float, process: str = "", *spans: Span) -> Any:
+    times = EpisodeTimes(begun, seconds, spans, process)
+    return Trajectory(Task("task-0", "?"), GROUP, number, 0, times=times)
+
+
+def write(
+    run: Path, step: int, episodes: list[Any], phases: list[tuple[str, float, float]]
+) -> None:
+    file = RunFolder.open(run).timeline_file(step)
+    pq.write_table(timeline_table([Group(GROUP, tuple(episodes))], phases), file)
+
+
+def spans(found: dict[str, Any]) -> set[tuple[str, int, str, int, float, float]]:
+    """Process, place, kind, step, start and seconds of each."""
+    columns = found["spans"].values()
+    return {
+        (
+            *found["lanes"][lane].values(),
+            found["kinds"][kind],
+            step,
+            round(start, 2),
+            round(took, 2),
+        )
+        for lane, kind, _, step, start, took in zip(*columns, strict=True)
+    }
+
+
+def test_lanes_are_places_in_processes_and_waits_have_their_reasons(run: Path) -> None:
+    """Two workers, of which one is done early; the learner waits for the other, and all of them
+    for the learner."""
+    sampled, tools = Span(Doing.SAMPLING, 0, 1), Span(Doing.TOOLS, 1, 4)
+    episodes = [
+        episode(0, 100.0, 1.0, "worker 0", sampled),
+        episode(1, 100.0, 4.0, "worker 1", sampled, tools),
+        episode(2, 101.0, 1.0, "worker 0"),
+    ]
+    write(run, 3, episodes, [("waiting", 100.0, 104.0), ("update", 104.0, 106.0)])
+    found = timeline(run, 3, Index())
+    assert spans(found) == {
+        ("learner", 0, "waiting", 3, 0.0, 4.0),
+        ("learner", 0, "update", 3, 4.0, 2.0),
+        ("engine", 0, "requests", 3, 0.0, 1.0),
+        ("worker 0", 0, "episode", 3, 0.0, 1.0),
+        ("worker 0", 0, "sampling", 3, 0.0, 1.0),
+        ("worker 0", 0, "episode", 3, 1.0, 1.0),
+        ("worker 1", 0, "episode", 3, 0.0, 4.0),
+        ("worker 1", 0, "sampling", 3, 0.0, 1.0),
+        ("worker 1", 0, "tools", 3, 1.0, 3.0),
+    }
+    last = f"{GROUP} episode 1 in worker 1, most of it tools"
+    waits = [
+        (found["lanes"][wait["lane"]]["process"], round(wait["start"]), round(wait["seconds"]))
+        for wait in found["waits"]
+    ]
+    assert waits == [
+        ("learner", 0, 4),
+        ("engine", 1, 3),
+        ("engine", 4, 2),
+        ("worker 0", 2, 2),
+        ("worker 0", 4, 2),
+        ("worker 1", 4, 2),
+    ]
+    reasons = [wait["reason"] for wait in found["waits"]]
+    assert last in reasons[0]
+    assert "none asks for a turn" in reasons[1]
+    assert "no other step may begin" in reasons[2]
+    assert last in reasons[3]
+    assert found["totals"][1]["seconds"] == {"own work": 0.0, "sampling": 1.0, "tools": 3.0}
+    assert [one["row"] for one in found["episodes"]] == [0, 2, 1]
+
+
+def test_episodes_at_the_same_time_have_places_of_their_own(run: Path) -> None:
+    """A place is taken again when it is free."""
+    write(run, 3, [episode(0, 0.0, 2.0), episode(1, 1.0, 5.0), episode(2, 2.0, 1.0)], [])
+    found = timeline(run, 3, Index())
+    assert [lane["slot"] for lane in found["lanes"]] == [0, 0, 1]
+    assert found["lanes"][0]["process"] == "learner"
+    assert {(slot, start) for _, slot, _, _, start, _ in spans(found)} == {
+        (0, 0.0),
+        (0, 2.0),
+        (1, 1.0),
+    }
+
+
+def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: Path) -> None:
+    write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])
+    write(run, 3, [episode(1, 2.0, 2.0)], [("waiting", 5.0, 5.1), ("update", 5.1, 7.0)])
+    found = timeline(run, 3, Index())
+    assert ("learner", 0, "update", 2, 0.0, 3.0) in spans(found)
+    assert ("the run's process", 0, "episode", 3, 0.0, 2.0) in spans(found)
+
+
+def test_a_run_of_an_earlier_version_has_its_phases(run: Path) -> None:
+    found = timeline(run, 3, Index())
+    assert "earlier version" in found["absent"]
+    assert ("all episodes", 0, "episode", 3, 0.0, 1.0) in spans(found)
+    assert "no step 9" in timeline(run, 9, Index())["absent"]
+
+
+def test_ten_thousand_episodes_are_laid_out_in_seconds(run: Path) -> None:
+    """And what is sent of them stays in bounds."""
+    parts = [
+        Span(Doing.SAMPLING if n % 2 else Doing.TOOLS, n / 10, n / 10 + 0.1) for n in range(10)
+    ]
+    episodes = [episode(n, n / 100, 1.0, f"worker {n % 8}", *parts) for n in range(10_000)]
+    write(run, 3, episodes, [("update", 101.0, 110.0)])
+    found = timeline(run, 3, Index())
+    assert len(found["spans"]["lane"]) > 100_000
+    assert len(found["waits"]) < 3000
+    assert len(json.dumps(found)) < 12e6
