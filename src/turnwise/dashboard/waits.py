@@ -23,6 +23,7 @@ MOST = 2000
 LEARNER_GOES_ON = (
     "Every episode of the step is played, and no other step may begin before its update."
 )
+NOT_BEGUN = "No episode had begun here yet."
 NO_EPISODE = "No episode is being played."
 NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
 Moments = list[tuple[float, float]]
@@ -85,7 +86,8 @@ class Waits:
         for lane, members in groupby(placed, key=lambda one: one[0]):
             played = _union([(float(p.start[at]), float(p.end[at])) for _, p, at in members])
             for start, end in _gaps(played, self._begin, self._end):
-                found += self._wait(lane, start, min(end, self._done), left)
+                reason = NOT_BEGUN if end <= played[0][0] else left
+                found += self._wait(lane, start, min(end, self._done), reason)
                 found += self._wait(lane, max(start, self._done), end, LEARNER_GOES_ON)
         longest = sorted(found, key=lambda one: -float(one["seconds"]))[:MOST]
         return sorted(longest, key=lambda one: (one["lane"], one["start"]))

@@ -90,7 +90,7 @@ def test_workers_change_no_bit_of_a_run(
     rows = read_timeline(found.folder.timeline_file(1)).to_pylist()
     processes = {row["process"].partition(" (")[0] for row in rows}
     assert processes == {"learner", *(f"worker {index}" for index in range(count))}
-    assert {"waiting", "signals", "update", "weights", "tools", "sampling"} <= {
+    assert {"waiting", "signals", "update", "weights", "environment", "sampling"} <= {
         row["kind"] for row in rows
     }
 

@@ -136,22 +136,42 @@ function tell(place, route, data, found) {
   );
 }
 
+/** Waits of one process for one reason together, the longest first. */
 function waits(data) {
-  if (!data.waits.length) return null;
-  const longest = [...data.waits].sort((a, b) => b.seconds - a.seconds).slice(0, ROWS);
+  const together = new Map();
+  for (const { lane, reason, seconds } of data.waits) {
+    const { process } = data.lanes[lane];
+    const key = JSON.stringify([process, reason]);
+    const one = together.get(key) ?? { process, reason, lanes: new Set(), longest: 0, sum: 0 };
+    one.lanes.add(lane);
+    one.longest = Math.max(one.longest, seconds);
+    one.sum += seconds;
+    together.set(key, one);
+  }
+  if (!together.size) return null;
   return h(
     "section",
     {},
     h("h2", {}, "Who waited, and for what"),
     table(
       "Waits, the longest first",
-      [{ title: "Where" }, { title: "Why", wide: true }, { title: "From", number: true }, { title: "For", number: true }],
-      longest.map((one) => [
-        `${data.lanes[one.lane].process}, place ${data.lanes[one.lane].slot + 1}`,
-        one.reason,
-        duration(one.start),
-        duration(one.seconds),
-      ]),
+      [
+        { title: "Who" },
+        { title: "Why", wide: true },
+        { title: "Places", number: true },
+        { title: "Longest", number: true },
+        { title: "Together", number: true },
+      ],
+      [...together.values()]
+        .sort((a, b) => b.longest - a.longest)
+        .slice(0, ROWS)
+        .map((one) => [
+          one.process,
+          one.reason,
+          number(one.lanes.size),
+          duration(one.longest),
+          duration(one.sum),
+        ]),
     ),
   );
 }
