@@ -1,12 +1,13 @@
 """The command `plan`: a table at 80 columns, JSON, a run to plan from, and mistakes."""
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from tests.commands.shell import Shell
 from tests.small_runs import train, write_recipe
-from turnwise.cluster.planner.measured import fit_pace, read_run
+from turnwise.cluster.planner.measured import fit_beside, fit_pace, mean_step, read_run
 from turnwise.cluster.planner.simulation import Schedule, simulate
 from turnwise.storage.run_folder import RunFolder
 
@@ -22,6 +23,7 @@ group_size = 2
 [evaluation]
 tasks = 0
 """
+AHEAD = Schedule(1, colocated=False)
 SMALL = ("--gpus", "4", "--gpu", "l4")
 
 
@@ -80,7 +82,11 @@ def test_a_run_gives_its_episodes_and_its_pace(shell: Shell, tmp_path: Path) -> 
     tokens = sum(line["rollout/tokens"] / 4 for line in lines) / len(lines)
     assert load.sampled < load.tokens <= tokens
     assert load.tokens == pytest.approx(tokens, rel=0.2)  # what follows the last turn is not read
-    pace = fit_pace(measured, Schedule())
+    pace = fit_pace([measured], Schedule(), load)
     assert simulate(load, pace, Schedule()).step > pace.update > 0
+    assert pace.update == pytest.approx(fmean(measured.update), rel=0.5)
+    doubled = 2 * mean_step(load, pace, AHEAD)
+    beside = fit_beside(doubled, load, pace, AHEAD)
+    assert mean_step(load, beside, AHEAD) == pytest.approx(doubled, rel=0.01)
     found = shell("plan", recipe, "--from", folder.path, *SMALL, "--json").json
     assert found["assumptions"]["sampled tokens"] == round(load.sampled)

@@ -1,15 +1,12 @@
 """The requests of the embedded engine: which wait, which run, and when more are admitted.
 
-Not here: what part of the cache each has (`cache_allocator.py`), and what a pass computes.
+Not here: what part of the cache each has (`cache_allocator.py`), how many are admitted together
+(`admission.py`), and what a pass computes.
 """
 
+from turnwise.engines.admission import is_due
 from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.sessions import Request
-
-ADMIT_SHARE = 8
-"""Requests are prefilled together once there is one for every so many running ones."""
-PATIENCE = 16
-"""Forward passes after which to prefill anyway: few rows cost as much as many."""
 
 
 class Schedule:
@@ -49,9 +46,7 @@ class Schedule:
         running = len(self.running)
         free = self._max_sequences - running
         ready = self._ended if self._deterministic else min(len(self.waiting), free)
-        if running == 0 or ready * ADMIT_SHARE >= running:
-            return True
-        return ready > 0 and self._passes >= PATIENCE
+        return is_due(running, ready, self._passes)
 
     def admit(self, tidy: bool) -> None:
         """Let requests run that find room in the cache; with `tidy` runs of one size are brought

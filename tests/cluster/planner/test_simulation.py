@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from turnwise.cluster.planner.simulation import Pace, Schedule, simulate
+from turnwise.cluster.planner.simulation import Admission, Pace, Schedule, simulate
 from turnwise.cluster.planner.workload import Episode, PlannedTurn, Stated, ToolTimes, Workload
 
 LENGTHS = (10, 20, 30, 40)
@@ -69,13 +69,59 @@ def test_tools_are_waited_for_by_their_own_episode_alone_or_by_all() -> None:
     load = Workload(2, [turns(10, 10), turns(15, 10)], ToolTimes(5.0))
     free = simulate(load, constant(1.0, update=0.0), Schedule())
     assert free.step == pytest.approx(15 + 5 + 10)
-    lockstep = simulate(load, constant(1.0, update=0.0), Schedule(lockstep=True))
-    assert lockstep.step == pytest.approx(15 + 10 + 2 * 5)
+    lockstep = simulate(load, constant(1.0, update=0.0), Schedule(admission=Admission.LOCKSTEP))
+    assert lockstep.step == pytest.approx(10 + 5 + 5 + 5 + 10)
     one = simulate(load, constant(1.0, update=0.0, tool_slots=1), Schedule())
     assert one.step == pytest.approx(15 + 5 + 10)
     alike = Workload(2, [turns(10, 10)], ToolTimes(5.0))
     queue = simulate(alike, constant(1.0, update=0.0, tool_slots=1), Schedule())
     assert queue.step == pytest.approx(10 + 5 + 5 + 10)
+
+
+@pytest.mark.parametrize(
+    ("admission", "tool", "begins"),
+    [
+        (Admission.AT_ONCE, 3.0, 10 + 3),
+        (Admission.TOGETHER, 3.0, 16),
+        (Admission.LOCKSTEP, 3.0, 16),
+        (Admission.TOGETHER, 9.0, 10 + 9),
+        (Admission.LOCKSTEP, 9.0, 10 + 9),
+    ],
+)
+def test_one_turn_of_many_begins_when_samplers_admit_it(
+    admission: Admission, tool: float, begins: float
+) -> None:
+    """One of eleven ends after 10 passes; the embedded engine goes on for 16 before it looks for
+    another turn, by then the tool may have answered, and in lockstep it stops until it has."""
+    others = [turns(40)] * 10
+    load = Workload(11, [turns(10, 60), *others], ToolTimes(tool))
+    found = simulate(load, constant(1.0, update=0.0), Schedule(admission=admission))
+    assert found.step == pytest.approx(begins + 60)
+    stopped = max(0.0, begins - 16) if admission == Admission.LOCKSTEP else 0.0
+    sampled = 10 * 40 + 70
+    assert found.active * found.sampling * found.step == pytest.approx(sampled, rel=1e-6)
+    assert found.sampling == pytest.approx(1 - stopped / found.step, rel=1e-6)
+
+
+def test_many_turns_that_end_together_are_waited_for_once_in_lockstep() -> None:
+    load = Workload(8, [turns(10, 10)] * 8, ToolTimes(5.0))
+    schedule = Schedule(admission=Admission.LOCKSTEP)
+    assert simulate(load, constant(1.0, update=0.0), schedule).step == pytest.approx(25)
+
+
+def test_the_call_of_a_last_turn_is_waited_for() -> None:
+    load = Workload(1, [(PlannedTurn(0, 10, 1),)], ToolTimes(5.0))
+    assert simulate(load, constant(1.0, update=0.0), Schedule()).step == pytest.approx(15)
+
+
+def test_sampling_and_learning_slow_each_other_down_on_shared_cores() -> None:
+    """Twice as long while both go on: 10 s of each beside the other end after 20."""
+    load = Workload(1, [turns(10)])
+    pace = constant(1.0, update=10.0, beside=2.0, slots=1)
+    assert simulate(load, pace, AHEAD, steps=10, warm=4).step == pytest.approx(20)
+    assert simulate(load, pace, Schedule(), steps=10, warm=4).step == pytest.approx(10 + 10)
+    longer = constant(1.0, update=15.0, beside=2.0, slots=1)  # 10 of them beside 10 of sampling
+    assert simulate(load, longer, AHEAD, steps=10, warm=4).step == pytest.approx(20 + 5)
 
 
 def test_driver_and_store_take_one_episode_at_a_time() -> None:

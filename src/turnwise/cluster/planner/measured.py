@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ COLUMNS = ("source", "turn", "steps", "success", "turns")
 """Columns that are read of each trajectory."""
 FIRST = 2
 """Steps that are not measured: they compile, read files, fill caches."""
+HALVINGS = 12
+"""Halvings of the interval in which `beside` is looked for."""
 
 
 @dataclass(frozen=True)
@@ -86,25 +89,51 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
     return tuple(turns) or (PlannedTurn(int((~model).sum()), 1, 0),)
 
 
-def fit_pace(measured: Measured, schedule: Schedule) -> Pace:
-    """The pace of the machine that a run was played on, from steps whose tools took no time: an
-    iteration of b sequences takes `fixed + each * b` seconds, where both are fitted to the seconds
-    of its steps by least squares, and learning so many seconds for each token. Raises ConfigError
-    for a run with slow tools, whose waiting cannot be told from sampling."""
-    if measured.workload.tools.mean:
-        raise ConfigError("the pace of a machine is measured in a run without environment.latency")
-    rows = []
-    for episodes in measured.steps:
-        load = replace(measured.workload, episodes=len(episodes), kinds=episodes)
-        ticks = simulate(load, Pace(lambda _: 1.0, update=1e-9), schedule, steps=1, warm=0).step
-        rows.append((ticks, sum(turn.sampled for episode in episodes for turn in episode)))
-    fixed, each = _fit(np.array(rows, np.float64), np.array(measured.rollout, np.float64))
-    tokens = sum(
-        turn.read + turn.sampled for step in measured.steps for one in step for turn in one
-    )
-    mean = measured.workload.episodes * measured.workload.tokens
-    update = sum(measured.update) / tokens * mean
+def fit_pace(runs: Sequence[Measured], schedule: Schedule, workload: Workload) -> Pace:
+    """The pace of the machine that runs were played on, for the steps of a workload.
+
+    From runs whose tools took no time: an iteration of b sequences takes `fixed + each * b`
+    seconds, and an update so much for each step and for each token, both by least squares over
+    their steps, which have to be of several sizes to tell the two apart. Raises ConfigError for a
+    run with slow tools, whose waiting cannot be told from sampling.
+    """
+    sampling, learning = [], []
+    for run in runs:
+        if run.workload.tools.mean:
+            raise ConfigError(
+                "the pace of a machine is measured in a run without environment.latency"
+            )
+        for episodes in run.steps:
+            load = replace(run.workload, episodes=len(episodes), kinds=episodes)
+            alone = Pace(lambda _: 1.0, update=0.0)
+            passes = simulate(load, alone, schedule, steps=1, warm=0).step
+            sampling.append((passes, sum(turn.sampled for one in episodes for turn in one)))
+            learning.append((1.0, load.tokens * len(episodes)))
+    fixed, each = _fit(sampling, [second for run in runs for second in run.rollout])
+    once, token = _fit(learning, [second for run in runs for second in run.update])
+    update = once + token * workload.tokens * workload.episodes
     return Pace(lambda sequences: fixed + each * sequences, update=update)
+
+
+def fit_beside(seconds: float, workload: Workload, pace: Pace, schedule: Schedule) -> Pace:
+    """The pace with `beside` such that a step that samples ahead takes so many seconds, as one did
+    that was measured."""
+    low, high = 1.0, 16.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        guess = replace(pace, beside=middle)
+        if mean_step(workload, guess, schedule) < seconds:
+            low = middle
+        else:
+            high = middle
+    return replace(pace, beside=low)
+
+
+def mean_step(workload: Workload, pace: Pace, schedule: Schedule, seeds: int = 8) -> float:
+    """Seconds of a step, mean over some draws of episodes and of tools' times."""
+    return fmean(
+        simulate(workload, pace, schedule, steps=4, warm=2, seed=seed).step for seed in range(seeds)
+    )
 
 
 def _prompt(model: np.ndarray) -> int:
@@ -113,8 +142,9 @@ def _prompt(model: np.ndarray) -> int:
     return int(sampled[0]) if len(sampled) else len(model)
 
 
-def _fit(parts: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+def _fit(columns: Sequence[tuple[float, float]], measured: Sequence[float]) -> tuple[float, float]:
     """Non-negative factors of two columns that add up to the seconds."""
+    parts, seconds = np.array(columns, np.float64), np.array(measured, np.float64)
     found = np.linalg.lstsq(parts, seconds, rcond=None)[0]
     if (found >= 0).all() and np.linalg.matrix_rank(parts) == 2:
         return float(found[0]), float(found[1])

@@ -4,7 +4,8 @@ All samplers are one pool, in which every active sequence gets the same rate (pr
 as busy as they are on average, one token each takes `Pace.iteration` seconds. A clock of tokens
 advances at that rate, so that a turn of n tokens ends n ticks after its beginning, whatever begins
 and ends meanwhile, and an event costs the logarithm of their number. Steps begin as the trainer's
-do (`rollout/pipeline.py`): step s once weights of version s - staleness are there.
+do (`rollout/pipeline.py`): step s once weights of version s - staleness are there. Turns begin as
+the samplers let them: at once, or as the embedded engine does (`engines/admission.py`).
 
 Not here: how fast the parts are (`speed.py`, `measured.py`), and which plan is best (`plan.py`).
 """
@@ -14,9 +15,14 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from heapq import heappop, heappush
 
 from turnwise.cluster.planner.workload import Episode, Workload
+from turnwise.engines.admission import PATIENCE, is_due
+
+SHORTEST = 1e-12
+"""Seconds of an update that takes no time."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,18 @@ class Pace:
     """The object store's work for one episode; one episode at a time."""
     tool_slots: float = math.inf
     """Tool calls at once, at most."""
+    beside: float = 1.0
+    """Times as long that sampling and learning take while both go on, on cores that they share."""
+
+
+class Admission(StrEnum):
+    """When samplers begin with turns that wait."""
+
+    AT_ONCE = "at once"
+    TOGETHER = "together"
+    """As the embedded engine: with as many others, or after some passes."""
+    LOCKSTEP = "lockstep"
+    """As the embedded engine with `engine.deterministic`: some have ended, and no tool works."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +68,7 @@ class Schedule:
     staleness: int = 0
     colocated: bool = True
     """Whether nothing is sampled during an update."""
-    lockstep: bool = False
-    """Whether nothing is sampled while a tool works."""
+    admission: Admission = Admission.AT_ONCE
     under_way: float = math.inf
     """Episodes under way, at most."""
 
@@ -123,7 +140,11 @@ class Simulation:
     _waiting: deque[_Playing] = field(default_factory=deque)
     """Episodes that have not begun."""
     _ready: deque[_Playing] = field(default_factory=deque)
-    """Turns for which no sampler has room."""
+    """Turns that no sampler has begun with."""
+    _ended: int = 0
+    """Turns that have ended since the last admission."""
+    _admitted: float = 0.0
+    """Ticks at the last admission."""
     _sampling: list[tuple[float, int, _Playing]] = field(default_factory=list)
     _called: deque[_Playing] = field(default_factory=deque)
     """Episodes whose tool has no room."""
@@ -138,7 +159,8 @@ class Simulation:
     """When the last episode of a step was."""
     _driver_free: float = 0.0
     _store_free: float = 0.0
-    _learning_until: float = math.inf
+    _learning: float = 0.0
+    """Seconds that the present update would still take alone; 0 where there is none."""
     _paused_until: float = 0.0
     _ends: list[float] = field(default_factory=list)
     _waits: list[float] = field(default_factory=list)
@@ -146,6 +168,8 @@ class Simulation:
     _busy: float = 0.0
     _area: float = 0.0
     _ages: float = 0.0
+    _played: int = 0
+    """Episodes that have begun."""
 
     def run(self) -> None:
         """Play until all steps are learned from."""
@@ -165,7 +189,7 @@ class Simulation:
             waiting=sum(self._waits[warm:]) / counted,
             sampling=self._busy / self.now if self.now else 0.0,
             active=self._area / self._busy if self._busy else 0.0,
-            age=self._ages / (self.steps * self.workload.episodes),
+            age=self._ages / self._played,
             under_way=self._most,
             events=self.events,
         )
@@ -173,41 +197,53 @@ class Simulation:
     def _rate(self) -> float:
         """Ticks per second, now."""
         active = len(self._sampling)
-        learning = self._learning_until < math.inf
-        stopped = self.now < self._paused_until or (learning and self.schedule.colocated)
-        if not active or stopped or (self.schedule.lockstep and self._tools):
+        stopped = self.now < self._paused_until or (self._learning and self.schedule.colocated)
+        if not active or stopped or (self._in_lockstep and self._tools and self._admission_due()):
             return 0.0
-        return 1.0 / self.pace.iteration(active / self.pace.samplers)
+        slowed = self.pace.beside if self._learning else 1.0
+        return 1.0 / (self.pace.iteration(active / self.pace.samplers) * slowed)
 
     def _next(self, rate: float) -> float:
         """The moment of the next event, at so many ticks per second."""
-        times = [self._learning_until]
+        times = [self._learned(rate)] if self._learning else []
         if self.now < self._paused_until:
             times.append(self._paused_until)
         if self._tools:
             times.append(self._tools[0][0])
         if rate:
-            times.append(self._turn_ends(rate))
+            times.append(self._ticked(rate))
         collected = self._collected.get(self.version, math.inf)
         if not self._left.get(self.version, 1) and collected > self.now:
             times.append(collected)
         return min(times)
 
-    def _turn_ends(self, rate: float) -> float:
-        """The moment at which the next turn ends, at so many ticks per second."""
-        return self.now + max(0.0, self._sampling[0][0] - self.ticks) / rate
+    def _learned(self, rate: float) -> float:
+        """The moment at which the present update ends, at so many ticks per second."""
+        return self.now + self._learning * (self.pace.beside if rate else 1.0)
+
+    def _tick(self) -> float:
+        """The tick of the next event: the end of a turn, or the end of samplers' patience."""
+        first, patience = self._sampling[0][0], self._admitted + PATIENCE
+        return min(first, patience) if self._due and patience > self.ticks else first
+
+    def _ticked(self, rate: float) -> float:
+        """The moment of that tick, at so many ticks per second."""
+        return self.now + max(0.0, self._tick() - self.ticks) / rate
 
     def _advance(self, moment: float, rate: float) -> None:
         """Go to a moment, and do what ends there."""
         passed = moment - self.now
+        learned = bool(self._learning) and moment >= self._learned(rate)
+        if self._learning and not learned:
+            self._learning -= passed / (self.pace.beside if rate else 1.0)
         if rate:
             # By the moment, not by the ticks: rounding must not leave a rest of a turn.
-            ended = moment >= self._turn_ends(rate)
-            self.ticks = self._sampling[0][0] if ended else self.ticks + rate * passed
+            ticked = moment >= self._ticked(rate)
+            self.ticks = self._tick() if ticked else self.ticks + rate * passed
             self._busy += passed
             self._area += len(self._sampling) * passed
         self.now = moment
-        if moment >= self._learning_until:
+        if learned:
             self._updated()
         while self._tools and self._tools[0][0] <= moment:
             self._answered(heappop(self._tools)[2])
@@ -217,7 +253,7 @@ class Simulation:
 
     def _admit(self) -> None:
         """Begin the steps that the present version allows."""
-        while self._begun < min(self.steps, self.version + self.schedule.staleness + 1):
+        while self._begun <= self.version + self.schedule.staleness:
             step, self._begun = self._begun, self._begun + 1
             drawn = self.workload.draw(step, self.seed)
             self._left[step] = len(drawn)
@@ -228,9 +264,6 @@ class Simulation:
 
     def _fill(self) -> None:
         """Give what has become free to those who wait for it."""
-        room = self.pace.slots * self.pace.samplers
-        while self._ready and len(self._sampling) < room:
-            self._sample(self._ready.popleft())
         while self._called and len(self._tools) < self.pace.tool_slots:
             self._call(self._called.popleft())
         while self._waiting and self._under_way < self.schedule.under_way:
@@ -238,13 +271,36 @@ class Simulation:
             self._under_way += 1
             self._most = max(self._most, self._under_way)
             self._ages += playing.step - self.version
-            self._begin_turn(playing)
-
-    def _begin_turn(self, playing: _Playing) -> None:
-        if len(self._sampling) < self.pace.slots * self.pace.samplers:
-            self._sample(playing)
-        else:
+            self._played += 1
             self._ready.append(playing)
+        if self._admission_due() and not (self._in_lockstep and self._tools):
+            self._ended, self._admitted = 0, self.ticks
+            while self._ready and len(self._sampling) < self._room:
+                self._sample(self._ready.popleft())
+
+    @property
+    def _in_lockstep(self) -> bool:
+        return self.schedule.admission == Admission.LOCKSTEP
+
+    @property
+    def _room(self) -> float:
+        return self.pace.slots * self.pace.samplers
+
+    @property
+    def _due(self) -> float:
+        """Turns that samplers' patience is for; none where each begins at once."""
+        if self.schedule.admission == Admission.AT_ONCE:
+            return 0
+        if self._in_lockstep:
+            return self._ended
+        return min(len(self._ready), self._room - len(self._sampling))
+
+    def _admission_due(self) -> bool:
+        """Whether samplers begin with turns that wait now."""
+        running, due = len(self._sampling), self._due
+        if not running or self.schedule.admission == Admission.AT_ONCE:
+            return True
+        return is_due(running, due, self.ticks - self._admitted)
 
     def _sample(self, playing: _Playing) -> None:
         turn = playing.turns[playing.turn]
@@ -253,7 +309,8 @@ class Simulation:
 
     def _sampled(self, playing: _Playing) -> None:
         """A turn has ended: a tool is called, or the episode is over."""
-        if playing.turns[playing.turn].calls and playing.turn + 1 < len(playing.turns):
+        self._ended += 1
+        if playing.turns[playing.turn].calls:
             if len(self._tools) < self.pace.tool_slots:
                 self._call(playing)
             else:
@@ -270,7 +327,7 @@ class Simulation:
         """The next turn begins, or the episode is over."""
         playing.turn += 1
         if playing.turn < len(playing.turns):
-            self._begin_turn(playing)
+            self._ready.append(playing)
             return
         self._under_way -= 1
         self._store_free = max(self.now, self._store_free) + self.pace.store
@@ -282,12 +339,12 @@ class Simulation:
     def _learn(self) -> None:
         """Begin an update if its step is there."""
         there = not self._left.get(self.version, 1) and self._collected[self.version] <= self.now
-        if there and self._learning_until == math.inf and self.now >= self._paused_until:
+        if there and not self._learning and self.now >= self._paused_until:
             self._waits.append(self.now - self._idle_since)
-            self._learning_until = self.now + self.pace.update
+            self._learning = max(self.pace.update, SHORTEST)
 
     def _updated(self) -> None:
-        self._learning_until = math.inf
+        self._learning = 0.0
         self._paused_until = self.now + self.pace.weights
         self._ends.append(self.now)
         self._idle_since = self.now

@@ -1,0 +1,18 @@
+"""The rule by which the embedded engine begins with turns that wait, in numbers alone.
+
+Not here: which requests they are (`schedule.py`). Plans of runs go by the same rule
+(`cluster/planner/simulation.py`).
+"""
+
+ADMIT_SHARE = 8
+"""Requests are prefilled together once there is one for every so many running ones."""
+PATIENCE = 16
+"""Forward passes after which to prefill anyway: few rows cost as much as many."""
+
+
+def is_due(running: float, ready: float, passes: float) -> bool:
+    """Whether to begin with `ready` turns beside so many running ones, so many passes after others
+    were begun with."""
+    if running == 0 or ready * ADMIT_SHARE >= running:
+        return True
+    return ready > 0 and passes >= PATIENCE
