@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py --shape 0.6B 4B --json runs/gpu.json
     python benchmarks/gpu.py --shape tiny --device cpu --type float32 --sequences 4 --new 16
+    python benchmarks/gpu.py --shape 4B --parts sampling vllm --vllm ~/vllm/bin/python
 
 Models have Qwen3's shapes and random weights, so nothing is loaded. `correctness`: what the engine
 says of the tokens that it samples, against a forward pass over the whole text in float32, with the
@@ -9,8 +10,10 @@ same weights: in that type, and in float32, where a difference above 1e-4 is an 
 evicted and weights replaced on the way. `sampling`: episodes of several turns, tokens a second.
 `training`: policy updates on float32 weights in bfloat16 autocast, or on weights of the type with
 `--pure`; the share is that of the rate of one large matrix product in bfloat16, measured here.
-`step`: both, one after the other, as a training run has them. Memory is the most that PyTorch had
-allocated on the GPU; on a CPU the most that the process ever had.
+`step`: both, one after the other, as a training run has them; `lora`: the same with adapters alone
+on weights of the type. `vllm`, which has to be named: the episodes of `sampling` on a server of
+vLLM (`gpu_vllm.py`). Memory is the most that PyTorch had allocated on the GPU; on a CPU the most
+that the process ever had.
 """
 
 import argparse
@@ -28,14 +31,15 @@ from typing import Any
 from turnwise.threads import configure_threads
 
 SHAPES = {
-    "tiny": (64, 2, 4, 2, 16, 128, 512, True),
+    "tiny": (64, 2, 4, 2, 32, 128, 512, True),
     "0.6B": (1024, 28, 16, 8, 128, 3072, 151_936, True),
     "1.7B": (2048, 28, 16, 8, 128, 6144, 151_936, True),
     "4B": (2560, 36, 32, 8, 128, 9728, 151_936, True),
     "8B": (4096, 36, 32, 8, 128, 12_288, 151_936, False),
 }
 """Width, layers, heads, key heads, head size, inner width, vocabulary, tied embeddings: Qwen3's."""
-PARTS = ("correctness", "sampling", "training", "step")
+PARTS = ("correctness", "sampling", "training", "step", "lora")
+RANK = 16
 PROMPT, OBSERVATION = 64, 32
 """Tokens before the first turn, and between two."""
 GROUP = 8
@@ -48,7 +52,7 @@ def main() -> None:
     """Measure what was asked for, print it, write it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["0.6B"])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=(*PARTS, "vllm"), default=list(PARTS))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--type", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--pure", action="store_true", help="train weights of the type itself")
@@ -58,6 +62,12 @@ def main() -> None:
     parser.add_argument("--micro-batch", type=int, default=16_384, help="tokens")
     parser.add_argument("--checkpointing", action="store_true", help="of activations")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--vllm", metavar="PYTHON", help="an interpreter that has vLLM")
+    parser.add_argument("--transport", choices=("files", "nccl", "ipc"), default="files")
+    parser.add_argument("--server-gpu", default="", help="CUDA_VISIBLE_DEVICES of the server")
+    parser.add_argument(
+        "--server-options", default="", help="such as --server-options=--enforce-eager"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -66,6 +76,8 @@ def main() -> None:
 
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("there is no GPU: try --device cpu --shape tiny")
+    if "vllm" in arguments.parts and not arguments.vllm:
+        parser.error("--parts vllm is for an environment that has it: give --vllm its interpreter")
     gpu = arguments.device.startswith("cuda")
     name = torch.cuda.get_device_name(arguments.device) if gpu else "CPU"
     figures: dict[str, Any] = {"device": name, "torch": torch.__version__}
@@ -161,12 +173,24 @@ def training(arguments: Namespace, shape: str) -> dict[str, Any]:
     }
 
 
-def step(arguments: Namespace, shape: str) -> dict[str, Any]:
+def step(arguments: Namespace, shape: str, rank: int = 0) -> dict[str, Any]:
     """Seconds of a rollout and of the update after it, on one copy of the weights."""
-    groups, learner = groups_and_learner(arguments, shape)
+    groups, learner = groups_and_learner(arguments, shape, rank)
     rollout, _ = timed(lambda: asyncio.run(play(learner.model, arguments, 1)), arguments)
     update, memory = timed(lambda: updated(learner, groups), arguments)
     return {"rollout, s": round(rollout, 3), "update, s": round(update, 3), **memory}
+
+
+def lora(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """Seconds of a step that trains adapters alone."""
+    return {"rank": RANK, **step(arguments, shape, RANK)}
+
+
+def vllm(arguments: Namespace, shape: str) -> dict[str, Any]:
+    """A server of vLLM in place of the engine."""
+    from gpu_vllm import measured
+
+    return measured(arguments, random_model(shape, arguments.type, arguments.device))
 
 
 async def play(
@@ -179,31 +203,52 @@ async def play(
     """Episodes, in groups with one prompt: of each its tokens, and for every sampled one its place,
     log-probability and version; and how often a session lost its cache. With `swap` the weights
     are replaced once half of the tokens of the first turn are there."""
-    import numpy as np
     from engine_measurements import endless_tokenizer
 
-    from turnwise.engines.base import Sampling
     from turnwise.engines.embedded import EmbeddedEngine
 
-    vocabulary, new = model.config.vocab_size, arguments.new
-    generator = np.random.default_rng(0)
-    count = arguments.sequences
-    prompts = generator.integers(3, vocabulary, (-(-count // GROUP), PROMPT)).tolist()
-    longest = PROMPT + turns * (new + OBSERVATION)
     engine = EmbeddedEngine(
         model,
         endless_tokenizer(),
-        max_sequences=count,
-        max_tokens=longest,
+        max_sequences=arguments.sequences,
+        max_tokens=longest(arguments, turns),
         deterministic=False,
         kv_cache_tokens=kv_cache_tokens,
     )
+
+    async def replaced() -> None:
+        while engine.counters.sampled < arguments.new // 2:
+            await asyncio.sleep(0)
+        await engine.load_weights(dict(swap.state_dict()), 1)
+
+    beside = [replaced()] if swap is not None else []
+    found, *_ = await asyncio.gather(episodes(engine, model, arguments, turns), *beside)
+    await engine.stop()
+    return found, engine.evictions
+
+
+def longest(arguments: Namespace, turns: int) -> int:
+    """Tokens of an episode."""
+    return PROMPT + turns * (arguments.new + OBSERVATION)
+
+
+async def episodes(
+    engine: Any, model: Any, arguments: Namespace, turns: int
+) -> list[tuple[list[int], list[tuple[int, float, int]]]]:
+    """Episodes through an engine, in groups with one prompt, as `play` returns them."""
+    import numpy as np
+
+    from turnwise.engines.base import Sampling
+
+    generator, count = np.random.default_rng(0), arguments.sequences
+    size = (-(-count // GROUP), PROMPT)
+    prompts = generator.integers(3, model.config.vocab_size, size).tolist()
 
     async def episode(index: int) -> tuple[list[int], list[tuple[int, float, int]]]:
         history, sampled = list(prompts[index // GROUP]), []
         engine.open(str(index))
         for turn in range(turns):
-            sampling = Sampling(max_tokens=new, seed=1000 * index + turn)
+            sampling = Sampling(max_tokens=arguments.new, seed=1000 * index + turn)
             completion = await engine.generate(history, sampling, session=str(index))
             versions = np.broadcast_to(completion.version, len(completion.tokens)).tolist()
             places = range(len(history), len(history) + len(completion.tokens))
@@ -212,19 +257,12 @@ async def play(
         engine.close(str(index))
         return history, sampled
 
-    async def replaced() -> None:
-        while engine.counters.sampled < new // 2:
-            await asyncio.sleep(0)
-        await engine.load_weights(dict(swap.state_dict()), 1)
-
-    beside = [replaced()] if swap is not None else []
-    found = await asyncio.gather(*map(episode, range(count)), *beside)
-    await engine.stop()
-    return found[:count], engine.evictions
+    return await asyncio.gather(*map(episode, range(count)))
 
 
-def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any]:
-    """Trajectories as one turn of `play` makes them, and who learns from them."""
+def groups_and_learner(arguments: Namespace, shape: str, rank: int = 0) -> tuple[list[Any], Any]:
+    """Trajectories as one turn of `play` makes them, and a learner of all weights or of adapters of
+    that rank."""
     import numpy as np
 
     from turnwise.algorithms import make_algorithm
@@ -233,8 +271,10 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
     from turnwise.tokens import Segment, Source, Tokens
     from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
 
-    kind = arguments.type if arguments.pure else "float32"
+    kind = arguments.type if arguments.pure or rank else "float32"
     model = random_model(shape, kind, arguments.device)
+    if rank:
+        model = with_adapters(model, rank)
     if arguments.checkpointing:
         model.activation_checkpointing_enable()
     generator, vocabulary = np.random.default_rng(0), model.config.vocab_size
@@ -257,6 +297,14 @@ def groups_and_learner(arguments: Namespace, shape: str) -> tuple[list[Any], Any
         tokens_per_micro_batch=arguments.micro_batch,
     )
     return groups, PolicyLearner(model, None, config, make_algorithm("grpo", {}))
+
+
+def with_adapters(model: Any, rank: int) -> Any:
+    """The model with adapters in its layers, which alone are trained."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    return get_peft_model(model, config).get_base_model()
 
 
 def updated(learner: Any, groups: list[Any]) -> None:

@@ -23,7 +23,7 @@ def test_every_part_runs_on_the_cpu(
     gpu.main()  # type: ignore[attr-defined]
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines[1:]] == [
-        f"tiny {part}" for part in ("correctness", "sampling", "training", "step")
+        f"tiny {part}" for part in ("correctness", "sampling", "training", "step", "lora")
     ]
     assert "evictions" in lines[1]
     assert "tokens/s" in lines[2]
