@@ -31,7 +31,7 @@ from typing import Any
 from turnwise.threads import configure_threads
 
 SHAPES = {
-    "tiny": (64, 2, 4, 2, 32, 128, 512, True),
+    "tiny": (64, 2, 4, 2, 32, 128, 1024, True),
     "0.6B": (1024, 28, 16, 8, 128, 3072, 151_936, True),
     "1.7B": (2048, 28, 16, 8, 128, 6144, 151_936, True),
     "4B": (2560, 36, 32, 8, 128, 9728, 151_936, True),

@@ -40,6 +40,7 @@ def measured(arguments: Namespace, model: Any) -> dict[str, Any]:
         transport=arguments.transport,
         max_sequences=arguments.sequences,
         start_seconds=1200,
+        max_restarts=0,
     )
 
     async def measured() -> None:
