@@ -1,17 +1,20 @@
 """What several processes cannot do together is refused in one line, each of it."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from tests.learning import conftest as learning
 from turnwise.algorithms import make_algorithm
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError
 from turnwise.training.cluster_checks import check_cluster, check_model, done_alone
 from turnwise.training.single import learner_of
 
+model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
     ("engine=vllm", "engine.name = vllm"),
@@ -71,6 +74,21 @@ def test_models_that_several_processes_cannot_train_are_refused() -> None:
     reads.image_reader = object()
     with pytest.raises(ConfigError, match="reads images"):
         check_model(recipe, reads)
+
+
+def test_models_whose_rows_have_no_slices_are_refused(load_model: Callable[..., Any]) -> None:
+    recipe = load_recipe("demo", ["cluster.learners=6", "cluster.sequence_ranks=2"])
+    check_model(recipe, load_model("llama"))
+    with pytest.raises(ConfigError, match=r"in slices: it attends by eager, and not by sdpa. Set"):
+        check_model(recipe, load_model("gemma2"))
+    three = load_recipe("demo", ["cluster.learners=6", "cluster.sequence_ranks=3"])
+    with pytest.raises(ConfigError, match="its 4 heads of attention do not divide by that"):
+        check_model(three, load_model("llama"))
+
+
+def test_slices_divide_learners() -> None:
+    with pytest.raises(ConfigError, match=r"does not divide cluster.learners = 2: give a number"):
+        recipe_of("cluster.sequence_ranks=3")
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are GPUs enough")

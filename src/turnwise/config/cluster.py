@@ -5,7 +5,7 @@ Not here: the processes themselves (`cluster`).
 
 import re
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.section import Section
 
@@ -16,6 +16,10 @@ class ClusterConfig(Section):
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
     on GPUs one for each."""
+    sequence_ranks: int = Field(1, ge=1)
+    """Learners that compute each row together, a slice of its tokens each, and exchange heads for
+    attention (Ulysses, arXiv 2309.14509): for contexts that are too long for one of them. Divides
+    `learners`."""
     seconds: float = Field(600.0, gt=0)
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
@@ -26,6 +30,15 @@ class ClusterConfig(Section):
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
     """Deadline of places on the cluster, and of the start of a worker there."""
+
+    @model_validator(mode="after")
+    def _slices_divide(self) -> "ClusterConfig":
+        if self.learners % self.sequence_ranks:
+            raise ValueError(
+                f"cluster.sequence_ranks is {self.sequence_ranks}, which does not divide "
+                f"cluster.learners = {self.learners}: give a number that does"
+            )
+        return self
 
     @field_validator("address")
     @classmethod

@@ -6,7 +6,8 @@ over spans of the cache (`span_attention.py`), and over trees of sequences (`pre
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+Context = AbstractContextManager[None]
 IN_FLOAT32 = "turnwise_in_float32"
 """Name of the attention function under which transformers finds it."""
 
@@ -25,13 +27,8 @@ def attending(model: Any, name: str, function: Callable[..., Any]) -> Iterator[N
     of `sdpa`."""
     AttentionInterface.register(name, function)
     AttentionMaskInterface.register(name, sdpa_mask)
-    settings = model.config.get_text_config()
-    before = settings._attn_implementation
-    settings._attn_implementation = name
-    try:
+    with _named(model.config.get_text_config(), name):
         yield
-    finally:
-        settings._attn_implementation = before
 
 
 def attend(
@@ -51,6 +48,41 @@ def attend(
         states = query.float(), key.float(), value.float()
         mixed = sdpa(module, *states, attention_mask, **options)[0]
     return mixed.to(torch.bfloat16), None
+
+
+def recompute_layers(model: Any) -> None:
+    """Let a transformers model compute its layers again for their gradients, in place of keeping
+    their activations; by the attention function that they were computed with."""
+    same = partial(_recomputing, model.config.get_text_config())
+    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": same})
+
+
+def recomputes_alike(model: nn.Module) -> bool:
+    """Whether layers that are computed again are so under the same attention function."""
+    again = [
+        module._gradient_checkpointing_func
+        for module in model.modules()
+        if getattr(module, "gradient_checkpointing", False)
+    ]
+    return all("context_fn" in getattr(function, "keywords", ()) for function in again)
+
+
+def _recomputing(
+    settings: Any,
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of a layer's pass, and of the same pass made again."""
+    return nullcontext(), _named(settings, settings._attn_implementation)
+
+
+@contextmanager
+def _named(settings: Any, name: str) -> Iterator[None]:
+    """Inside, a model with these settings attends by the function of that name."""
+    before = settings._attn_implementation
+    settings._attn_implementation = name
+    try:
+        yield
+    finally:
+        settings._attn_implementation = before
 
 
 @contextmanager

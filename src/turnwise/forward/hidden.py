@@ -16,12 +16,19 @@ from torch import Tensor, nn
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.attention import attention_in_float32
-from turnwise.forward.equality import is_rounding, longest_product, ordinary_tokens
+from turnwise.forward.equality import (
+    SHORT,
+    is_rounding,
+    longest_product,
+    ordinary_tokens,
+    past_boundaries,
+)
 from turnwise.forward.images import reader_of
 from turnwise.forward.kernels.training import TrainingKernels, training_kernels
+from turnwise.forward.packing import Row, packed_tokens, reason_against
 from turnwise.forward.small_llama.training import Rows, asked_hidden
 from turnwise.forward.small_llama.weights import may_train, shape_of
-from turnwise.forward.twin import twin_of
+from turnwise.forward.twin import shallow_twin_of, twin_of
 from turnwise.tokens import Image
 
 Images = Sequence[Sequence[Image]]
@@ -29,9 +36,15 @@ Images = Sequence[Sequence[Image]]
 TEXTS = (2, 70)
 """Texts and tokens of each on which layers are compared: more than kernels take at once."""
 
+WORTH = 0.8
+"""The share of a batch's places that tokens take, below which a row without padding is faster: one
+text after the other attends, where a batch attends at once."""
+
 logger = logging.getLogger(__name__)
 _fitting: WeakKeyDictionary[Any, dict[torch.dtype, bool]] = WeakKeyDictionary()
 """Models that have been found to fit, or not, by the type of the products' numbers."""
+_packed: WeakKeyDictionary[Any, dict[bool, str]] = WeakKeyDictionary()
+"""Reasons against packing a model, by autocast."""
 
 
 def hidden_states(
@@ -47,6 +60,9 @@ def hidden_states(
     kernels = fitting_kernels(model, autocast)
     if kernels is not None and selected.any():
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
+    padded = packed_tokens(selected) < WORTH * selected.numel()
+    if padded and selected.any() and not any(images) and may_pack(model, inputs, autocast):
+        return Row.of(inputs, selected).hidden(decoder_of(base), autocast)
     return last_hidden(model, inputs, autocast, **arguments)[selected]
 
 
@@ -90,6 +106,38 @@ def decoder_of(base: Any) -> Any:
     embedding = base.get_input_embeddings()
     parts = [part for part in base.children() if embedding in part.modules()]
     return parts[0] if len(parts) == 1 else base
+
+
+def computes_by_layer(model: nn.Module, autocast: bool) -> bool:
+    """Find out how a model is computed, while it is whole: whether by its own layers, and whether
+    without padding."""
+    why_not_packed(model, autocast)
+    return fitting_kernels(model, autocast) is None
+
+
+def may_pack(model: nn.Module, inputs: Tensor, autocast: bool) -> bool:
+    """Whether texts int64[B, T] can be computed as one row without padding."""
+    fits = inputs.shape[1] <= longest_text(base_model(model))
+    return fits and not why_not_packed(model, autocast)
+
+
+def longest_text(base: Any) -> int:
+    """The number of tokens of the longest text that a model was loaded for."""
+    positions = getattr(base.config.get_text_config(), "max_position_embeddings", SHORT)
+    return int(getattr(base, "longest_text", positions))
+
+
+def why_not_packed(model: nn.Module, autocast: bool) -> str:
+    """Say why the model's own layers do not give of texts in a row, without padding, what they give
+    of each alone; "" where they do. Found out once, before a model is divided, for texts as long as
+    it was loaded for."""
+    base = base_model(model)
+    known = _packed.setdefault(base, {})
+    if autocast not in known:
+        twin = shallow_twin_of(base)
+        length = past_boundaries(base, longest_text(base))
+        known[autocast] = reason_against(twin, decoder_of(twin), length, autocast)
+    return known[autocast]
 
 
 def fitting_kernels(model: nn.Module, autocast: bool) -> TrainingKernels | None:

@@ -18,8 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
-from turnwise.forward.hidden import Images, base_model, hidden_states
+from turnwise.forward.hidden import Images, base_model, decoder_of, hidden_states
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
+from turnwise.forward.packing import Row, Slicing
 from turnwise.forward.token_scores import token_scores
 
 LOGITS_PER_CHUNK = 1 << 24
@@ -36,6 +37,7 @@ def token_logprobs(
     autocast: bool,
     *,
     images: Images = (),
+    slicing: Slicing | None = None,
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -51,17 +53,25 @@ def token_logprobs(
             the weights' own type, because rounding its logits is what makes trainer and engine
             disagree most.
         images: what placeholders among the inputs stand for.
+        slicing: the ranks that compute the inputs together, all given the same; each differentiates
+            its slice.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
-    return score_tokens(
+    score = partial(
+        score_tokens,
         model,
-        hidden_states(model, inputs, selected, autocast, images),
-        targets,
-        temperature,
+        temperature=temperature,
         entropy_gradient=entropy_gradient,
         logits_per_chunk=logits_per_chunk,
     )
+    if slicing is None:
+        return score(hidden_states(model, inputs, selected, autocast, images), targets)
+    row = Row.of(inputs, selected, slicing)
+    logprobs, entropies = score(
+        row.hidden(decoder_of(base_model(model)), autocast), row.own(targets)
+    )
+    return row.joined(logprobs), row.joined(entropies)
 
 
 def score_tokens(

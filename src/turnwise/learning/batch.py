@@ -17,7 +17,7 @@ from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
 from turnwise.learning.credits import Credits
-from turnwise.learning.ranks import Ranks, own_batches
+from turnwise.learning.ranks import Ranks, leads, own_batches
 from turnwise.tokens import Image, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
@@ -196,13 +196,13 @@ def own_micro_batches(
     ranks: Ranks, examples: Iterable[Example], tokens_per_micro_batch: int, device: torch.device
 ) -> Iterator[tuple[list[Example], MicroBatch]]:
     """Cut this rank's examples as `pack` does, into as many micro-batches as the other ranks have.
-    One without members has no weight and counts nowhere: the rank computes it because others have
-    rows left."""
+    One without members counts nowhere: the rank computes it because others have rows left, and then
+    it has no weight; or another rank, with which it computes rows together, has the members."""
     trained = [example for example in examples if example.trained.any()]
     cut = partial(pack, tokens_per_micro_batch=tokens_per_micro_batch)
     for members, counts in own_batches(ranks, trained, _length, cut):
         if counts:
-            yield members, collate(members, device)
+            yield members if leads(ranks) else [], collate(members, device)
         else:
             unweighted = [replace(member, weight=0.0) for member in members]
             yield [], collate(unweighted, device)

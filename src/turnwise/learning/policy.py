@@ -22,7 +22,7 @@ from turnwise.algorithms.parts import BYPASS
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import LearningConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import base_model, fitting_kernels
+from turnwise.forward.hidden import base_model, computes_by_layer
 from turnwise.forward.logprobs import check_supported
 from turnwise.forward.prefix_trees import batch_trees, check_sharing
 from turnwise.learning.auxiliary import (
@@ -101,12 +101,13 @@ class PolicyLearner:
         check_supported(model)
         if config.share_prefixes:
             check_sharing(model)
-        by_layer = fitting_kernels(model, config.autocast) is None
         self._ranks = ranks
-        self._compute = ranks.shard(model, by_layer)
+        self._scores = partial(batch_logprobs, slicing=ranks.slicing)
+        self._compute = ranks.shard(model, computes_by_layer(model, config.autocast))
         self._compute_reference: Compute | None = None
         if reference is not None:
             reference.requires_grad_(False).eval()
+            by_layer = computes_by_layer(reference, config.autocast)
             self._compute_reference = ranks.shard(reference, by_layer)
         self.optimizer = Optimizer(model, config.learning_rate, config, ranks=ranks)
 
@@ -348,7 +349,7 @@ class PolicyLearner:
         if not self.algorithm.kl_coefficient:
             return None
         with torch.no_grad(), self._as_reference() as compute:
-            found: Tensor = compute(batch_logprobs, batch, self.temperature, self.config)[0]
+            found: Tensor = compute(self._scores, batch, self.temperature, self.config)[0]
         return found
 
     @contextmanager
@@ -363,7 +364,7 @@ class PolicyLearner:
 
     def _logprobs(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
         found: tuple[Tensor, Tensor] = self._compute(
-            batch_logprobs, batch, self.temperature, self.config, entropy_gradient
+            self._scores, batch, self.temperature, self.config, entropy_gradient
         )
         return found
 

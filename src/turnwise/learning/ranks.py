@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, dtype, nn
 
+from turnwise.forward.packing import Slicing
+
 Row = TypeVar("Row")
 Value = TypeVar("Value")
 Compute = Callable[..., Any]
@@ -28,6 +30,12 @@ class Ranks(Protocol):
     @property
     def count(self) -> int:
         """The number of processes, 1 or more."""
+        ...
+
+    @property
+    def slicing(self) -> Slicing | None:
+        """The ranks with which this one computes each row, a slice of its tokens each; None where
+        each rank has rows of its own."""
         ...
 
     def gather(self, value: Value) -> list[Value]:
@@ -75,6 +83,7 @@ class Alone:
 
     rank = 0
     count = 1
+    slicing = None
 
     def gather(self, value: Value) -> list[Value]:
         """See Ranks."""
@@ -111,6 +120,11 @@ class Alone:
 ALONE = Alone()
 
 
+def leads(ranks: Ranks) -> bool:
+    """Whether this rank is the one that counts, of those that compute rows together."""
+    return ranks.slicing is None or ranks.slicing.rank == 0
+
+
 def dealt(costs: Sequence[int], count: int) -> list[list[int]]:
     """Deal the places of rows to `count` ranks, the dearest first, each to the rank that has least;
     a rank's places are in order.
@@ -133,13 +147,15 @@ def own_batches(
     cost: Callable[[Row], int],
     cut: Callable[[list[Row]], Iterable[list[Row]]],
 ) -> list[tuple[list[Row], bool]]:
-    """Cut this rank's rows into micro-batches, as many as the rank with most of them has.
+    """Cut this rank's rows into micro-batches, as many as the rank with most of them has; ranks
+    that compute rows together have the same.
 
     Each comes with whether it counts: False for the cheapest of all rows, which stands in where a
     rank has no rows left and must be given no weight.
     """
-    hands = dealt([cost(row) for row in rows], ranks.count)
+    slices = 1 if ranks.slicing is None else ranks.slicing.count
+    hands = dealt([cost(row) for row in rows], ranks.count // slices)
     cuts = [list(cut([rows[place] for place in hand])) for hand in hands]
-    own = cuts[ranks.rank]
+    own = cuts[ranks.rank // slices]
     missing = range(max(map(len, cuts)) - len(own))
     return [(batch, True) for batch in own] + [([min(rows, key=cost)], False) for _ in missing]

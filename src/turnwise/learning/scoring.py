@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from turnwise.config import LearningConfig
 from turnwise.forward.hidden import Images
 from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.packing import Slicing
 from turnwise.forward.prefix_trees import tree_logprobs
 from turnwise.learning.batch import MicroBatch, by_length, rows_of_images, shifted
 from turnwise.types import Trajectory
@@ -36,6 +37,7 @@ def batch_logprobs(
     temperature: float,
     config: LearningConfig,
     entropy_gradient: bool = False,
+    slicing: Slicing | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies, float32[N] each, of a micro-batch's N trained tokens, as
     `token_logprobs` gives them."""
@@ -51,6 +53,7 @@ def batch_logprobs(
         temperature,
         config.autocast,
         images=batch.images,
+        slicing=slicing,
         entropy_gradient=entropy_gradient,
     )
 

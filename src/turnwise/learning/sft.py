@@ -5,6 +5,7 @@ which batch follows from the seed and the step number alone, so a resumed run se
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 from turnwise.algorithms.aggregation import token_mean
 from turnwise.config import LearningConfig, SftConfig
 from turnwise.errors import DataError
-from turnwise.forward.hidden import fitting_kernels
+from turnwise.forward.hidden import computes_by_layer
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import (
     Example,
@@ -28,7 +29,7 @@ from turnwise.learning.optimizer import (
     prepare_for_training,
     warm_up_then_cosine,
 )
-from turnwise.learning.ranks import ALONE, Ranks
+from turnwise.learning.ranks import ALONE, Ranks, leads
 from turnwise.learning.scoring import batch_logprobs
 from turnwise.seeds import derive
 from turnwise.tokens import Tokens
@@ -75,8 +76,8 @@ class SupervisedLearner:
         prepare_for_training(model)
         check_supported(model)
         self._ranks = ranks
-        by_layer = fitting_kernels(model, learning.autocast) is None
-        self._compute = ranks.shard(model, by_layer)
+        self._scores = partial(batch_logprobs, slicing=ranks.slicing)
+        self._compute = ranks.shard(model, computes_by_layer(model, learning.autocast))
         schedule = warm_up_then_cosine(config.warmup_steps, config.steps)
         self.optimizer = Optimizer(model, config.learning_rate, learning, schedule, ranks)
 
@@ -114,10 +115,10 @@ class SupervisedLearner:
         self.steps_done = int(state["steps_done"])
 
     def _backward(self, batch: MicroBatch) -> float:
-        logprob, _ = self._compute(batch_logprobs, batch, 1.0, self.learning)
+        logprob, _ = self._compute(self._scores, batch, 1.0, self.learning)
         loss = -(logprob * batch.weight).sum()
         add_gradient(loss)
-        return float(loss.detach())
+        return float(loss.detach()) * leads(self._ranks)
 
     def _batch(self, step: int) -> list[Example]:
         size, count = self.config.batch_size, len(self._examples)

@@ -21,6 +21,7 @@ from transformers import (
 
 from turnwise.config import ModelConfig
 from turnwise.errors import ConfigError, DataError, MissingExtraError
+from turnwise.forward.attention import recompute_layers
 from turnwise.forward.images import FAMILIES, attach_reader, reader_of
 from turnwise.forward.rotations import fix_rotations
 from turnwise.forward.routers import route_in_float32
@@ -53,10 +54,11 @@ def load_model(
     route_in_float32(model)
     if longest is not None:
         fix_rotations(model, longest)
+        model.longest_text = longest
     if images:
         attach_reader(model, tokenizer, _source(config))
     if config.gradient_checkpointing:
-        model.activation_checkpointing_enable()
+        recompute_layers(model)
     if config.lora_rank:
         model = _with_adapters(model, config.lora_rank, weights, seed)
     return model, tokenizer

@@ -15,6 +15,7 @@ from turnwise.config import (
     VllmEngineConfig,
 )
 from turnwise.errors import ConfigError
+from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
 
 
@@ -73,9 +74,26 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
             f"cluster.learners is {count}, and model {recipe.model.name} reads images, which one "
             "process alone can train: set cluster.learners=1"
         )
+    _check_slices(recipe, model)
     device, gpus = model.device, torch.cuda.device_count()
     if device.type == "cuda" and (device.index or gpus < count):
         raise ConfigError(
             f"cluster.learners is {count}, one for each GPU from the first one on, and there are "
             f"{gpus}: lower it, and leave model.device out"
+        )
+
+
+def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
+    """Raise ConfigError for a model whose rows ranks cannot compute together."""
+    slices = recipe.cluster.sequence_ranks
+    if slices == 1:
+        return
+    heads = int(model.config.get_text_config().num_attention_heads)
+    reason = why_not_packed(model, recipe.learning.autocast)
+    if heads % slices:
+        reason = f"its {heads} heads of attention do not divide by that"
+    if reason:
+        raise ConfigError(
+            f"cluster.sequence_ranks is {slices}, and rows of model {recipe.model.name} cannot be "
+            f"computed in slices: {reason}. Set cluster.sequence_ranks=1"
         )

@@ -6,6 +6,7 @@ Not here: how models are divided (`process_group.py`).
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +14,10 @@ from torch import Tensor, nn
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import SHORT, ordinary_tokens, tolerance
-from turnwise.forward.hidden import base_model, fitting_kernels
+from turnwise.forward.hidden import base_model, computes_by_layer
 from turnwise.forward.logprobs import token_logprobs
 from turnwise.forward.twin import shallow_twin_of
-from turnwise.learning.ranks import ALONE, Compute, Ranks
+from turnwise.learning.ranks import ALONE, Ranks, leads
 
 SMALLEST = 2**-10
 """The share of the largest gradient that counts as a weight's own, at least."""
@@ -30,27 +31,34 @@ def check_agreement(ranks: Ranks, model: nn.Module) -> None:
     NotSupportedError, on every rank, where log-probabilities or gradients differ by more than
     rounding.
     """
-    base, by_layer = base_model(model), fitting_kernels(model, autocast=False) is None
+    base = base_model(model)
     whole, divided = shallow_twin_of(base), shallow_twin_of(base)
-    text = torch.tensor([ordinary_tokens(base, SHORT, seed=ranks.rank)], device=base.device)
-    known, reached = _probed(whole, ALONE.shard(whole, by_layer), text)
+    by_layer = computes_by_layer(divided, autocast=False)
+    slices = 1 if ranks.slicing is None else ranks.slicing.count
+    text = torch.tensor([ordinary_tokens(base, SHORT, ranks.rank // slices)], device=base.device)
+    known, reached = _probed(whole, ALONE, by_layer, text, leads(ranks))
     if len(set(ranks.gather(reached))) > 1:  # the sums of divided gradients would not fit together
         raise NotSupportedError(_refusal(base, ranks, "which weights have one depends on the text"))
     ranks.sum_gradients(list(whole.parameters()))
-    found, _ = _probed(divided, ranks.shard(divided, by_layer), text)
+    found, _ = _probed(divided, ranks, by_layer, text)
     ranks.sum_gradients(list(divided.parameters()))
     far = max(ranks.gather(max(_distances(ranks, divided, whole, found, known))))
     if not far <= tolerance(base.dtype):
         raise NotSupportedError(_refusal(base, ranks, f"they are off by {far:.2g} of the largest"))
 
 
-def _probed(twin: Any, compute: Compute, text: Tensor) -> tuple[Tensor, tuple[bool, ...]]:
-    """Log-probabilities of a text [1, n]; and of which weights they have gave a gradient, which
-    these then have."""
+def _probed(
+    twin: Any, ranks: Ranks, by_layer: bool, text: Tensor, counts: bool = True
+) -> tuple[Tensor, tuple[bool, ...]]:
+    """Log-probabilities of a text [1, n] by a twin that the ranks divide, and which weights they
+    gave a gradient, which these then have; of zeros where it does not count."""
     chosen = torch.ones_like(text, dtype=torch.bool)
+    compute = ranks.shard(twin, by_layer)
     with torch.enable_grad():
-        logprobs: Tensor = compute(token_logprobs, text, chosen, text[0], 1.0, False)[0]
-        torch.autograd.backward(logprobs @ torch.linspace(-1, 1, len(logprobs)).to(logprobs))
+        score = partial(token_logprobs, slicing=ranks.slicing)
+        logprobs: Tensor = compute(score, text, chosen, text[0], 1.0, False)[0]
+        weights = counts * torch.linspace(-1, 1, len(logprobs))
+        torch.autograd.backward(logprobs @ weights.to(logprobs))
     return logprobs.detach(), tuple(weight.grad is not None for weight in twin.parameters())
 
 

@@ -46,6 +46,7 @@ class Parts(DividedModel):
         whole: nn.Module | None,
     ) -> None:
         algorithm, learning = algorithm_of(recipe), recipe.learning
+        ranks.slice_rows(recipe.cluster.sequence_ranks)
         check_agreement(ranks, model)
         self._critic: Critic | None = None
         if Requirement.CRITIC in algorithm.needs:
@@ -123,6 +124,7 @@ class SupervisedParts(DividedModel):
         model: nn.Module,
         whole: nn.Module | None,
     ) -> None:
+        ranks.slice_rows(recipe.cluster.sequence_ranks)
         check_agreement(ranks, model)
         self.learner = SupervisedLearner(
             model, demonstrations, config, recipe.learning, recipe.seed, ranks

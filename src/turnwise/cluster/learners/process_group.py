@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import PreTrainedModel
 
+from turnwise.cluster.learners.sequence import Slices
 from turnwise.learning.ranks import Compute, Value
 
 if TYPE_CHECKING:
@@ -37,7 +38,14 @@ class ProcessGroup:
         self.count = dist.get_world_size()
         self.beside = beside
         """A group of the same processes, for threads beside the one that learns."""
+        self.slicing: Slices | None = None
+        """See Ranks."""
         self._lower: MutableMapping[Tensor, torch.dtype] = WeakTensorKeyDictionary()
+
+    def slice_rows(self, count: int) -> None:
+        """Let so many neighbours compute each row together from now on."""
+        made: Any = dist.new_subgroups
+        self.slicing = Slices(made(count)[0]) if count > 1 else None
 
     def gather(self, value: Value) -> list[Value]:
         """See Ranks."""

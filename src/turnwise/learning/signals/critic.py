@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.forward.hidden import base_model, decoder_of, inputs_of
+from turnwise.forward.packing import Row, Slicing
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import (
@@ -28,7 +29,7 @@ from turnwise.learning.optimizer import (
     add_gradient,
     prepare_for_training,
 )
-from turnwise.learning.ranks import ALONE, Compute, Ranks, own_batches
+from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.types import Group, Trajectory
@@ -103,7 +104,7 @@ class Critic(nn.Module):
             with torch.no_grad():
                 values = self._values([members[place] for place in places]).cpu().numpy()
             ends = np.cumsum([_wanted(members[place]).sum() for place in places])[:-1]
-            if counts:
+            if counts and leads(self._ranks):
                 found += list(zip(places, np.split(values, ends), strict=True))
         return found
 
@@ -163,7 +164,7 @@ class Critic(nn.Module):
         values = self._values([lesson.member for lesson in lessons])
         loss = self._losses(values, lessons).sum() * counts / count
         add_gradient(loss)
-        return float(loss.detach())
+        return float(loss.detach()) * leads(self._ranks)
 
     def _losses(self, values: Tensor, lessons: Sequence[ValueLesson]) -> Tensor:
         """float32[M], of the tokens that have a target; `values` as `_values` gives them."""
@@ -179,11 +180,16 @@ class Critic(nn.Module):
         values: Tensor = self._compute(_head_values, members)
         return values
 
-    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
-        """[N, width]: what the body says before each of those tokens."""
-        inputs, selected = shifted(
+    def _rows(self, members: Sequence[Trajectory]) -> tuple[Tensor, Tensor]:
+        """int64[B, T] contexts, and bool[B, T]: True where the place is before one of the tokens
+        that have a value."""
+        return shifted(
             [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
         )
+
+    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
+        """[N, width]: what the body says before each of those tokens."""
+        inputs, selected = self._rows(members)
         autocast = self.learning.autocast
         ids = inputs.to(self.device)
         spans = [(member.tokens, span) for member in members for span in member.tokens.spans]
@@ -193,6 +199,12 @@ class Critic(nn.Module):
             hidden = self.body(use_cache=False, **given).last_hidden_state
         chosen: Tensor = hidden[selected.to(self.device)]
         return chosen
+
+    def _slice_values(self, members: Sequence[Trajectory], slicing: Slicing) -> Tensor:
+        """Compute what `_values` gives, by ranks that compute each row together."""
+        inputs, selected = self._rows(members)
+        row = Row.of(inputs.to(self.device), selected.to(self.device), slicing)
+        return row.joined(self.head(row.hidden(self.body, self.learning.autocast).float())[:, 0])
 
     def _flat(self, rows: Iterable[tuple[Trajectory, NDArray[np.float32]]]) -> Tensor:
         pieces = [array[_wanted(member)] for member, array in rows]
@@ -242,6 +254,8 @@ def value_lessons(groups: Sequence[Group], signals: Signals, credits: Credits) -
 
 def _head_values(critic: Critic, members: Sequence[Trajectory]) -> Tensor:
     """float32[N], as `Critic._values` gives them."""
+    if (slicing := critic._ranks.slicing) is not None:
+        return critic._slice_values(members, slicing)
     values: Tensor = critic.head(critic._hidden(members).float())[:, 0]
     return values
 

@@ -1,0 +1,136 @@
+"""Promise 6: a row without padding gives what each of its texts gives alone, and its gradients."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    Llama4ForCausalLM,
+    Llama4TextConfig,
+    MambaConfig,
+    MambaForCausalLM,
+    PreTrainedModel,
+)
+
+from tests.forward.models_for_tests import VOCABULARY, WINDOW, tiny_model
+from tests.forward.test_routers import moe
+from turnwise.forward.attention import recompute_layers
+from turnwise.forward.hidden import hidden_states, last_hidden, why_not_packed
+from turnwise.forward.packing import Row, packed_tokens
+
+pytestmark = pytest.mark.numbers
+
+LENGTHS = [5, 40, 1, 17, 2]
+"""Of the texts of a batch; the longest is past a window, and most places are padding."""
+FAMILIES = ["qwen3", "mistral", "gemma3"]
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """Texts, and the places asked for: the last of each, and some before it."""
+    generator = torch.Generator().manual_seed(0)
+    places, lengths = torch.arange(max(LENGTHS)), torch.tensor(LENGTHS)[:, None]
+    inputs = torch.randint(VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=generator)
+    selected = (places < lengths) & ((places % 3 == 0) | (places == lengths - 1))
+    return inputs, selected
+
+
+def probed(model: PreTrainedModel, hidden: torch.Tensor) -> list[torch.Tensor]:
+    """Hidden states, and gradients of some sum of them."""
+    model.zero_grad()
+    (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum().backward()
+    return [hidden.detach(), *(w.grad for w in model.parameters() if w.grad is not None)]
+
+
+def model_of(family: str) -> PreTrainedModel:
+    model = moe(family) if "moe" in family else tiny_model(family)
+    model.kernels = False  # as a model has them that is not written out
+    return model
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "qwen3_moe"])
+@pytest.mark.parametrize("recomputed", [False, True], ids=["kept", "recomputed"])
+def test_rows_are_the_texts_alone(family: str, recomputed: bool) -> None:
+    model, (inputs, selected) = model_of(family), batch()
+    own = torch.cat(
+        [
+            last_hidden(model, text[None, :length], autocast=False)[0][chosen[:length]]
+            for text, length, chosen in zip(inputs, LENGTHS, selected, strict=True)
+        ]
+    )
+    expected = probed(model, own)
+    if recomputed:
+        recompute_layers(model)
+        model.train()
+    assert why_not_packed(model, autocast=False) == ""
+    found = probed(model, hidden_states(model, inputs, selected, autocast=False))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, 1e-5, 1e-5 * float(other.abs().max()))
+
+
+def test_padding_is_left_out_where_there_is_much(mistral: PreTrainedModel) -> None:
+    """Then no layer sees more tokens than there are."""
+    inputs, selected = batch()
+    seen: list[int] = []
+    hook = mistral.model.layers[0].mlp.register_forward_hook(
+        lambda module, given, found: seen.append(given[0].shape[:-1].numel())
+    )
+    why_not_packed(mistral, autocast=False)
+    seen.clear()
+    hidden_states(mistral, inputs, selected, autocast=False)
+    hidden_states(mistral, inputs[1:2], selected[1:2], autocast=False)
+    hook.remove()
+    assert seen == [packed_tokens(selected), max(LENGTHS)] == [sum(LENGTHS), max(LENGTHS)]
+
+
+@pytest.fixture
+def mistral() -> PreTrainedModel:
+    return tiny_model("mistral")
+
+
+def test_windows_are_of_each_text(mistral: PreTrainedModel) -> None:
+    """A token that is out of a window's reach in every layer changes nothing."""
+    inputs, selected = batch()
+    row = Row.of(inputs, selected)
+    before = row.hidden(mistral.model, autocast=False)
+    inputs[1, 0] += 1
+    after = Row.of(inputs, selected).hidden(mistral.model, autocast=False)
+    same = (before == after).all(1)
+    reach = 2 * (WINDOW - 1)
+    kept = torch.cat([chosen[:length] for chosen, length in zip(selected, LENGTHS, strict=True)])
+    places = torch.arange(len(kept))[kept]
+    near = (places >= LENGTHS[0]) & (places <= LENGTHS[0] + reach)
+    assert same[~near].all()
+    assert not same[near].any()
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def test_what_a_row_changes_is_not_packed() -> None:
+    """Attention in chunks of a row, states that go on from text to text, and recomputation under
+    another attention function."""
+    chunks = Llama4ForCausalLM(
+        Llama4TextConfig(
+            **SIZES,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            attention_chunk_size=16,
+            num_local_experts=2,
+            intermediate_size_mlp=32,
+        )
+    )
+    states = MambaForCausalLM(MambaConfig(**SIZES))
+    assert why_not_packed(chunks.eval(), autocast=False).startswith("hidden states are off by")
+    assert why_not_packed(states.eval(), autocast=False)
+    other = tiny_model("mistral")
+    other.gradient_checkpointing_enable()
+    assert "again by another attention" in why_not_packed(other, autocast=False)
