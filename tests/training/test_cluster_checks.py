@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.forward.test_routers import moe
 from tests.learning import conftest as learning
 from turnwise.algorithms import make_algorithm
 from turnwise.config import Recipe, load_recipe
@@ -84,6 +85,24 @@ def test_models_whose_rows_have_no_slices_are_refused(load_model: Callable[..., 
     three = load_recipe("demo", ["cluster.learners=6", "cluster.sequence_ranks=3"])
     with pytest.raises(ConfigError, match="its 4 heads of attention do not divide by that"):
         check_model(three, load_model("llama"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("cluster.learners=3", "its 8 experts do not divide by cluster.learners"),
+        ("model.dtype=bfloat16", "weights in bfloat16 have not been tried with it"),
+    ],
+)
+def test_experts_that_cannot_stay_are_refused(overrides: str, message: str) -> None:
+    check_model(recipe_of("cluster.expert_parallel=true"), moe("qwen3_moe"))
+    with pytest.raises(ConfigError, match=message):
+        check_model(recipe_of(f"cluster.expert_parallel=true {overrides}"), moe("qwen3_moe"))
+
+
+def test_a_model_without_experts_has_none_to_send_tokens_to(load_model: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=r"has no experts: set cluster.expert_parallel=false"):
+        check_model(recipe_of("cluster.expert_parallel=true"), load_model("llama"))
 
 
 def test_slices_divide_learners() -> None:

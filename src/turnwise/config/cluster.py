@@ -20,6 +20,9 @@ class ClusterConfig(Section):
     """Learners that compute each row together, a slice of its tokens each, and exchange heads for
     attention (Ulysses, arXiv 2309.14509): for contexts that are too long for one of them. Divides
     `learners`."""
+    expert_parallel: bool = False
+    """Whether each learner keeps its experts of a layer, to which the others send their tokens, in
+    place of having all experts gathered for a pass. Learners divide the experts."""
     seconds: float = Field(600.0, gt=0)
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"

@@ -33,6 +33,15 @@ def routers_of(block: nn.Module) -> Iterator[nn.Module]:
             yield part
 
 
+def experts_of(block: nn.Module) -> Iterator[tuple[Any, int]]:
+    """The experts beside the router of a mixture, and how many they are."""
+    if any(routers_of(block)):
+        for part in block.children():
+            counts = {len(weight) for weight in part.parameters(recurse=False)}
+            if _stacked(part) and len(counts) == 1:
+                yield part, counts.pop()
+
+
 def _stacked(part: nn.Module) -> list[nn.Parameter]:
     """The matrices of experts, which are one weight [experts, ., .]."""
     return [weight for weight in part.parameters(recurse=False) if weight.ndim == 3]

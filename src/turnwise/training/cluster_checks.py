@@ -17,6 +17,7 @@ from turnwise.config import (
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
 from turnwise.forward.images import reader_of
+from turnwise.forward.routers import experts_of
 
 
 def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
@@ -75,6 +76,7 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
             "process alone can train: set cluster.learners=1"
         )
     _check_slices(recipe, model)
+    _check_experts(recipe, model)
     device, gpus = model.device, torch.cuda.device_count()
     if device.type == "cuda" and (device.index or gpus < count):
         raise ConfigError(
@@ -97,3 +99,23 @@ def _check_slices(recipe: Recipe, model: PreTrainedModel) -> None:
             f"cluster.sequence_ranks is {slices}, and rows of model {recipe.model.name} cannot be "
             f"computed in slices: {reason}. Set cluster.sequence_ranks=1"
         )
+
+
+def _check_experts(recipe: Recipe, model: PreTrainedModel) -> None:
+    """Raise ConfigError where experts are to stay where they are, and cannot."""
+    if not recipe.cluster.expert_parallel:
+        return
+    counts = [count for part in model.modules() for _, count in experts_of(part)]
+    reasons = {
+        f"model {recipe.model.name} has no experts": not counts,
+        f"its {max(counts, default=0)} experts do not divide by cluster.learners": any(
+            count % recipe.cluster.learners for count in counts
+        ),
+        "weights in bfloat16 have not been tried with it (model.dtype=float32, with "
+        "learning.compute_dtype=bfloat16, is)": recipe.model.dtype != "float32",
+    }
+    for reason, given in reasons.items():
+        if given:
+            raise ConfigError(
+                f"cluster.expert_parallel is true, but {reason}: set cluster.expert_parallel=false"
+            )

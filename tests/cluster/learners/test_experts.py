@@ -80,6 +80,25 @@ def test_two_ranks_make_the_update_of_one(
     assert_same_updates(*pair(team, recipe), [make_groups(REWARDS, seed) for seed in range(2)])
 
 
+@pytest.mark.parametrize("kind", ["qwen3_moe", pytest.param("mixtral", marks=pytest.mark.long)])
+@pytest.mark.parametrize("slices", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_tokens_go_to_experts(
+    team: Team,
+    expert_folders: dict[str, Path],
+    make_groups: MakeGroups,
+    kind: str,
+    slices: int,
+) -> None:
+    """In place of weights that are gathered; alone, and with rows that ranks compute together."""
+    recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
+    update = {"learners": 2, "sequence_ranks": slices, "expert_parallel": True}
+    recipe = recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update=update)})
+    one, other = pair(team, recipe)
+    experts = team.parts.policy.model.model.layers[0].mlp.experts
+    assert experts.down_proj.to_local().shape[0] == experts.num_experts == 2
+    assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
+
+
 @pytest.mark.long
 def test_a_critic_with_experts(
     team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups

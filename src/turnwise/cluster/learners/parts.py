@@ -47,6 +47,7 @@ class Parts(DividedModel):
     ) -> None:
         algorithm, learning = algorithm_of(recipe), recipe.learning
         ranks.slice_rows(recipe.cluster.sequence_ranks)
+        ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model)
         self._critic: Critic | None = None
         if Requirement.CRITIC in algorithm.needs:
@@ -125,6 +126,7 @@ class SupervisedParts(DividedModel):
         whole: nn.Module | None,
     ) -> None:
         ranks.slice_rows(recipe.cluster.sequence_ranks)
+        ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model)
         self.learner = SupervisedLearner(
             model, demonstrations, config, recipe.learning, recipe.seed, ranks

@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import PreTrainedModel
 
+from turnwise.cluster.learners.experts import divide_experts
 from turnwise.cluster.learners.sequence import Slices
 from turnwise.learning.ranks import Compute, Value
 
@@ -38,6 +39,8 @@ class ProcessGroup:
         self.count = dist.get_world_size()
         self.beside = beside
         """A group of the same processes, for threads beside the one that learns."""
+        self.expert_parallel = False
+        """Whether experts stay on the rank that has them, and tokens are sent to them."""
         self.slicing: Slices | None = None
         """See Ranks."""
         self._lower: MutableMapping[Tensor, torch.dtype] = WeakTensorKeyDictionary()
@@ -59,6 +62,8 @@ class ProcessGroup:
             dist.broadcast(tensor.data, 0)
         computed = _Computed(model)
         few = _kept_whole(model)
+        if self.expert_parallel:
+            few |= divide_experts(model, self._mesh)
         for part in [*(_layers(model) if by_layer else ()), computed]:
             self._divide(part, few, computed is part)
 

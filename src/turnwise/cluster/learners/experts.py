@@ -1,0 +1,114 @@
+"""Experts that stay on the rank that has them: tokens go to them, and come back computed.
+
+Each rank has as many experts of every layer as the others, whole, and their gradient, which is that
+of all ranks' tokens: nothing is gathered and nothing added up. Not here: routers, which every rank
+computes for its own tokens (`forward/routers.py`).
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
+
+from turnwise.errors import NotSupportedError
+from turnwise.forward.routers import experts_of
+
+
+def divide_experts(model: nn.Module, mesh: DeviceMesh) -> set[nn.Parameter]:
+    """Leave this rank its experts of every layer; returns their weights, each a part of one tensor
+    as the parts by FSDP are. Raises NotSupportedError where they do not divide by the ranks."""
+    weights = set()
+    for experts, count in [found for part in model.modules() for found in experts_of(part)]:
+        if count % mesh.size():
+            raise NotSupportedError(
+                f"{count} experts do not divide by {mesh.size()} learners: set "
+                "cluster.expert_parallel=false"
+            )
+        kind: Any = type(experts)
+        experts.__class__ = _exchanging(kind)
+        experts.num_experts = count // mesh.size()
+        for name, weight in experts.named_parameters(recurse=False):
+            own = weight.data.chunk(mesh.size())[mesh.get_local_rank()].clone()
+            divided = DTensor.from_local(own, mesh, [Shard(0)], run_check=False)
+            parameter = nn.Parameter(divided, requires_grad=weight.requires_grad)
+            setattr(experts, name, parameter)
+            weights.add(parameter)
+    return weights
+
+
+class _Exchanging(nn.Module):
+    """The class after this one is that of experts [., ...] which are called with hidden states
+    [n, width], places of experts int64[n, k] and weights [n, k]."""
+
+    num_experts: int
+    """Of this rank."""
+
+    def forward(self, *arguments: Any, **named: Any) -> Tensor:
+        hidden, experts, weights = [*arguments, *named.values()]
+        own, ranks = self.num_experts, dist.get_world_size()
+        chosen = experts.reshape(-1)
+        order = torch.argsort(chosen, stable=True)
+        leaving = torch.bincount(chosen, minlength=own * ranks).view(ranks, own)
+        coming = torch.empty_like(leaving)
+        dist.all_to_all_single(coming, leaving)
+        sizes = leaving.sum(1).tolist(), coming.sum(1).tolist()
+        tokens = _sent(hidden[order // experts.shape[-1]], sizes[0], sizes[1])
+        places = torch.arange(own, device=hidden.device).repeat(ranks)
+        places = places.repeat_interleave(coming.flatten())
+        found = self._computed(tokens, places)
+        back = found.new_empty(len(order), found.shape[-1])
+        back = back.index_copy(0, order, _sent(found, sizes[1], sizes[0]))
+        mixed: Tensor = (back.view(*experts.shape, -1) * weights.unsqueeze(-1)).sum(1)
+        return mixed.to(hidden.dtype)
+
+    def _computed(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """What this rank's experts make of tokens; of none they make it too, so that every rank has
+        a gradient of every weight."""
+        none = not len(tokens)
+        if none:
+            tokens = torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])
+            places = places.new_zeros(1)
+        held: dict[str, Any] = self._parameters
+        kept = dict(held)
+        try:
+            held.update({name: weight.to_local() for name, weight in kept.items()})
+            ones = torch.ones_like(places, dtype=tokens.dtype)[:, None]
+            found: Tensor = super().forward(tokens, places[:, None], ones)
+        finally:
+            held.update(kept)
+        return found[:0] if none else found
+
+
+@cache
+def _exchanging(kind: Any) -> Any:
+    return type(kind.__name__, (_Exchanging, kind), {})
+
+
+def _sent(rows: Tensor, leaving: list[int], coming: list[int]) -> Tensor:
+    """Send rows [n, width] to the ranks in order, so many to each; returns those that come."""
+    found: Tensor = _Sent.apply(rows, leaving, coming)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Sent(torch.autograd.Function):
+    """Arguments and output are those of `_sent`; the gradient goes the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, leaving: list[int], coming: list[int]) -> Tensor:
+        ctx.sizes = leaving, coming
+        found = rows.new_empty(sum(coming), rows.shape[1])
+        dist.all_to_all_single(found, rows.contiguous(), coming, leaving)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        leaving, coming = ctx.sizes
+        found = gradient.new_empty(sum(leaving), gradient.shape[1])
+        dist.all_to_all_single(found, gradient.contiguous(), leaving, coming)
+        return found, None, None
