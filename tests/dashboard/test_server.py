@@ -195,6 +195,17 @@ def test_a_run_of_an_earlier_version_shows_what_it_recorded(run: Path) -> None:
     assert len(whole["turns"]) == 2
 
 
+def test_what_a_run_checked_before_it_began_is_a_report(run: Path) -> None:
+    (listed,) = get([run], "runs/0/reports")
+    assert {"name": "audit-preflight", "kind": "audit", "title": PREFLIGHT} in listed["reports"]
+    (found,) = get([run], "runs/0/reports/audit-preflight")
+    (row,) = found["tables"][0]["rows"]
+    assert row[1:] == ["1e-06", "0 to 2e-06", "0.001", "passed", "nats"]
+
+
+PREFLIGHT = "Before the run: what was checked"
+
+
 def test_a_group_says_where_its_episodes_part(run: Path) -> None:
     found = get([run], "runs/0/groups/step-000003/train%2F2%2Ftask-0")[0]
     rows = pq.read_table(run / "trajectories/step-000003.parquet").to_pylist()[:4]

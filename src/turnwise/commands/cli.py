@@ -228,6 +228,9 @@ def environments(
         ),
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Most tasks to play of each.")] = 1000,
+    run: Annotated[
+        Path | None, typer.Option(help="A run folder that keeps the measurements, for `view`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure environments: scores, oracle, determinism, snapshots, speed. Needs no model."""
@@ -235,7 +238,10 @@ def environments(
 
     from turnwise.environments.registry import environment_names, named_with_options
     from turnwise.evaluation.measurement import measure, measure_all
+    from turnwise.evaluation.measurement_audits import write_measurements
+    from turnwise.storage.run_folder import RunFolder
 
+    folder = None if run is None else RunFolder.open(run)
     display = terminal_display()
     chosen = named_with_options(names or [])
     display.phase("environments", len(chosen or environment_names()))
@@ -245,6 +251,8 @@ def environments(
         rows.append(asdict(row))
         display.advance(row.name)
     display.close()
+    if folder is not None:
+        write_measurements(folder, rows)
     if as_json:
         print_json(rows)
     else:

@@ -5,15 +5,19 @@ Not here: what is judged and compared (`training/judging.py`).
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
 from turnwise.errors import DataError
+
+if TYPE_CHECKING:
+    from turnwise.storage.audits import Finding
 
 
 def judge(
@@ -42,6 +46,7 @@ def judge(
     from turnwise import event_loop
     from turnwise.commands.terminal import choose_rows
     from turnwise.config import load_judge
+    from turnwise.storage.audits import write_audit
     from turnwise.storage.run_folder import RunFolder
     from turnwise.storage.trajectory_rows import rows_of_tasks
     from turnwise.training.start import configure
@@ -62,6 +67,7 @@ def judge(
         print_line(f"{written} lines in {preferences} ({left_out} pairs left out)")
         return
     summary, judged = event_loop.run(judge_rows(folder, rows, config, terminal_display()))
+    write_audit(folder, f"judge-{name}", f"Judge and verifier: {name}", _findings(summary))
     if as_json:
         print_json({"file": name, **summary, "judgements": [asdict(one) for one in judged]})
     else:
@@ -69,6 +75,15 @@ def judge(
         problems = Counter(one.reason for one in judged if one.judged is None)
         for problem, times in problems.most_common(3):
             print_line(f"without a judgement, {times} times: {problem}")
+
+
+def _findings(summary: dict[str, Any]) -> Iterator["Finding"]:
+    """The measurements with their intervals, as an audit has them."""
+    from turnwise.storage.audits import Finding
+
+    for name, value in summary.items():
+        if not name.endswith("_interval"):
+            yield Finding(name.replace("_", " "), value, *summary.get(f"{name}_interval", ()))
 
 
 def _table(title: str, summary: dict[str, Any]) -> Table:

@@ -10,9 +10,13 @@ from typing import Any
 
 from turnwise.dashboard.runs import STUDY
 from turnwise.errors import ConfigError, DataError
+from turnwise.storage.audits import Finding, audits, read_audit
 from turnwise.storage.run_folder import RunFolder
 
 REPORT, OF_STUDY = "report", "study"
+AUDIT = "audit-"
+"""Stands before the name of an audit, so that it is not the name of an evaluation."""
+RESULTS = {True: "passed", False: "warning", None: ""}
 
 
 def reports(path: Path) -> list[dict[str, str]]:
@@ -23,6 +27,10 @@ def reports(path: Path) -> list[dict[str, str]]:
     found += [
         {"name": name, "kind": "evaluation", "title": f"Evaluation: {name}"}
         for name in folder.evaluations()
+    ]
+    found += [
+        {"name": f"{AUDIT}{name}", "kind": "audit", "title": title}
+        for name, title in audits(path).items()
     ]
     if (path.resolve().parent / STUDY).is_file():
         found.append({"name": OF_STUDY, "kind": "study", "title": "The study of this run"})
@@ -38,6 +46,8 @@ def report(path: Path, name: str) -> dict[str, Any]:
         return _of_run(folder)
     if name == OF_STUDY:
         return _of_study(path.resolve().parent)
+    if name.startswith(AUDIT):
+        return _of_audit(path, name.removeprefix(AUDIT))
     summary = folder.evaluation(name) or {}
     return {
         "title": f"Evaluation: {name}",
@@ -77,6 +87,30 @@ def _of_run(folder: RunFolder) -> dict[str, Any]:
         "tables": tables,
         "text": text.read_text(encoding="utf-8") if text.is_file() else "",
         "curves": _budgets(evaluations),
+    }
+
+
+def _of_audit(path: Path, name: str) -> dict[str, Any]:
+    audit = read_audit(path, name)
+    findings: list[Finding] = audit["findings"]
+    columns = ["check", "figure", "95% interval", "bound", "result", "note"]
+    rows = [
+        [
+            one.check,
+            _number(one.figure),
+            "–" if one.low is None else f"{_number(one.low)} to {_number(one.high)}",
+            _number(one.bound),
+            RESULTS[one.passed],
+            one.note,
+        ]
+        for one in findings
+    ]
+    return {
+        "title": audit["title"],
+        "kind": "audit",
+        "tables": [{"title": "Findings", "columns": columns, "rows": rows}],
+        "text": "",
+        "curves": [],
     }
 
 

@@ -76,6 +76,10 @@ class Parity:
     """The number of tokens of the longest history."""
 
 
+Checked = tuple[Parity, float]
+"""A parity, and the bound that it is within."""
+
+
 async def measure_parity(
     engine: Engine, model: nn.Module, longest: int, autocast: bool = False
 ) -> Parity:
@@ -100,8 +104,9 @@ async def check_parity(
     autocast: bool = False,
     rounded: bool = False,
     strict: bool = False,
-) -> None:
-    """Raise NotSupportedError where `measure_parity` finds more than the bound.
+) -> Checked:
+    """Give what `measure_parity` finds and the bound that it is within. Raises NotSupportedError
+    where it finds more than the bound.
 
     With `rounded` engine or learner computes in bfloat16, and ROUNDINGS times `measure_rounding`
     are allowed where that is more; not with `strict`, where the bound was chosen.
@@ -110,11 +115,11 @@ async def check_parity(
     found = _compare(model, histories, autocast)
     furthest = max(found.learner, found.engine)
     if furthest <= bound:
-        return
+        return found, bound
     rounding = measure_rounding(model, histories) if rounded else 0.0
     explained = furthest <= ROUNDINGS * rounding
     if explained and not strict:
-        return
+        return found, ROUNDINGS * rounding
     over = f"over histories of up to {found.tokens} tokens"
     rule = f"and engine.parity_bound is {bound:.2g}"
     if rounded:

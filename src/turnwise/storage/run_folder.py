@@ -11,6 +11,7 @@
     trajectories/*.parquet   every trajectory with the provenance of every token
     images/*.png         what the model was shown, each once, named by its content
     tokenizer/           decodes them
+    audits/*.json        what was checked, before the run and of it: audits.py
     evaluations/*.json   each evaluation as soon as it is finished
     trackers/            files of experiment trackers, if there are any
     vllm/                logs of servers, and the newest weights while they run
@@ -51,6 +52,7 @@ from turnwise.types import Group
 PARTS = (
     "trajectories",
     "timeline",
+    "audits",
     "images",
     "checkpoints",
     "evaluations",

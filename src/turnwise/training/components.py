@@ -19,7 +19,7 @@ from turnwise.errors import ConfigError, DataError
 from turnwise.forward.images import FAMILIES, reader_of
 from turnwise.judges.making import Judge, Policy, check_judge, make_judge
 from turnwise.learning.certainty import Certainty
-from turnwise.learning.parity import check_parity
+from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
 from turnwise.models.copies import copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
@@ -117,9 +117,10 @@ class Components:
         if "" in self.frozen:
             await self.frozen[""].load_weights(trained_weights(self.model), 0)
 
-    async def check(self) -> None:
-        """Raise NotSupportedError, a line that names the model and says by how much, unless engine
-        and learner say of sampled tokens what the model itself does. Loads the present weights.
+    async def check(self) -> Checked:
+        """Give the parity of engine and learner with the model itself, and its bound. Raises
+        NotSupportedError, a line that names the model and says by how much, where they do not say
+        of sampled tokens what the model does. Loads the present weights.
         The processes that play are ready then; raises as `Workers.start` where they cannot be."""
         recipe, model = self.recipe, self.model
         if self.workers is not None:
@@ -127,7 +128,7 @@ class Components:
         await self.load(0)
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         longest = min(recipe.rollout.max_tokens, positions or recipe.rollout.max_tokens)
-        await check_parity(
+        return await check_parity(
             self.engine,
             model,
             longest,

@@ -18,6 +18,7 @@ from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.imitation import Imitation
 from turnwise.training.preferences import Preferences
+from turnwise.training.preflight import write_preflight
 from turnwise.training.reinforcement import Reinforcement
 from turnwise.training.reporting import model_text, write_report
 from turnwise.training.reward_learning import RewardLearning
@@ -98,10 +99,13 @@ def _warn(context: RunContext) -> None:
 
 
 async def _check_parity(context: RunContext) -> None:
-    """See that what will be sampled is what is trained, where anything is sampled at all."""
+    """See that what will be sampled is what is trained, where anything is sampled at all; write
+    down what was checked."""
+    found = None
     if context.recipe.train.steps or context.recipe.preferences.steps or context.heldout:
-        await context.components.check()
+        found = await context.components.check()
         await context.components.engine.sleep()
+    write_preflight(context, found)
 
 
 def _stages(recipe: Recipe) -> str:

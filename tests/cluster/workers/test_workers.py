@@ -27,6 +27,7 @@ from turnwise.errors import ConfigError, RunStoppedError, UserError
 from turnwise.rollout.oversampling import oversample
 from turnwise.rollout.remote_episode import Assignment, Sample
 from turnwise.rollout.runner import members_of, new_groups
+from turnwise.storage.audits import PREFLIGHT, read_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.timeline import read_timeline
 from turnwise.training.components import Components, build_components, check_workers
@@ -87,6 +88,9 @@ def test_workers_change_no_bit_of_a_run(
     assert same_run(found, alone)
     assert fleet.starts == count
     assert timing(found)["workers/lost"] == 0
+    findings = read_audit(found.folder.path, PREFLIGHT)["findings"]
+    assert all(one.figure <= one.bound for one in findings if one.bound is not None)
+    assert len([one for one in findings if one.bound and one.note.startswith("nats")]) == 2
     rows = read_timeline(found.folder.timeline_file(1)).to_pylist()
     processes = {row["process"].partition(" (")[0] for row in rows}
     assert processes == {"learner", *(f"worker {index}" for index in range(count))}

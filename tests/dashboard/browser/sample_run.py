@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tests.fakes import byte_tokenizer
 from turnwise.config import load_recipe
+from turnwise.storage.audits import Finding, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
 from turnwise.times import Doing, EpisodeTimes, Span
@@ -54,6 +55,8 @@ def write_run(folder: Path, *, seed: int = 0, hostile: bool = True) -> Path:
         rows.append(_row(4, 0, "failure", "many tokens", "y" * (LONG_EPISODE - 200)))
     _write(folder, "step-000003", rows)
     _write(folder, "evaluation-trained", [_short(9, 0, "success"), _short(8, 0, "failure")])
+    finding = Finding("The engine samples what the model says", 1e-6, 0, 2e-6, 1e-3, True, "nats")
+    write_audit(run, "preflight", "Before the run: what was checked", [finding])
     run.write_evaluation("trained", {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
     return folder
 

@@ -29,6 +29,7 @@ VIEWS = [
     "#/r/0/search?success=false",
     "#/r/0/reports",
     "#/r/0/reports/report",
+    "#/r/0/reports/audit-preflight",
     "#/r/0/notes",
     "#/r/0/play",
     "#/compare?runs=0,1",
@@ -104,7 +105,7 @@ def test_from_the_runs_to_tokens_that_were_trained_down_in_four_clicks(
 def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardPage) -> None:
     page = shown.open("#/r/0/timeline/3")
     lanes = page.locator(".lanes")
-    assert "5 lanes" in str(lanes.get_attribute("aria-label"))
+    assert "6 lanes" in str(lanes.get_attribute("aria-label"))
     assert "the last to end is train/2/task-0" in page.inner_text("section:has-text('Who waited')")
     before = lanes.locator("canvas").screenshot()
     lanes.focus()
@@ -216,7 +217,7 @@ def test_tokens_are_coloured_and_say_why_they_have_no_gradient(shown: DashboardP
     assert "kind1" in first.get_attribute("class")
     page.check("input[value=advantage]", force=True)
     assert page.locator(".tokens .down7").count() > 10
-    assert page.locator("input[value=entropy]").is_disabled()
+    assert page.locator("input[value=value]").is_disabled()
     page.locator(".tokens .down7 >> nth=0").hover()
     assert "Trained down" in facts.inner_text()
     assert "Log-prob. sampled" in facts.inner_text()

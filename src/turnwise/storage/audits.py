@@ -1,0 +1,68 @@
+"""Audits in a run's folder: what was checked of it, each with its figure, its bound and its result.
+
+`audits/preflight.json` is what the run itself checked before it began; commands add others. Not
+here: the checks.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import DataError
+from turnwise.storage.run_folder import RunFolder
+
+FOLDER = "audits"
+PREFLIGHT = "preflight"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check, or one measurement."""
+
+    check: str
+    """What was looked at, in words."""
+    figure: float | None = None
+    """None where there is no number."""
+    low: float | None = None
+    high: float | None = None
+    """The ends of the figure's 95% interval, where it has one."""
+    bound: float | None = None
+    """The most that it may be, where there is such a number."""
+    passed: bool | None = None
+    """None for a measurement that nothing depends on."""
+    note: str = ""
+
+
+def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:
+    """Write an audit in the place of an earlier one of that name."""
+    (folder.path / FOLDER).mkdir(exist_ok=True)
+    rows = [
+        {key: None if _is_nan(value) else value for key, value in asdict(finding).items()}
+        for finding in findings
+    ]
+    text = json.dumps({"title": title, "findings": rows}, indent=2) + "\n"
+    folder.write_text(f"{FOLDER}/{name}.json", text)
+
+
+def audits(path: Path) -> dict[str, str]:
+    """The names and the titles of a run's audits. Raises DataError for a damaged one."""
+    files = sorted((path / FOLDER).glob("*.json"))
+    return {file.stem: str(read_audit(path, file.stem)["title"]) for file in files}
+
+
+def read_audit(path: Path, name: str) -> Mapping[str, Any]:
+    """An audit's title and its findings, as `Finding` has them. Raises DataError for a damaged
+    one."""
+    file = path / FOLDER / f"{name}.json"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return {"title": found["title"], "findings": [Finding(**one) for one in found["findings"]]}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{file} cannot be read: {error!r}") from None
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

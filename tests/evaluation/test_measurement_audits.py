@@ -1,0 +1,30 @@
+"""Measurements of environments as audits."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from turnwise.config import check_recipe
+from turnwise.evaluation.measurement import Measurement
+from turnwise.evaluation.measurement_audits import write_measurements
+from turnwise.storage.audits import audits, read_audit
+from turnwise.storage.run_folder import RunFolder
+
+
+def test_each_environment_is_an_audit_of_what_could_be_measured(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    measured = Measurement("a", 8, 1.0, 0.0, None, True, None, False, 50.0, weaknesses=("lists",))
+    write_measurements(folder, [asdict(measured), asdict(Measurement("b", note="no docker"))])
+    assert list(audits(folder.path)) == ["environment-1", "environment-2"]
+    found = read_audit(folder.path, "environment-1")["findings"]
+    assert [(one.figure, one.passed) for one in found] == [
+        (8, None),
+        (1.0, None),
+        (0.0, None),
+        (None, True),
+        (None, False),
+        (50.0, None),
+        (None, False),
+    ]
+    (only,) = read_audit(folder.path, "environment-2")["findings"]
+    assert only.note == "no docker"

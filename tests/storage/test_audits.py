@@ -1,0 +1,30 @@
+"""Audits on disk."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from turnwise.config import check_recipe
+from turnwise.errors import DataError
+from turnwise.storage.audits import Finding, audits, read_audit, write_audit
+from turnwise.storage.run_folder import RunFolder
+
+
+def test_findings_come_back_and_damaged_files_are_named(tmp_path: Path) -> None:
+    """What is no number is none; an earlier audit of the name is replaced."""
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    assert audits(folder.path) == {}
+    finding = Finding("accuracy", 0.75, math.nan, math.nan, bound=1, passed=True, note="of 4")
+    for found in ([], [finding]):
+        write_audit(folder, "judge", "A judge", found)
+    assert audits(folder.path) == {"judge": "A judge"}
+    expected = Finding("accuracy", 0.75, None, None, 1, True, "of 4")
+    assert read_audit(folder.path, "judge")["findings"] == [expected]
+    file = folder.path / "audits" / "judge.json"
+    for text in ("{", "[]", json.dumps({"title": "x", "findings": [{"other": 1}]})):
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"judge\.json cannot be read"):
+            read_audit(folder.path, "judge")
