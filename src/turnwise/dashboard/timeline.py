@@ -10,6 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.step_rows import Rows
 from turnwise.dashboard.waits import OWN, OWN_PROCESS, Waits, busy
@@ -62,7 +64,7 @@ def _rows_of_episodes(folder: RunFolder, step: int, index: Index) -> dict[tuple[
 
 
 def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -> dict[str, Any]:
-    begin, end = float(own.start.min()), float(own.end.max())
+    begin, end = min(own.start), max(own.end)
     lanes, spans = _Lanes(), _Spans(begin)
     learner = lanes.of(LEARNER, 0)
     every = [own, *others]
@@ -137,8 +139,7 @@ class _Spans:
         self._zero = zero
         self.kinds: dict[str, int] = {}
         self.episodes: dict[tuple[int, str, int], int] = {}
-        names = ("lane", "kind", "episode", "step", "start", "seconds")
-        self.columns: dict[str, list[float]] = {name: [] for name in names}
+        self._columns: list[list[float]] = [[] for _ in range(6)]
 
     def add(self, lane: int, part: Rows, place: int) -> None:
         """Add a row of a step."""
@@ -155,23 +156,23 @@ class _Spans:
     ) -> None:
         """Add a span."""
         number = self.kinds.setdefault(kind, len(self.kinds))
-        values = (
-            lane,
-            number,
-            episode,
-            step,
-            round(float(start - self._zero), DIGITS),
-            round(float(end - start), DIGITS),
-        )
-        for column, value in zip(self.columns.values(), values, strict=True):
+        values = (lane, number, episode, step, start - self._zero, end - start)
+        for column, value in zip(self._columns, values, strict=True):
             column.append(value)
+
+    @property
+    def columns(self) -> dict[str, list[float]]:
+        """The spans by the names of their columns."""
+        names = ("lane", "kind", "episode", "step", "start", "seconds")
+        rounded = (np.round(column, DIGITS).tolist() for column in self._columns)
+        return dict(zip(names, rounded, strict=True))
 
 
 def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int, int]]:
     """The episodes that reach into a time, each with a slot of its process that is free for it:
     by processes, and in the order in which they began."""
     episodes = [
-        (part.process[place], float(part.start[place]), part, place)
+        (part.process[place], part.start[place], part, place)
         for part in parts
         for place in part.places(learner=False)
         if part.end[place] > begin and part.start[place] < end
@@ -185,7 +186,7 @@ def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int,
             while taken and taken[0][0] <= start + SAME:
                 heapq.heappush(free, heapq.heappop(taken)[1])
             slot = heapq.heappop(free) if free else len(taken)
-            heapq.heappush(taken, (float(part.end[place]), slot))
+            heapq.heappush(taken, (part.end[place], slot))
             found.append((part, place, slot))
     return sorted(found, key=lambda one: (one[0].process[one[1]], one[2]))
 
@@ -193,7 +194,7 @@ def _slots(parts: list[Rows], begin: float, end: float) -> list[tuple[Rows, int,
 def _totals(own: Rows, slots: list[tuple[Rows, int, int]]) -> list[dict[str, Any]]:
     """The seconds of a step's episodes by process and kind."""
     found: dict[str, dict[str, Any]] = {}
-    seconds = (own.end - own.start).tolist()
+    seconds = [end - start for start, end in zip(own.start, own.end, strict=True)]
     for process, kind, took in zip(own.process, own.kind, seconds, strict=True):
         if process == LEARNER:
             continue
