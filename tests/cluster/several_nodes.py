@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.workers.processes import descendants, left_after
@@ -30,13 +31,18 @@ class Nodes:
 
     def add(self, cpus: int, gpus: int = 0) -> None:
         """Add a node, and wait until it is there."""
-        given = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
-        self.others.append(self._cluster.add_node(**given))
+        address = f"127.0.0.{len(self.others) + 2}"
+        added = self._cluster.add_node(node_ip_address=address, **sizes(cpus, gpus))
+        self.others.append(added)
 
     def processes(self, index: int) -> set[int]:
-        """The processes of one of the others."""
+        """The processes of one of the others; none of a lost one."""
         (raylet,) = self.others[index].all_processes["raylet"]
         return {raylet.process.pid} | descendants(raylet.process.pid)
+
+    def actors(self, index: int) -> set[int]:
+        """Those of a run's processes that are on one of the others and still there."""
+        return {one for one in self.processes(index) if "ray::_Actor" in title(one)}
 
     def lose(self, index: int) -> None:
         """Kill everything of one of the others at once, as when its machine loses power."""
@@ -46,14 +52,27 @@ class Nodes:
         assert left_after(processes, 60) == set()
 
 
+def title(process: int) -> str:
+    """The name that a process has given itself."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def sizes(cpus: int, gpus: int) -> dict[str, Any]:
+    """The settings of a node."""
+    return {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
+
+
 @contextmanager
 def several_nodes(count: int, cpus: int, gpus: int = 0) -> Iterator[Nodes]:
     """Inside, there is a cluster of `count` nodes with `cpus` each."""
     os.environ |= SETTINGS | LEAN
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": STORE_BYTES}
-    cluster = Cluster(True, head_node_args={**head, "include_dashboard": False})
+    head = sizes(cpus, gpus) | {"include_dashboard": False}
+    cluster = Cluster(True, head_node_args=head)
     try:
         nodes = Nodes(cluster)
         for _ in range(count - 1):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnwise.cluster.nodes import Cluster, Kind, Places, connected
+from turnwise.cluster.nodes import RETURNED, Cluster, End, Kind, Places, connected
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 
@@ -55,14 +55,14 @@ def test_a_process_works_in_its_main_thread_until_its_function_returns(
         assert (int(number) != os.getpid(), main) == (True, "True")
         assert process.ended() is None
         connection.close()
-        assert process.ended(60) == "it ended"
+        assert process.ended(60) == RETURNED
         process.end()
         process.end()
 
 
 def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> None:
     process = places.start(0, fail)
-    assert process.ended(60) == "ValueError: there is no door 7"
+    assert process.ended(60) == End("ValueError: there is no door 7")
     process.end()
     with socket.create_server((cluster.host, 0)) as server:
         server.settimeout(120)
@@ -70,9 +70,10 @@ def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> N
         connection, _ = server.accept()
         with connection:
             os.kill(int(connection.recv(100).split()[0]), signal.SIGKILL)
-        reason = asyncio.run(process.wait())
-    assert "The actor died" in reason
-    assert "\n" not in reason
+        end = asyncio.run(process.wait())
+    assert end.lost
+    assert "process has died" in end.reason
+    assert "\n" not in end.reason
 
 
 def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:

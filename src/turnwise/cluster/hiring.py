@@ -5,13 +5,14 @@ does (`workers`).
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from turnwise.config import ClusterConfig, Recipe
+from turnwise.config import Recipe
 
 if TYPE_CHECKING:
+    from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.nodes import Kind
     from turnwise.cluster.workers.pool import WorkerPool
 
@@ -22,28 +23,61 @@ class Hired:
 
     workers: "WorkerPool | None" = None
     """Play its episodes; None where the run's process does."""
+    ranks: "OnNodes | None" = None
+    """Starts the learner's other ranks; None where they are processes of this machine."""
 
 
 @contextmanager
 def hired(recipe: Recipe) -> Iterator[Hired]:
-    """Inside, there are places for the processes that a recipe asks for. Raises ConfigError where
-    there is no such cluster, or it is too small."""
+    """Inside, there are places for the processes that a recipe asks for, and with ranks on GPUs
+    this process sees the one that is its own. Raises ConfigError where there is no such cluster, or
+    it is too small."""
     config = recipe.cluster
-    if not config.workers:
+    kinds = kinds_of(recipe)
+    if not kinds:
         yield Hired()
         return
+    from turnwise.cluster.learners.launcher import OnNodes
     from turnwise.cluster.nodes import connected
     from turnwise.cluster.workers.launcher import RayLauncher
     from turnwise.cluster.workers.pool import WorkerPool
 
-    workers = kinds_of(config)[0]
-    with connected(config, kinds_of(config)) as cluster, cluster.places(workers) as places:
-        launcher = RayLauncher(cluster.host, places)
-        yield Hired(WorkerPool(launcher, config.workers, config.start_seconds))
+    with ExitStack() as stack:
+        cluster = stack.enter_context(connected(config, list(kinds.values())))
+        places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
+        workers, ranks = None, None
+        if "learners" in places:
+            places["learners"].take_own()
+            ranks = OnNodes(cluster.host, places["learners"])
+        if "workers" in places:
+            launcher = RayLauncher(cluster.host, places["workers"])
+            workers = WorkerPool(launcher, config.workers, config.start_seconds)
+        yield Hired(workers, ranks)
 
 
-def kinds_of(config: ClusterConfig) -> "list[Kind]":
-    """The processes that a recipe has on the cluster."""
+def kinds_of(recipe: Recipe) -> "dict[str, Kind]":
+    """The processes that a recipe has on a cluster, by their keys; those first that need most of a
+    node."""
     from turnwise.cluster.nodes import Kind
 
-    return [Kind("cluster.workers", config.workers)]
+    config = recipe.cluster
+    found = {}
+    if config.learners > 1 and config.address != "local":
+        cpus = max(1, recipe.threads // config.learners)
+        gpus = int(_on_gpus(recipe))
+        found["learners"] = Kind(
+            "cluster.learners", config.learners, cpus, gpus, "PACK", first_here=True
+        )
+    if config.workers:
+        found["workers"] = Kind("cluster.workers", config.workers)
+    return found
+
+
+def _on_gpus(recipe: Recipe) -> bool:
+    """Whether the model will be on a GPU; none of them is touched, since this process may be given
+    another one."""
+    if recipe.model.device == "cpu":
+        return False
+    import torch
+
+    return torch.cuda.device_count() > 0

@@ -42,6 +42,8 @@ class Kind:
     """GPUs of each, which it finds in CUDA_VISIBLE_DEVICES."""
     strategy: Literal["SPREAD", "PACK"] = "SPREAD"
     """Over many nodes, or on few, as far as there is room."""
+    first_here: bool = False
+    """Whether the first of them is this process, whose place is on this machine."""
 
     def __str__(self) -> str:
         return f"{self.key} = {self.count} ({_resources(*self.all)})"
@@ -131,7 +133,14 @@ class Cluster:
                 f"{' and '.join(map(str, kinds))}: the cluster has {_resources(*there)}; add "
                 "nodes, or ask for fewer"
             )
+        here = _sizes(self._own_node["Resources"])
         for kind in kinds:
+            if kind.first_here and not _covers(here, (kind.cpus, kind.gpus)):
+                raise ConfigError(
+                    f"{kind.key}: the run's own process is the first one and needs "
+                    f"{_resources(kind.cpus, kind.gpus)} on its machine, of which Ray knows "
+                    f"{_resources(*here)}: start the run on another node, or this one with more"
+                )
             if not any(_covers(node, (kind.cpus, kind.gpus)) for node in nodes):
                 raise ConfigError(
                     f"{kind.key}: each needs {_resources(kind.cpus, kind.gpus)} on one node, and "
@@ -145,8 +154,11 @@ class Cluster:
         there are none."""
         from ray.util.placement_group import placement_group, remove_placement_group
 
-        each = {"CPU": kind.cpus, **({"GPU": kind.gpus} if kind.gpus else {})}
-        group = placement_group([each] * kind.count, kind.strategy)
+        each: dict[str, float] = {"CPU": kind.cpus, **({"GPU": kind.gpus} if kind.gpus else {})}
+        bundles = [each] * kind.count
+        if kind.first_here:
+            bundles[0] = each | {f"node:{self._own_node['NodeManagerAddress']}": 0.001}
+        group = placement_group(bundles, kind.strategy)
         try:
             if not group.wait(self._start_seconds):
                 free = _sizes(self._ray.available_resources())
@@ -159,6 +171,12 @@ class Cluster:
         finally:
             remove_placement_group(group)
 
+    @property
+    def _own_node(self) -> Mapping[str, Any]:
+        """Ray's account of this machine."""
+        number = self._ray.get_runtime_context().get_node_id()
+        return next(node for node in self._ray.nodes() if node["NodeID"] == number)
+
 
 class Places:
     """Places for the processes of a kind."""
@@ -169,6 +187,19 @@ class Places:
     def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
         """Start the process of a place: it calls a module's function in its main thread, and ends
         when that returns. Returns at once."""
+        actor = self._actor(index)
+        return Process(self._ray, actor, actor.call.remote(function, *arguments))
+
+    def take_own(self) -> None:
+        """Let this process see the GPUs of the first place alone, where it has any. Comes before
+        anything is done with GPUs here."""
+        if not self._kind.gpus:
+            return
+        actor = self._actor(0)
+        os.environ["CUDA_VISIBLE_DEVICES"] = self._ray.get(actor.visible_gpus.remote())
+        self._ray.kill(actor)
+
+    def _actor(self, index: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         place = PlacementGroupSchedulingStrategy(self._group, index)
@@ -176,8 +207,17 @@ class Places:
         remote = self._ray.remote(_Actor).options(
             max_restarts=0, scheduling_strategy=place, **needs
         )
-        actor = remote.remote()
-        return Process(self._ray, actor, actor.call.remote(function, *arguments))
+        return remote.remote()
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a process."""
+
+    reason: str
+    """One line."""
+    lost: bool = False
+    """Whether something else has ended it: it has neither returned nor raised."""
 
 
 class Process:
@@ -192,28 +232,31 @@ class Process:
     def __init__(self, ray: Any, actor: Any, called: Any) -> None:
         self._ray, self._actor, self._called = ray, actor, called
 
-    def ended(self, seconds: float = 0.0) -> str | None:
-        """The reason of its end, as one line, as soon as it has ended; None after so long."""
+    def ended(self, seconds: float = 0.0) -> End | None:
+        """Wait for its end; None where it has not ended after so long."""
         done, _ = self._ray.wait([self._called], timeout=seconds)
         if not done:
             return None
         try:
             self._ray.get(self._called)
         except self._ray.exceptions.RayError as error:
-            return _reason(error)
-        return "it ended"
+            return _end(error)
+        return RETURNED
 
-    async def wait(self) -> str:
-        """Wait for its end; returns why that was, as one line."""
+    async def wait(self) -> End:
+        """Wait for its end."""
         try:
             await self._called
         except self._ray.exceptions.RayError as error:
-            return _reason(error)
-        return "it ended"
+            return _end(error)
+        return RETURNED
 
     def end(self) -> None:
         """End it, wherever it is. Idempotent."""
         self._ray.kill(self._actor)
+
+
+RETURNED = End("it ended")
 
 
 class _Actor:
@@ -223,13 +266,19 @@ class _Actor:
         """Do what the process is there for."""
         function(*arguments)
 
+    def visible_gpus(self) -> str:
+        """The GPUs of its place."""
+        return os.environ["CUDA_VISIBLE_DEVICES"]
 
-def _reason(error: BaseException) -> str:
-    """The reason of a process's end: its own error, or Ray's account."""
+
+def _end(error: BaseException) -> End:
+    """The end of a process by its own error, or as Ray tells it."""
     cause = getattr(error, "cause", None)
     if cause is not None:
-        return f"{type(cause).__name__}: {cause}".splitlines()[0]
-    return str(error).strip().splitlines()[0]
+        return End(f"{type(cause).__name__}: {cause}".splitlines()[0])
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("\t")]
+    why = lines[min(1, len(lines) - 1)]  # the second one, if there is one, says more than the first
+    return End(why.partition(". ")[0].rstrip("."), lost=True)
 
 
 def _sizes(resources: Mapping[str, float]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ class ClusterConfig(Section):
 
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
-    on GPUs one for each."""
+    on GPUs one for each. The run's own process is the first."""
     sequence_ranks: int = Field(1, ge=1)
     """Learners that compute each row together, a slice of its tokens each, and exchange heads for
     attention (Ulysses, arXiv 2309.14509): for contexts that are too long for one of them. Divides
@@ -26,8 +26,9 @@ class ClusterConfig(Section):
     seconds: float = Field(600.0, gt=0)
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
-    """The Ray cluster of the workers: `local` starts one on this machine for as long as the run
-    takes, `auto` is the one that this machine belongs to, `host:port` that of a head node."""
+    """The Ray cluster of all processes beside this one: `auto` is the one that this machine belongs
+    to, `host:port` that of a head node. `local` starts one on this machine for the workers, for as
+    long as the run takes; learners are plain processes then."""
     workers: int = Field(0, ge=0)
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""

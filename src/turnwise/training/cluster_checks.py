@@ -78,10 +78,15 @@ def check_model(recipe: Recipe, model: PreTrainedModel) -> None:
     _check_slices(recipe, model)
     _check_experts(recipe, model)
     device, gpus = model.device, torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or gpus < count):
+    if device.type == "cuda" and device.index:
         raise ConfigError(
-            f"cluster.learners is {count}, one for each GPU from the first one on, and there are "
-            f"{gpus}: lower it, and leave model.device out"
+            f"cluster.learners is {count}, one for each GPU, and model.device is {device}: leave "
+            "it out"
+        )
+    if device.type == "cuda" and recipe.cluster.address == "local" and gpus < count:
+        raise ConfigError(
+            f"cluster.learners is {count}, one for each GPU, and this machine has {gpus}: lower "
+            "it, or name a cluster of several machines (cluster.address)"
         )
 
 

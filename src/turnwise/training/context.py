@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import Algorithm
+from turnwise.cluster.hiring import Hired
 from turnwise.cluster.learners.learner import DistributedModel
 from turnwise.config import Recipe, RecordedDemonstrations, ScriptedDemonstrations
 from turnwise.errors import DataError
@@ -44,6 +45,8 @@ class RunContext:
     demonstrations: "Demonstrations"
     saved: Checkpoint | None
     """The checkpoint at which the run was interrupted; None for a run that begins."""
+    hired: Hired
+    """The processes that do a part of it."""
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
     phases: Phases = field(default_factory=Phases)

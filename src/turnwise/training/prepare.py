@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.algorithms.registry import make_algorithm
+from turnwise.cluster.hiring import Hired
 from turnwise.config import Recipe
 from turnwise.environments.splits import check_splits
 from turnwise.errors import ConfigError, DataError
 from turnwise.evaluation.evaluate import choose_tasks
 from turnwise.monitor.display import Display
-from turnwise.rollout.remote_episode import Workers
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.run_folder import RunFolder
@@ -26,14 +26,14 @@ from turnwise.types import Task
 
 
 def prepare(
-    recipe: Recipe, folder: RunFolder, display: Display, workers: Workers | None = None
+    recipe: Recipe, folder: RunFolder, display: Display, hired: Hired | None = None
 ) -> RunContext:
     """Build the parts of a run, which goes on from the folder's newest checkpoint if it has one.
-    `workers` play its episodes; without them, this process does.
+    Processes that are `hired` do a part of it; without them, this process does all.
 
     Raises ConfigError or DataError for what cannot work, before anything is written.
     """
-    begun = time.monotonic()
+    begun, hired = time.monotonic(), hired or Hired()
     folder.check_run()
     algorithm = make_algorithm(recipe.algorithm.name, recipe.algorithm.overrides)
     check_recipe_and_algorithm(recipe, algorithm)
@@ -41,7 +41,7 @@ def prepare(
         check_sources(recipe.reward_model.data, folder.path)
     saved = None if folder.fresh else _newest_checkpoint(folder, display)
     weights = saved.folder if saved is not None else None
-    components = build_components(recipe, weights, folder.path, workers)
+    components = build_components(recipe, weights, folder.path, hired.workers)
     learned = recipe.train.steps + recipe.sft.steps + recipe.preferences.steps
     tasks = _tasks(components, "train", learned)
     check_parts(components, algorithm, tasks)
@@ -63,6 +63,7 @@ def prepare(
         validation,
         demonstrations,
         saved,
+        hired,
         begun,
     )
 

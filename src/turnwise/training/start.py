@@ -73,7 +73,7 @@ def prepared(
         with hire(recipe) as found:
             from turnwise.training.prepare import prepare
 
-            yield prepare(recipe, folder, display, found.workers)
+            yield prepare(recipe, folder, display, found)
 
 
 def run_of(policy: Path) -> Path | None:
@@ -112,7 +112,8 @@ def evaluate_recipe(
     saved = None if policy is None else checkpoint_of(policy, display)
     weights = None if saved is None else saved.folder
     step = 0 if saved is None else reward_step(recipe, saved)
-    with hire(recipe) as found:
+    cluster = recipe.cluster.model_copy(update={"learners": 1})
+    with hire(recipe.model_copy(update={"cluster": cluster})) as found:
         parts = build_components(recipe, weights, workers=found.workers)
 
         async def work() -> dict[str, Any]:

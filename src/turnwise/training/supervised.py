@@ -52,4 +52,5 @@ def team_of(context: RunContext) -> Team:
     recipe, device = context.recipe, context.components.model.device
     threads = max(1, recipe.threads // recipe.cluster.learners)
     logs = context.folder.path / "learners"
-    return Team(recipe.cluster.learners, device, threads, recipe.cluster.seconds, logs)
+    seconds, ranks = recipe.cluster.seconds, context.hired.ranks
+    return Team(recipe.cluster.learners, device, threads, seconds, logs, ranks)

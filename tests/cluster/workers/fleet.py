@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from turnwise.cluster.hiring import Hired
 from turnwise.cluster.workers import worker
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import load_recipe
@@ -50,6 +51,6 @@ class Fleet:
 def train_with(pool: WorkerPool, recipe: Path, folder: RunFolder, *overrides: str) -> RunContext:
     """Run a recipe to its end with workers."""
     loaded = load_recipe(str(recipe), overrides)
-    context = prepare(loaded, folder, SilentDisplay(), pool)
+    context = prepare(loaded, folder, SilentDisplay(), Hired(pool))
     asyncio.run(run_stages(context))
     return context

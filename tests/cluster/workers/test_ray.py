@@ -25,8 +25,7 @@ from tests.cluster.workers.test_workers import (
     timing,
 )
 from tests.small_runs import start, train, write_recipe
-from turnwise.cluster.hiring import kinds_of
-from turnwise.cluster.nodes import Cluster, connected
+from turnwise.cluster.nodes import Cluster, Kind, connected
 from turnwise.cluster.workers.launcher import RayLauncher
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import ClusterConfig
@@ -35,6 +34,7 @@ from turnwise.storage.run_folder import RunFolder
 from turnwise.types import Outcome
 
 LOCAL = ClusterConfig(workers=2)
+KIND = Kind("cluster.workers", 2)
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +45,14 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     before = signal.getsignal(signal.SIGTERM)
-    with connected(LOCAL, kinds_of(LOCAL)) as found:
+    with connected(LOCAL, [KIND]) as found:
         assert signal.getsignal(signal.SIGTERM) is before
         yield found
 
 
 @pytest.fixture
 def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
-    with cluster.places(*kinds_of(LOCAL)) as places:
+    with cluster.places(KIND) as places:
         yield RayLauncher(cluster.host, places)
 
 

@@ -85,9 +85,9 @@ class DividedModel:
 
 
 def model_of_worker(ranks: ProcessGroup, recipe: Recipe) -> PreTrainedModel:
-    """Load a model of a rank but 0; it gets its weights from that one."""
-    config = recipe.model
-    if torch.cuda.is_available() and config.device != "cpu":
-        config = config.model_copy(update={"device": f"cuda:{ranks.rank}"})
+    """Load a model of a rank but 0, on the same kind of device; it gets its weights from that
+    one."""
+    device = f"cuda:{torch.cuda.current_device()}" if ranks.device == "cuda" else ranks.device
+    config = recipe.model.model_copy(update={"device": device})
     model, _ = load_model(config, None, recipe.seed, recipe.rollout.max_tokens)
     return model

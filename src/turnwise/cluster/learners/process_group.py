@@ -4,9 +4,13 @@ Every collective ends within the group's deadline, by an error if not by an answ
 the processes are started (`team.py`).
 """
 
+import fcntl
+import os
 import socket
+import struct
 from collections import Counter
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,13 +25,18 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import PreTrainedModel
 
 from turnwise.cluster.learners.experts import divide_experts
+from turnwise.cluster.learners.meeting import Meeting
 from turnwise.cluster.learners.sequence import Slices
 from turnwise.learning.ranks import Compute, Value
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-HOST = "127.0.0.1"
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Variables by which collectives find the network; else they take that of the machine's name,
+which others need not reach."""
+ADDRESS_OF_INTERFACE = 0x8915
+"""The request SIOCGIFADDR of Linux."""
 
 
 class ProcessGroup:
@@ -37,6 +46,8 @@ class ProcessGroup:
         self._mesh = mesh
         self.rank = dist.get_rank()
         self.count = dist.get_world_size()
+        self.device: str = mesh.device_type
+        """`cuda` or `cpu`."""
         self.beside = beside
         """A group of the same processes, for threads beside the one that learns."""
         self.expert_parallel = False
@@ -173,34 +184,35 @@ def _without_views(found: Any) -> Any:
     return found.clone() if isinstance(found, Tensor) else found
 
 
-def listen(count: int, seconds: float) -> "tuple[Store, int]":
-    """Open the place where ranks of this machine meet, on a free port of it; returns both."""
-    listening = socket.socket()
-    listening.bind((HOST, 0))
-    listening.listen()
+def listen(host: str, count: int, seconds: float) -> "tuple[Store, int]":
+    """Open the store where ranks meet, on a free port of this machine; returns both."""
+    _use_interface_of(host)
+    listening = socket.create_server((host, 0))
     port: int = listening.getsockname()[1]
-    return _store(count, port, seconds, listening.detach()), port
+    return _store(host, port, count, seconds, listening.detach()), port
 
 
-def visit(count: int, port: int, seconds: float) -> "Store":
-    """Find the place that rank 0 has opened with `listen`."""
-    return _store(count, port, seconds, None)
+def visit(meeting: Meeting, address: str) -> "Store":
+    """Find the store that rank 0 has opened with `listen`, from a machine with this address."""
+    _use_interface_of(address)
+    return _store(meeting.host, meeting.store, meeting.count, meeting.seconds, None)
 
 
-def join(store: "Store", rank: int, count: int, device: str, seconds: float) -> ProcessGroup:
-    """Wait for all other ranks. Nothing that they do together takes longer than `seconds`; then all
-    that wait for it raise. On GPUs (`cuda`) each rank takes the one of its number."""
-    if device == "cuda":
-        torch.cuda.set_device(rank)
+def join(store: "Store", meeting: Meeting) -> ProcessGroup:
+    """Wait for all other ranks. Nothing that they do together takes longer than the meeting's
+    seconds; then all that wait for it raise. On GPUs (`cuda`) each rank takes the one of its
+    number, or the only one that it sees."""
+    if meeting.device == "cuda":
+        torch.cuda.set_device(meeting.rank % torch.cuda.device_count())
     dist.init_process_group(
-        "nccl" if device == "cuda" else "gloo",
+        "nccl" if meeting.device == "cuda" else "gloo",
         store=store,
-        rank=rank,
-        world_size=count,
-        timeout=timedelta(seconds=seconds),
+        rank=meeting.rank,
+        world_size=meeting.count,
+        timeout=timedelta(seconds=meeting.seconds),
     )
-    beside = dist.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
-    return ProcessGroup(init_device_mesh(device, (count,)), beside)
+    beside = dist.new_group(backend="gloo", timeout=timedelta(seconds=meeting.seconds))
+    return ProcessGroup(init_device_mesh(meeting.device, (meeting.count,)), beside)
 
 
 def leave() -> None:
@@ -209,9 +221,23 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def _store(count: int, port: int, seconds: float, listening: int | None) -> "Store":
+def _use_interface_of(address: str) -> None:
+    """Let collectives go through the network that a machine has this address in, unless the user
+    has named another one. The loopback needs no name."""
+    if address.startswith("127."):
+        return
+    for _, name in socket.if_nameindex():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+            request = struct.pack("256s", name.encode())
+            found = fcntl.ioctl(asking.fileno(), ADDRESS_OF_INTERFACE, request)[20:24]
+            if socket.inet_ntoa(found) == address:
+                for variable in INTERFACES:
+                    os.environ.setdefault(variable, name)
+
+
+def _store(host: str, port: int, count: int, seconds: float, listening: int | None) -> "Store":
     store: Store = dist.TCPStore(  # type: ignore[attr-defined]
-        HOST,
+        host,
         port,
         count,
         is_master=listening is not None,

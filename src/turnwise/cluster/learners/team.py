@@ -4,21 +4,22 @@ What is called here is called on every rank, with the same arguments, and its re
 one. Not here: the other side (`worker.py`), and what can be called (`parts.py`).
 """
 
-import contextlib
-import pickle
+import os
 import select
-import subprocess
+import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from turnwise.cluster.learners.divided import DividedModel
+from turnwise.cluster.learners.launcher import RankLauncher, RankProcess, Subprocesses
+from turnwise.cluster.learners.meeting import Arrival, Door, Meeting, send
 from turnwise.cluster.learners.process_group import join, leave, listen
-from turnwise.cluster.learners.worker import LENGTH, READY
+from turnwise.cluster.nodes import End
 from turnwise.errors import InfrastructureError
 
 Result = TypeVar("Result")
@@ -27,8 +28,8 @@ START_SECONDS = 300.0
 """The longest time that a process may take until it could join."""
 END_SECONDS = 10.0
 """The longest time that a process may take to end, before it is killed."""
-FOUND_DEAD_SECONDS = 3.0
-"""The longest time in which the system shows that a process has ended whose connection is gone."""
+FOUND_DEAD_SECONDS = 5.0
+"""The longest time in which the end of a process is known whose connection is gone."""
 
 
 class Team:
@@ -37,38 +38,52 @@ class Team:
     Args:
         threads: of the numerical library, in each of them.
         seconds: deadline of all that ranks wait for.
-        logs: the folder of what the others print; made if it is not there.
+        logs: the folder of what the others print, which each of them sees; made if it is not there.
+        launcher: starts the others; without one, they are processes of this machine.
 
     Raises InfrastructureError where a process does not start.
     """
 
     def __init__(
-        self, count: int, device: torch.device, threads: int, seconds: float, logs: Path
+        self,
+        count: int,
+        device: torch.device,
+        threads: int,
+        seconds: float,
+        logs: Path,
+        launcher: RankLauncher | None = None,
     ) -> None:
-        self.seconds, self.logs = seconds, logs
+        self.seconds, self.logs = seconds, logs.absolute()
         self.parts: Any = None
         """Called on this rank; `build` makes it."""
-        self._workers: list[subprocess.Popen[bytes]] = []
-        logs.mkdir(parents=True, exist_ok=True)
-        store, port = listen(count, seconds)
+        self._processes: dict[int, RankProcess] = {}
+        self._connections: dict[int, socket.socket] = {}
+        self._arrivals: dict[int, Arrival] = {}
+        self.logs.mkdir(parents=True, exist_ok=True)
+        launcher = launcher or Subprocesses()
+        door = Door(launcher.host)
         try:
+            store, port = listen(launcher.host, count, seconds)
+
+            def meeting(rank: int) -> Meeting:
+                at = (launcher.host, door.port, port, door.secret)
+                found = (str(self._log(rank)), os.getcwd(), tuple(sys.path))
+                return Meeting(*at, rank, count, device.type, threads, seconds, *found)
+
             for rank in range(1, count):
-                given = [rank, count, port, device.type, threads, seconds]
-                self._workers.append(_started(list(map(str, given)), self._log(rank)))
-            self._wait_until_ready()
-            self.ranks = join(store, 0, count, device.type, seconds)
+                self._processes[rank] = launcher.start(meeting(rank))
+            self._wait_until_ready(door)
+            self.ranks = join(store, meeting(0))
         except BaseException:
             self._kill()
             raise
+        finally:
+            door.close()
 
     def _send(self, name: str, *arguments: Any) -> None:
         """Let all other ranks call a method of their parts, or make these."""
-        message = pickle.dumps((name, arguments), pickle.HIGHEST_PROTOCOL)
-        for worker in self._workers:
-            assert worker.stdin is not None
-            worker.stdin.write(LENGTH.pack(len(message)))
-            worker.stdin.write(message)
-            worker.stdin.flush()
+        for connection in self._connections.values():
+            send(connection, (name, arguments))
 
     def build(self, own: Callable[[], Parts], name: str, *arguments: Any) -> Parts:
         """Make the parts of every rank: on this one by `own`, on others by the one of `MAKERS` that
@@ -102,53 +117,53 @@ class Team:
 
     def close(self) -> None:
         """End the other ranks; returns when they are gone. Idempotent."""
-        for worker in self._workers:
-            with contextlib.suppress(OSError):  # of one that has ended
-                for stream in (worker.stdin, worker.stdout):
-                    assert stream is not None
-                    stream.close()
-        for worker in self._workers:
-            try:
-                worker.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait(END_SECONDS)
-        self._workers = []
+        for connection in self._connections.values():
+            connection.close()
+        deadline = time.monotonic() + END_SECONDS
+        for process in self._processes.values():
+            process.ended(max(0.0, deadline - time.monotonic()))
+            process.end()
+        self._connections, self._processes = {}, {}
         leave()
 
     def _kill(self) -> None:
         """End the other ranks wherever they are."""
-        for worker in self._workers:
-            worker.kill()
+        for process in self._processes.values():
+            process.end()
         self.close()
 
     def _log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, door: Door) -> None:
         deadline = time.monotonic() + START_SECONDS
-        for rank, worker in enumerate(self._workers, 1):
-            assert worker.stdout is not None
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([worker.stdout], [], [], left)[0]:
+        while missing := self._processes.keys() - self._connections.keys():
+            rank = min(missing)
+            if (found := door.arrival(0.1)) is not None:
+                arrival, connection = found
+                connection.settimeout(self.seconds)
+                self._arrivals[arrival.rank] = arrival
+                self._connections[arrival.rank] = connection
+            elif ends := self._ends():
+                raise InfrastructureError(self._ended(*ends[0], "its start"))
+            elif time.monotonic() > deadline:
                 raise InfrastructureError(
                     f"learner rank {rank} is not ready after {START_SECONDS:g} s: see "
                     f"{self._log(rank)}"
                 )
-            if worker.stdout.readline() != READY:
-                worker.wait(END_SECONDS)
-                raise InfrastructureError(self._ended(rank, worker.returncode, "its start"))
 
     def _problem(self, name: str, seconds: float) -> str:
         """Say why a call has failed where another rank is the reason; "" if none is."""
         deadline = time.monotonic() + FOUND_DEAD_SECONDS
+        gone = self._gone()
         while time.monotonic() < deadline:
-            codes = {rank: worker.poll() for rank, worker in enumerate(self._workers, 1)}
-            ended = [(code, rank) for rank, code in codes.items() if code is not None]
-            if ended:  # what a signal has ended, below 0, is the reason why others have
-                code, rank = min(ended)
-                return self._ended(rank, code, name)
+            ends = self._ends()
+            if ends and (ends[0][1].lost or gone <= {rank for rank, _ in ends}):
+                return self._ended(*ends[0], name)
             time.sleep(0.05)
+            gone = self._gone()
+        if gone:
+            return self._ended(min(gone), End("its process or its node is gone"), name)
         if seconds >= self.seconds:
             return (
                 f"learner ranks do not answer within cluster.seconds = {self.seconds:g} in {name}: "
@@ -156,22 +171,28 @@ class Team:
             )
         return ""
 
-    def _ended(self, rank: int, code: int, during: str) -> str:
-        lines = self._log(rank).read_text(errors="replace").split("\n")
+    def _ends(self) -> list[tuple[int, End]]:
+        """The ranks that have ended. First those that something has ended, as this is the reason
+        why others have."""
+        ends = [(rank, process.ended()) for rank, process in self._processes.items()]
+        found = [(rank, end) for rank, end in ends if end is not None]
+        return sorted(found, key=lambda each: not each[1].lost)
+
+    def _gone(self) -> set[int]:
+        """The ranks whose connection has ended: they never say anything."""
+        ranks = {connection: rank for rank, connection in self._connections.items()}
+        readable, _, _ = select.select(list(ranks), [], [], 0)
+        return {ranks[connection] for connection in readable}
+
+    def _ended(self, rank: int, end: End, during: str) -> str:
+        log = self._log(rank)
+        lines = log.read_text(errors="replace").split("\n") if log.exists() else []
         told = next(
             (line.strip() for line in reversed(lines) if line.strip()), "it printed nothing"
         )
+        arrival = self._arrivals.get(rank)
+        there = f" (process {arrival.process} on {arrival.node})" if arrival is not None else ""
         return (
-            f"learner rank {rank} ended with code {code} in {during}: {told} "
-            f"(all of it: {self._log(rank)})"
-        )
-
-
-def _started(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "turnwise.cluster.learners.worker", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
+            f"learner rank {rank}{there} ended in {during} ({end.reason}): {told} "
+            f"(all of it: {log})"
         )

@@ -1,60 +1,77 @@
-"""A rank of the learner but the first: it does what the driver sends, until the driver ends.
+"""A rank of the learner but the first: it does what the first one says, until that ends.
 
-The driver's end of its standard input closes when the driver ends in whatever way; then this
-process ends too, wherever it is. Not here: the driver's side (`team.py`).
+The connection to the first rank closes when that ends in whatever way; then this process ends too,
+wherever it is. Not here: the first rank's side (`team.py`), and who starts this (`launcher.py`).
 """
 
 import os
 import pickle
 import queue
 import signal
-import struct
 import sys
 import threading
+import time
 import traceback
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from turnwise.cluster.learners.meeting import Meeting, arrive, receive
 from turnwise.stopping import EXIT_CODES
 from turnwise.threads import configure_threads
 
-LENGTH = struct.Struct("<Q")
-READY = b"ready\n"
+ENDING = 2.0
+"""Seconds that a call has to be over when the first rank has ended."""
 
 
-def main(rank: int, count: int, port: int, device: str, threads: int, seconds: float) -> None:
-    """Join the other ranks, and do as the driver does from then on."""
+def work(meeting: Meeting) -> None:
+    """Join the other ranks, and do as the first one does from then on."""
     for number in (signal.SIGINT, *EXIT_CODES):
-        signal.signal(number, signal.SIG_IGN)  # the driver gets them as well, and ends the ranks
-    messages: queue.Queue[bytes] = queue.Queue()
-    reader = threading.Thread(target=_read, args=(sys.stdin.buffer, messages), daemon=True)
-    reader.start()
-    configure_threads(threads)
+        signal.signal(number, signal.SIG_IGN)  # the first gets them as well, and ends the others
+    configure_threads(meeting.threads)
     from turnwise.cluster.learners.parts import MAKERS
     from turnwise.cluster.learners.process_group import join, visit
 
-    sys.stdout.buffer.write(READY)
-    sys.stdout.buffer.flush()
-    ranks = join(visit(count, port, seconds), rank, count, device, seconds)
+    connection = arrive(meeting)
+    messages: queue.Queue[bytes | None] = queue.Queue()
+    stream = connection.makefile("rb")
+    threading.Thread(target=_read, args=(stream, messages), daemon=True).start()
+    ranks = join(visit(meeting, connection.getsockname()[0]), meeting)
     parts: Any = None
-    while True:
-        name, arguments = pickle.loads(messages.get())
+    while (message := messages.get()) is not None:
+        name, arguments = pickle.loads(message)
         if name in MAKERS:
             parts = MAKERS[name](ranks, *arguments)
         else:
             getattr(parts, name)(*arguments)
 
 
-def _read(stream: BinaryIO, messages: "queue.Queue[bytes]") -> None:
-    """Take messages from the driver, and end the process when there is none any more."""
-    while len(head := stream.read(LENGTH.size)) == LENGTH.size:
-        messages.put(stream.read(LENGTH.unpack(head)[0]))
+def work_on_node(meeting: Meeting) -> None:
+    """Be a rank in a process that is there already, on any node: as one of this machine would be,
+    with its folder, modules and log."""
+    os.chdir(meeting.folder)
+    sys.path += [place for place in meeting.path if place not in sys.path]
+    with open(meeting.log, "wb") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    try:
+        work(meeting)
+    except BaseException:
+        traceback.print_exc(file=sys.__stderr__)
+        raise
+
+
+def _read(stream: BinaryIO, messages: "queue.Queue[bytes | None]") -> None:
+    """Take messages from the first rank, and end the process when there is none any more."""
+    while (message := receive(stream)) is not None:
+        messages.put(message)
+    messages.put(None)
+    time.sleep(ENDING)
     os._exit(0)
 
 
-def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """End at once: an orderly end would wait for the reader, and for other ranks. Where torch is
-    the caller, `sys.stderr` is a buffer."""
+def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """End at once: an orderly end would wait for other ranks. Where torch is the caller,
+    `sys.stderr` is a buffer."""
     traceback.print_exception(kind, error, trace, file=sys.__stderr__)
     if sys.__stderr__ is not None:
         sys.__stderr__.flush()
@@ -62,6 +79,6 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
 
 
 if __name__ == "__main__":
-    rank, count, port, device, threads, seconds = sys.argv[1:]
-    sys.excepthook = _end
-    main(int(rank), int(count), int(port), device, int(threads), float(seconds))
+    sys.excepthook = _fail
+    work(pickle.load(sys.stdin.buffer))
+    os._exit(0)

@@ -18,6 +18,6 @@ class RayLauncher:
         """See Launcher."""
         process = self._places.start(index, work, self.host, port, secret)
         try:
-            return await process.wait()
+            return (await process.wait()).reason
         finally:
             process.end()

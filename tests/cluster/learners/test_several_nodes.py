@@ -1,0 +1,90 @@
+"""Ranks of the learner on the nodes of a cluster: the updates of one machine, and ends that are
+named.
+
+Not here: ranks of one machine (`test_run.py`), and what they compute (`test_learner.py`).
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.learners.test_run import TABLES, finish
+from tests.cluster.several_nodes import Nodes, several_nodes
+from tests.cluster.workers.processes import left_after
+from tests.small_runs import start, write_recipe
+from turnwise.cluster.nodes import Kind, connected
+from turnwise.config import ClusterConfig
+from turnwise.errors import ConfigError
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    with several_nodes(3, cpus=1, gpus=2) as found:
+        yield found
+
+
+def started(run: Path, step: int, *arguments: str | Path) -> "subprocess.Popen[str]":
+    """A run that has saved a step."""
+    process, end = start(*arguments), time.monotonic() + 300
+    while not (run / f"checkpoints/step-{step:06d}").exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return process
+
+
+def test_ranks_see_the_gpus_that_are_theirs(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray counts GPUs that are not there."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ranks = Kind("cluster.learners", 3, 1, 2, "PACK", first_here=True)
+    with connected(ClusterConfig(address=nodes.address), [ranks]) as cluster:
+        with cluster.places(ranks) as places:
+            places.take_own()
+            others = [places.start(rank, write_gpus, tmp_path / str(rank)) for rank in (1, 2)]
+            assert all(other.ended(120) is not None for other in others)
+        many = Kind("cluster.learners", 1, 2, 0, "PACK", first_here=True)
+        with pytest.raises(ConfigError, match="first one and needs 2 CPUs on its machine, of whic"):
+            cluster.check([many])
+    found = [os.environ["CUDA_VISIBLE_DEVICES"], *(file.read_text() for file in tmp_path.iterdir())]
+    assert [sorted(each.split(",")) for each in found] == [["0", "1"]] * 3
+
+
+def write_gpus(file: Path) -> None:
+    file.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+
+
+def test_a_run_whose_nodes_and_driver_end_is_the_run_of_one_machine(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    recipe, whole, run = write_recipe(tmp_path, "Letters", TABLES), tmp_path / "a", tmp_path / "b"
+    finish(start("train", recipe, "--run", whole))
+    address = f"cluster.address={nodes.address}"
+    process = started(run, 2, "train", recipe, address, "--run", run)
+    nodes.lose(next(at for at in range(2) if nodes.actors(at)))
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 3
+    told = " ".join(told.split())
+    assert re.search(
+        r"learner rank 1 \(process \d+ on .*\) ended in \w+ \(.*\): .*rank-1.log", told
+    )
+    assert "Traceback" not in told
+    process = started(run, 4, "train", "--resume", run)
+    (rank,) = set.union(*(nodes.actors(at) for at in range(2)))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert left_after({rank}, 60) == set()
+    finish(start("train", "--resume", run))
+    last = "checkpoints/step-000006/model.safetensors"
+    assert (whole / last).read_bytes() == (run / last).read_bytes()
+    assert (whole / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
