@@ -84,15 +84,14 @@ class IpcSender:
 
     def parts(self, weights: Mapping[str, Tensor]) -> Iterator[Part]:
         largest = max(weight.numel() * weight.element_size() for weight in weights.values())
-        with torch.cuda.device(self._device):
-            buffer = torch.empty(max(BUFFER_BYTES, largest), dtype=torch.uint8, device=self._device)
-            gpu = str(torch.cuda.get_device_properties(self._device).uuid)
-            shared = {gpu: HANDLES.reduce_tensor(buffer)[1]}
-            handle = base64.b64encode(pickle.dumps(shared)).decode()
-            for batch in batches(weights, len(buffer)):
-                sizes = _fill(buffer, batch)
-                info = {"tensor_sizes": sizes, "ipc_handles_pickled": handle}
-                yield Part(described(batch) | info, lambda: None)
+        size = max(BUFFER_BYTES, largest)
+        buffer = torch.empty(size, dtype=torch.uint8, device=self._device)
+        gpu = str(torch.cuda.get_device_properties(self._device).uuid)
+        shared = {gpu: HANDLES.reduce_tensor(buffer)[1]}
+        handle = base64.b64encode(pickle.dumps(shared)).decode()
+        for batch in batches(weights, size):
+            info = {"tensor_sizes": _fill(buffer, batch), "ipc_handles_pickled": handle}
+            yield Part(described(batch) | info, lambda: None)
 
 
 def described(weights: Mapping[str, Tensor]) -> Json:
@@ -126,5 +125,5 @@ def _fill(buffer: Tensor, batch: Mapping[str, Tensor]) -> list[int]:
         start = sum(sizes)
         buffer[start : start + len(flat)].copy_(flat)
         sizes.append(len(flat))
-    torch.cuda.current_stream().synchronize()
+    torch.cuda.synchronize(buffer.device)
     return sizes

@@ -147,8 +147,8 @@ async def beside(
 ) -> None:
     """Do blocking work in a thread while a server answers the request that goes with it.
 
-    Raises the request's error at once, and ServerLostError where the work fails or is not done in
-    time: the thread, and the server's side, may wait for each other for ever then.
+    Raises the request's error at once, ServerLostError where the work fails, and ServerSlowError
+    where both are not done in time: the thread may wait for ever then.
     """
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     problems: list[RuntimeError] = []
