@@ -107,8 +107,8 @@ def test_the_timeline_is_zoomed_by_keys_and_says_what_a_bar_is(shown: DashboardP
     lanes = page.locator(".lanes")
     assert "6 lanes" in str(lanes.get_attribute("aria-label"))
     assert "the last to end is train/2/task-0" in page.inner_text("section:has-text('Who waited')")
+    lanes.focus()  # first: its outline is in the picture
     before = lanes.locator("canvas").screenshot()
-    lanes.focus()
     page.keyboard.press("+")
     assert lanes.locator("canvas").screenshot() != before
     page.keyboard.press("0")
