@@ -1,11 +1,13 @@
-"""A second copy of a model, to sample from while the first one is trained.
+"""Second copies of a model: to sample from while the first one is trained, or to be divided.
 
-Not here: when the copy gets new weights (`training/components.py`).
+Not here: when a copy gets new weights (`training/components.py`).
 """
 
 import copy
+from typing import Any
 
 from torch import Tensor
+from torch.nn import Module, Parameter
 from transformers import PreTrainedModel
 
 
@@ -13,6 +15,21 @@ def copy_to_sample_from(model: PreTrainedModel) -> PreTrainedModel:
     """The model again: weights that are trained are copied, frozen ones (as under adapters) are
     shared."""
     shared = {id(frozen): frozen for frozen in model.parameters() if not frozen.requires_grad}
+    return copy.deepcopy(model, shared)
+
+
+def copy_to_divide(model: Module) -> Any:
+    """The module again, in the same memory but for adapters: every other weight is to be replaced
+    by a part of it."""
+    weights = list(model.parameters())
+    apart = {id(weight) for weight in weights if weight.requires_grad}
+    if len(apart) == len(weights):
+        apart = set()
+    shared: dict[int, Any] = {
+        id(weight): Parameter(weight.detach(), requires_grad=weight.requires_grad)
+        for weight in weights
+        if id(weight) not in apart
+    }
     return copy.deepcopy(model, shared)
 
 

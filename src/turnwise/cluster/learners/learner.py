@@ -5,7 +5,6 @@ measured with it, checkpoints are written of it; it gets the new weights after e
 here: what ranks compute (`parts.py`), and how they are run (`team.py`).
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.policy import UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.models.copies import copy_to_divide
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
 from turnwise.tokens import Tokens
@@ -100,7 +100,7 @@ class DistributedLearner(DistributedModel):
         self.model = model
         self.temperature = recipe.rollout.temperature or 1.0
         super().__init__(team)
-        part = copy.deepcopy(model)
+        part = copy_to_divide(model)
         self._parts = team.build(
             lambda: Parts(team.ranks, recipe, part, reference, model), "build", recipe
         )
@@ -154,7 +154,7 @@ class DistributedSupervised(DistributedModel):
     ) -> None:
         super().__init__(team)
         self.model = model
-        part, given = copy.deepcopy(model), (recipe, demonstrations, config)
+        part, given = copy_to_divide(model), (recipe, demonstrations, config)
         self._parts = team.build(
             lambda: SupervisedParts(team.ranks, *given, part, model), "build_supervised", *given
         )

@@ -68,14 +68,19 @@ class ProcessGroup:
         return found
 
     def shard(self, model: nn.Module, by_layer: bool) -> Compute:
-        """See Ranks. Gradients are sums over ranks, not means: denominators are global already."""
-        for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor.data, 0)
+        """See Ranks. Gradients are sums over ranks, not means: denominators are global already.
+
+        One layer at a time gets the weights of rank 0 and is divided, so that no other rank holds
+        more of the model than its part and a layer; files that it was loaded from are not copied.
+        """
+        for buffer in model.buffers():
+            dist.broadcast(buffer.data, 0)
         computed = _Computed(model)
         few = _kept_whole(model)
         if self.expert_parallel:
             few |= divide_experts(model, self._mesh)
         for part in [*(_layers(model) if by_layer else ()), computed]:
+            self._get_weights(part)
             self._divide(part, few, computed is part)
 
         def compute(function: Any, *arguments: Any) -> Any:
@@ -104,6 +109,14 @@ class ProcessGroup:
         if policy.param_dtype is not None:
             for name in weights:
                 self._lower[part.get_parameter(name)] = policy.param_dtype
+
+    def _get_weights(self, part: nn.Module) -> None:
+        """Give all ranks the weights of rank 0, of those that are not divided yet."""
+        for weight in part.parameters():
+            if not isinstance(weight, DTensor):
+                given = weight.data if self.rank == 0 else torch.empty_like(weight.data)
+                dist.broadcast(given, 0)
+                weight.data = given
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
         """See Ranks; all that are not divided go together, in one collective. Each rank has the

@@ -32,6 +32,7 @@ from turnwise.learning.optimizer import (
 from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
 from turnwise.learning.selection import shares
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
+from turnwise.models.copies import copy_to_divide
 from turnwise.types import Group, Trajectory
 
 
@@ -70,6 +71,7 @@ class Critic(nn.Module):
         ranks: Ranks = ALONE,
     ) -> None:
         super().__init__()
+        self._ranks = ranks
         self._share(policy)
         object.__setattr__(self, "policy", base_model(policy))  # no part of it: it has the reader
         width = base_model(policy).get_input_embeddings().weight.shape[1]
@@ -79,13 +81,14 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config, self.learning, self.device = config, learning, device
         prepare_for_training(self)
-        self._ranks = ranks
         self._compute: Compute = ranks.shard(self, by_layer=True)
         self.optimizer = Optimizer(self, config.learning_rate, learning, ranks=ranks)
 
     def _share(self, policy: nn.Module) -> None:
         """Take what the critic needs of the policy."""
-        self.body = copy.deepcopy(decoder_of(base_model(policy))).requires_grad_(True)
+        body = decoder_of(base_model(policy))
+        copied = copy.deepcopy(body) if self._ranks.count == 1 else copy_to_divide(body)
+        self.body = copied.requires_grad_(True)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `values` of every graded trajectory: float32[n], NaN where nothing was

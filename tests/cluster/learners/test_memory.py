@@ -1,0 +1,83 @@
+"""A rank's memory at its start: its part of the model and a layer, whatever the model's size."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.cluster.learners.test_learner import loaded, recipe_of
+from turnwise.cluster.learners.learner import DistributedLearner
+from turnwise.cluster.learners.team import Team
+from turnwise.config import Recipe
+
+LAYERS = 16
+
+
+class Peak:
+    """The most memory that a process has of its own meanwhile, in bytes: what it shares with
+    others, as pages of a model's files, is left out."""
+
+    def __init__(self, process: int) -> None:
+        self._status = Path(f"/proc/{process}/status")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.bytes = 0
+
+    def __enter__(self) -> "Peak":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.is_set():
+            self.bytes = max(self.bytes, own_bytes(self._status))
+            time.sleep(0.002)
+
+
+def own_bytes(status: Path) -> int:
+    """The anonymous memory of a process."""
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("RssAnon")]
+    return 1024 * int(line.split()[1])
+
+
+def large(folder: Path, tokenizer: Any) -> int:
+    """Write a model of about 110 MB; returns the bytes of its weights."""
+    config = Qwen3Config(
+        vocab_size=4096,
+        hidden_size=512,
+        intermediate_size=640,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=64,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3ForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return sum(4 * weight.numel() for weight in model.parameters())
+
+
+@pytest.mark.long
+def test_a_rank_begins_with_its_part_and_a_layer(
+    team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
+) -> None:
+    whole = large(tmp_path, tokenizer)
+    worker = team._workers[0].pid
+
+    small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
+    DistributedLearner(team, small, loaded(small, 1), None)
+    before = own_bytes(Path(f"/proc/{worker}/status"))
+    values = recipe_of(tmp_path, {"name": "grpo"}).model_dump(exclude_none=True)
+    without_kernels = {**values["model"], "kernels": "off"}
+    recipe = Recipe.model_validate({**values, "model": without_kernels})
+    with Peak(worker) as peak:
+        DistributedLearner(team, recipe, loaded(recipe, 1), None)
+    grown = peak.bytes - before
+    assert grown < whole  # with what the allocator keeps; of a copy and a part it were 1.5 times
