@@ -150,6 +150,10 @@ CONTRADICTIONS = [
         "learning.share_prefixes=true model.gradient_checkpointing=true",
         "exclude each other: set one of them to false",
     ),
+    (
+        "model.offload_activations=true",
+        "set model.gradient_checkpointing=true, or leave the one out",
+    ),
     ("rollout.temperature=0", "all trajectories of a group would be the same"),
     ("rollout.temperature=0 train.steps=0 preferences.steps=1", "of a group would be the same"),
     ("rollout.context=drop rollout.max_turn_tokens=64", "raise one or lower the other"),

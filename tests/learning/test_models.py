@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.algorithms import make_algorithm
 from turnwise.config import LearningConfig
+from turnwise.forward.attention import recompute_layers
 from turnwise.learning.credits import estimate
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.signals.base import Signals
@@ -78,6 +79,30 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing(
     # check_supported runs the layer twice, the update's one micro-batch forward and again backward
     assert len(calls) == 4
     assert not any(m.training for m in learner.model.modules() if not list(m.children()))
+
+
+def test_offloaded_activations_are_moved_and_change_nothing(
+    load_model: LoadModel, make_groups: MakeGroups
+) -> None:
+    """What layers keep for the backward pass is packed by the offload, not by hooks outside it."""
+
+    def updated(offload: bool) -> tuple[int, float]:
+        model = load_model("gemma2")
+        recompute_layers(model)
+        model.offload_activations = offload
+        kept: list[torch.Tensor] = []
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept.append(tensor)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            report = update(model, make_groups)[1]
+        return len(kept), gradient_norm(report)
+
+    (most, norm), (rest, same) = updated(False), updated(True)
+    assert same == norm
+    assert rest < most
 
 
 @PEFT_WARNS

@@ -1,5 +1,6 @@
 """Weights in bfloat16: they move as those in float32 do, and resume exactly, for every learner."""
 
+import copy
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -217,3 +218,25 @@ def test_a_model_with_nothing_to_train_is_refused(load_model: LoadModel) -> None
     frozen = load_model().requires_grad_(False)
     with pytest.raises(ConfigError, match="has no weight to train"):
         PolicyLearner(frozen, None, LearningConfig(), GRPO)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_offloaded_optimizer_moves_weights_as_one_beside_them(
+    load_model: LoadModel, make_groups: MakeGroups, dtype: torch.dtype
+) -> None:
+    """And each goes on from the state of the other."""
+
+    def learner(offload: bool) -> PolicyLearner:
+        config = LearningConfig(learning_rate=RATE, offload_optimizer=offload)
+        return PolicyLearner(load_model().to(dtype), None, config, GRPO)
+
+    plain, offloaded = learner(False), learner(True)
+    assert all(master is not parameter for parameter, master in pairs(offloaded.optimizer))
+    groups = make_groups(REWARDS)
+    assert update(plain, groups) == update(offloaded, groups)
+    states = copy.deepcopy((plain.state(), offloaded.state()))
+    assert states[0]["masters"].keys() == states[1]["masters"].keys()
+    for one, state in ((plain, states[1]), (offloaded, states[0])):
+        one.load_state(state)
+        update(one, groups)
+    assert torch.equal(flat(plain.model.parameters()), flat(offloaded.model.parameters()))

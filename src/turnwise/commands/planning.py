@@ -136,7 +136,7 @@ def lines(ask: "Ask", best: "Plan", currency: str) -> list[str]:
         f"Each learner, GiB of {ask.gpu.memory:g}: weights {learner.weights / gib:.1f}, gradients "
         f"{learner.gradients / gib:.1f}, optimizer {learner.optimizer / gib:.1f}, activations "
         f"{learner.activations / gib:.1f}, whole layers {learner.gathered / gib:.1f}, CUDA "
-        f"{learner.other / gib:.1f}.",
+        f"{learner.other / gib:.1f}; of the processor's memory {learner.host / gib:.1f}.",
         f"Each sampler ({sampler.gpus} GPU{'s' * (sampler.gpus > 1)}): weights "
         f"{sampler.weights / gib:.1f}, KV cache {sampler.cache / gib:.1f} GiB on each GPU, for "
         f"{sampler.slots} sequences; {best.timing.under_way} episodes under way at most.",
@@ -218,6 +218,9 @@ def _training(recipe: "Recipe") -> Any:
         bfloat16=recipe.model.dtype == "bfloat16",
         lora_rank=recipe.model.lora_rank,
         recompute=recipe.model.gradient_checkpointing,
+        offload_activations=recipe.model.offload_activations,
+        offload_optimizer=recipe.learning.offload_optimizer,
+        replicas=recipe.cluster.replicas,
         micro_batch=recipe.learning.tokens_per_micro_batch,
         reference=algorithm.has_reference,
         critic=Requirement.CRITIC in algorithm.needs,

@@ -23,6 +23,10 @@ class ClusterConfig(Section):
     expert_parallel: bool = False
     """Whether each learner keeps its experts of a layer, to which the others send their tokens, in
     place of having all experts gathered for a pass. Learners divide the experts."""
+    replicas: int = Field(1, ge=1)
+    """Copies of the divided model among the learners: each is divided over `learners / replicas` of
+    them, which alone gather its weights (HSDP). More memory on each, less to wait for over slow
+    connections."""
     seconds: float = Field(600.0, gt=0)
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
@@ -41,6 +45,21 @@ class ClusterConfig(Section):
             raise ValueError(
                 f"cluster.sequence_ranks is {self.sequence_ranks}, which does not divide "
                 f"cluster.learners = {self.learners}: give a number that does"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_divide_the_learners(self) -> "ClusterConfig":
+        if self.learners % self.replicas:
+            raise ValueError(
+                f"cluster.replicas is {self.replicas}, which does not divide cluster.learners = "
+                f"{self.learners}: give a number that does"
+            )
+        if self.replicas > 1 and (self.expert_parallel or self.sequence_ranks > 1):
+            raise ValueError(
+                f"cluster.replicas is {self.replicas}, and cluster.expert_parallel and "
+                "cluster.sequence_ranks divide the learners in other ways: set cluster.replicas=1, "
+                "or leave the other out"
             )
         return self
 

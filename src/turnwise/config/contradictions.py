@@ -167,6 +167,11 @@ def _of_engine(recipe: "Recipe") -> Iterator[str]:
 
 
 def _of_learning(recipe: "Recipe") -> Iterator[str]:
+    if recipe.model.offload_activations and not recipe.model.gradient_checkpointing:
+        yield (
+            "model.offload_activations moves what model.gradient_checkpointing keeps: set "
+            "model.gradient_checkpointing=true, or leave the one out"
+        )
     if recipe.learning.share_prefixes and recipe.model.gradient_checkpointing:
         yield (
             "learning.share_prefixes and model.gradient_checkpointing exclude each other: set one "

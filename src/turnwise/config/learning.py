@@ -27,6 +27,9 @@ class LearningConfig(Section):
     """Passes over a step's trajectories, of the policy and of the critic alike."""
     tokens_per_micro_batch: int = Field(4096, ge=64)
     """Padded tokens in one forward pass. Changes memory and speed, never the gradient."""
+    offload_optimizer: bool = False
+    """Keep AdamW's moments, and the float32 weights that it moves, in the processor's memory, and
+    move them there: 8 to 12 bytes less for each trained weight on a GPU, and a slower update."""
     share_prefixes: bool = False
     """Compute the common prefixes of a group's trajectories once in the policy update, where that
     is less work. The gradient is the same; the model must have full attention."""

@@ -7,7 +7,7 @@ the output layer (`logprobs.py`).
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -74,9 +74,19 @@ def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: A
     if "inputs_embeds" not in arguments:
         arguments["input_ids"] = inputs
     lower = torch.autocast(inputs.device.type, torch.bfloat16, enabled=autocast)
-    with lower, attention_in_float32(base) if autocast else nullcontext():
+    exact = attention_in_float32(base) if autocast else nullcontext()
+    with lower, exact, offloaded(base):
         hidden: Tensor = body(use_cache=False, **arguments).last_hidden_state
     return hidden
+
+
+def offloaded(base: Any) -> AbstractContextManager[object]:
+    """Keep what the backward pass needs of a model's layers in the processor's memory meanwhile, if
+    the model asks for it (`model.offload_activations`); of layers that are computed again it is
+    their inputs."""
+    if not getattr(base, "offload_activations", False):
+        return nullcontext()
+    return torch.autograd.graph.save_on_cpu(pin_memory=base.device.type == "cuda")
 
 
 def inputs_of(model: Any, decoder: Any, inputs: Tensor, images: Images) -> dict[str, Any]:

@@ -98,7 +98,8 @@ class Optimizer:
             raise ConfigError(f"{type(model).__name__} has no weight to train: all are frozen")
         self._ranks = ranks
         self._locals = [ranks.local(parameter) for parameter in self.parameters]
-        self._masters = [_master(local) for local in self._locals]
+        offload = config.offload_optimizer
+        self._masters = [_master(local, offload) for local in self._locals]
         self.learning_rate = learning_rate
         self.schedule = schedule or warm_up(config.warmup_steps)
         self.max_gradient_norm = config.max_gradient_norm
@@ -126,7 +127,7 @@ class Optimizer:
         self._ranks.sum_gradients(self.parameters)
         for parameter, master in zip(self.parameters, self._masters, strict=True):
             if master is not parameter and parameter.grad is not None:
-                master.grad = self._ranks.local(parameter.grad)
+                master.grad = self._ranks.local(parameter.grad).to(master.device)
         norm = self._clip()
         before = self._samples()
         if math.isfinite(norm):
@@ -166,11 +167,10 @@ class Optimizer:
         """Continue exactly where `state` was taken, for a model with the same parameters."""
         local = self._ranks.local
         with torch.no_grad():
-            for name, master in zip(self._names, self._masters, strict=True):
+            for name, own, master in zip(self._names, self._locals, self._masters, strict=True):
                 for kind, value in self._moments(master).items():
                     value.copy_(local(state["moments"][name][kind]))
-                if name in state["masters"]:
-                    master.copy_(local(state["masters"][name]))
+                master.copy_(local(state["masters"][name]) if name in state["masters"] else own)
             self._round()
         self.updates = int(state["updates"])
         self.learning_rate_factor = float(state["learning_rate_factor"])
@@ -250,13 +250,15 @@ def add_gradient(loss: Tensor) -> None:
         torch.autograd.backward(loss)
 
 
-def _master(parameter: Tensor) -> Tensor:
+def _master(parameter: Tensor, offload: bool) -> Tensor:
     """The parameter itself, or where it has fewer bits than float32 a copy that has them; its
-    gradients are then summed in float32 too."""
-    if torch.finfo(parameter.dtype).bits >= 32:
+    gradients are then summed in float32 too. With `offload` a copy in the processor's memory."""
+    if torch.finfo(parameter.dtype).bits < 32:
+        parameter.grad_dtype = torch.float32
+    elif not offload:
         return parameter
-    parameter.grad_dtype = torch.float32
-    return parameter.detach().float()
+    device = torch.device("cpu") if offload else parameter.device
+    return parameter.detach().to(device, torch.float32, copy=True)
 
 
 def _sample(parameter: Tensor) -> Tensor:

@@ -59,6 +59,7 @@ def load_model(
         attach_reader(model, tokenizer, _source(config))
     if config.gradient_checkpointing:
         recompute_layers(model)
+    model.offload_activations = config.offload_activations
     if config.lora_rank:
         model = _with_adapters(model, config.lora_rank, weights, seed)
     return model, tokenizer

@@ -52,5 +52,5 @@ def team_of(context: RunContext) -> Team:
     recipe, device = context.recipe, context.components.model.device
     threads = max(1, recipe.threads // recipe.cluster.learners)
     logs = context.folder.path / "learners"
-    seconds, ranks = recipe.cluster.seconds, context.hired.ranks
-    return Team(recipe.cluster.learners, device, threads, seconds, logs, ranks)
+    cluster, ranks = recipe.cluster, context.hired.ranks
+    return Team(cluster.learners, device, threads, cluster.seconds, logs, ranks, cluster.replicas)

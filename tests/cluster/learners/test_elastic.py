@@ -17,9 +17,9 @@ MakeGroups = Callable[..., list[Group]]
 
 
 @contextmanager
-def ranks(count: int, logs: Path) -> Iterator[Team]:
+def ranks(count: int, logs: Path, replicas: int = 1) -> Iterator[Team]:
     """Processes of this test alone: a process is in one team at a time."""
-    team = Team(count, torch.device("cpu"), 1, 120.0, logs)
+    team = Team(count, torch.device("cpu"), 1, 120.0, logs, replicas=replicas)
     try:
         yield team
     finally:
@@ -41,3 +41,20 @@ def test_four_go_on_from_two_and_one_from_four(
         four = updated(gone_on(folder, recipe, team), recipe, make_groups(REWARDS, 2))
         later = save(four, tmp_path, tokenizer, 2)
     assert_same_updates(one, gone_on(later, recipe, None), [make_groups(REWARDS, 3)])
+
+
+@pytest.mark.long
+@pytest.mark.numbers
+def test_two_replicas_of_two_parts_make_the_update_of_one(
+    model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Any, tmp_path: Path
+) -> None:
+    """And one process goes on from what they have written, each part once."""
+    recipe = recipe_of(model_folders["gemma2"], WITH_REFERENCE)
+    with ranks(4, tmp_path / "logs", replicas=2) as team:
+        one, four = pair(team, recipe)
+        assert_same_updates(one, four, [make_groups(REWARDS, seed) for seed in range(2)])
+        folder = save(four, tmp_path, tokenizer)
+    shards = sum(file.stat().st_size for file in (folder / "learner").iterdir())
+    weights = sum(weight.numel() for weight in one.model.parameters())
+    assert shards < 1.5 * 8 * weights + 100_000
+    assert_same_updates(one, gone_on(folder, recipe, None), [make_groups(REWARDS, 2)])

@@ -13,7 +13,7 @@ from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
 
-LAYERS = 16
+LAYERS = 48
 
 
 class Peak:
@@ -49,12 +49,12 @@ def own_bytes(status: Path) -> int:
 def large(folder: Path, tokenizer: Any) -> int:
     """Write a model of about 110 MB; returns the bytes of its weights."""
     config = Qwen3Config(
-        vocab_size=4096,
-        hidden_size=512,
-        intermediate_size=640,
+        vocab_size=1024,
+        hidden_size=256,
+        intermediate_size=512,
         num_hidden_layers=LAYERS,
-        num_attention_heads=8,
-        num_key_value_heads=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
         head_dim=64,
         tie_word_embeddings=True,
     )
@@ -69,7 +69,7 @@ def test_a_rank_begins_with_its_part_and_a_layer(
     team: Team, model_folders: dict[str, Path], tokenizer: Any, tmp_path: Path
 ) -> None:
     whole = large(tmp_path, tokenizer)
-    worker = team._workers[0].pid
+    worker = team._arrivals[1].process
 
     small = recipe_of(model_folders["qwen3"], {"name": "grpo"})
     DistributedLearner(team, small, loaded(small, 1), None)
@@ -80,4 +80,4 @@ def test_a_rank_begins_with_its_part_and_a_layer(
     with Peak(worker) as peak:
         DistributedLearner(team, recipe, loaded(recipe, 1), None)
     grown = peak.bytes - before
-    assert grown < whole  # with what the allocator keeps; of a copy and a part it were 1.5 times
+    assert grown < 0.8 * whole  # a part, and what the check of a few layers and the allocator take

@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_for_one_rank_leaves_the_last_good_checkpoint(
     recipe = recipe_of(model_folders["qwen3"], WITH_REFERENCE)
     _, two = pair(team, recipe)
     good = save(two, tmp_path, tokenizer)
-    worker = team._workers[0].pid
+    worker = team._arrivals[1].process
     most = resource.prlimit(worker, resource.RLIMIT_FSIZE)
     files = ("model-00002-of-00002", "learner/shard-00002-model-00001-of-00001")
     for name in files:

@@ -42,7 +42,8 @@ QWEN3_32B = ModelShape("32b", 64, 5120, 25600, 64, 8, 128, 151936)
 QWEN3_30B_A3B = ModelShape("30b", 48, 2048, 768, 32, 4, 128, 151936, False, 128, 8)
 LOAD = Workload(64, Stated(500, 4, 400, 300, 10, 2000).episodes(200), ToolTimes(2.0, 1.0), 0.5)
 BF16 = Training(recompute=True)
-ASK = Ask(QWEN3_8B, LOAD, BF16, find_gpu("h100"), 16, most_staleness=1)
+WITH_REFERENCE = replace(BF16, reference=True)
+ASK = Ask(QWEN3_8B, LOAD, WITH_REFERENCE, find_gpu("h100"), 16, most_staleness=1)
 
 
 def test_shapes_have_the_published_numbers_of_parameters() -> None:
@@ -55,11 +56,12 @@ def test_shapes_have_the_published_numbers_of_parameters() -> None:
     assert QWEN3_8B.adapters(16) == pytest.approx(43.6e6, rel=0.01)
 
 
-def test_memory_of_training_is_18_bytes_a_weight_and_is_sharded() -> None:
+def test_memory_of_training_is_18_bytes_a_weight_and_16_where_it_is_sharded() -> None:
     one = learner_memory(QWEN3_8B, BF16, 1)
     assert one.weights + one.gradients + one.optimizer == 18 * QWEN3_8B.parameters
     many = learner_memory(QWEN3_8B, BF16, 8)
-    assert many.weights == one.weights / 8
+    sharded = many.weights + many.gradients + many.optimizer
+    assert sharded == 16 * QWEN3_8B.parameters / 8
     assert many.activations == one.activations
     assert one.gathered == 0 < many.gathered
     full = learner_memory(QWEN3_8B, Training(bfloat16=False), 1)
@@ -70,14 +72,29 @@ def test_memory_of_training_is_18_bytes_a_weight_and_is_sharded() -> None:
     assert learner_memory(QWEN3_8B, replace(BF16, critic=True), 1).optimizer == 2 * one.optimizer
 
 
+def test_what_is_offloaded_is_on_no_gpu_and_replicas_share_nothing() -> None:
+    plain = learner_memory(QWEN3_8B, BF16, 8)
+    moved = learner_memory(
+        QWEN3_8B, replace(BF16, offload_optimizer=True, offload_activations=True), 8
+    )
+    optimizer, inputs = 12 * QWEN3_8B.parameters / 8, 2 * 36 * 4096 * 4096
+    assert moved.host == optimizer + inputs
+    assert plain.host == moved.optimizer == 0
+    assert plain.total - moved.total == 8 * QWEN3_8B.parameters / 8 + inputs
+    alone = learner_memory(QWEN3_8B, replace(BF16, offload_optimizer=True), 1)
+    assert alone.weights + alone.gradients == 6 * QWEN3_8B.parameters
+    assert learner_memory(QWEN3_8B, replace(BF16, replicas=2), 16) == plain
+
+
 def test_the_number_that_an_error_names_is_enough_and_half_of_it_is_not() -> None:
     memory = 79 * GIB
-    with pytest.raises(ConfigError, match=r"8b \(8\.2 billion .* give --gpus 4 or more") as told:
+    with pytest.raises(ConfigError, match=r"8b \(8\.2 billion .* give --gpus 2 or more") as told:
         least_learners(QWEN3_8B, BF16, memory, 1)
     assert "1 GPU of 79 GiB" in str(told.value)
-    assert learner_memory(QWEN3_8B, BF16, 4).total <= USABLE * memory
-    assert learner_memory(QWEN3_8B, BF16, 2).total > USABLE * memory
-    assert least_learners(QWEN3_8B, BF16, memory, 64) == 4
+    assert learner_memory(QWEN3_8B, BF16, 2).total <= USABLE * memory
+    assert learner_memory(QWEN3_8B, BF16, 1).total > USABLE * memory
+    assert least_learners(QWEN3_8B, BF16, memory, 64) == 2
+    assert least_learners(QWEN3_8B, WITH_REFERENCE, memory, 64) == 4
     assert least_learners(QWEN3_8B, Training(lora_rank=16, recompute=True), memory, 64) == 1
     with pytest.raises(ConfigError, match=r"no number of GPUs is enough.*tokens_per_micro_batch"):
         least_learners(QWEN3_32B, Training(micro_batch=1 << 17), memory, 64)

@@ -1,7 +1,7 @@
 """A policy's learner and critic on several processes, in the place of those on one.
 
 Rank 0 keeps the whole model beside its part of one: the engine samples from it, signals are
-measured with it, checkpoints are written of it; it gets the new weights after each update. Not
+measured with it; it gets the new weights after each update. Checkpoints are of all ranks. Not
 here: what ranks compute (`parts.py`), and how they are run (`team.py`).
 """
 

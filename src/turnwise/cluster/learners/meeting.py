@@ -40,6 +40,8 @@ class Meeting:
     threads: int
     seconds: float
     """Deadline of everything that ranks do together."""
+    replicas: int
+    """Copies of the divided model."""
     log: str
     """The file of whatever the rank prints."""
     folder: str

@@ -3,6 +3,7 @@
 Not here: who calls (`team.py`, `worker.py`), and how a run sees it (`learner.py`).
 """
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.value_head import make_critic
 from turnwise.storage.tensors import read
+from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
 
@@ -49,6 +51,8 @@ class Parts(DividedModel):
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model)
+        gc.collect()  # divided models hold themselves
+        release_memory()
         self._critic: Critic | None = None
         if Requirement.CRITIC in algorithm.needs:
             config = recipe.algorithm.critic or SeparateCriticConfig()

@@ -78,9 +78,11 @@ class ProcessGroup:
         computed = _Computed(model)
         few = _kept_whole(model)
         if self.expert_parallel:
+            self._get_weights(model)  # all at once: experts are divided first
             few |= divide_experts(model, self._mesh)
         for part in [*(_layers(model) if by_layer else ()), computed]:
-            self._get_weights(part)
+            if not self.expert_parallel:
+                self._get_weights(part)
             self._divide(part, few, computed is part)
 
         def compute(function: Any, *arguments: Any) -> Any:
@@ -132,8 +134,15 @@ class ProcessGroup:
             gradient.copy_(summed.view_as(gradient))
 
     def counts(self, weight: Tensor) -> bool:
-        """See Ranks."""
-        return self.rank == 0 or isinstance(weight, DTensor)
+        """See Ranks; of what several replicas have, that of the first one does."""
+        if not isinstance(weight, DTensor):
+            return self.rank == 0
+        places = weight.device_mesh.get_coordinate() or ()
+        return not any(
+            place
+            for place, kind in zip(places, weight.placements, strict=True)
+            if kind.is_replicate()
+        )
 
     def dtype(self, weight: Tensor) -> torch.dtype:
         """See Ranks."""
@@ -147,9 +156,12 @@ class ProcessGroup:
         """See Ranks."""
         if not isinstance(weight, DTensor):
             return local
+        mesh = weight.device_mesh
+        if mesh.device_type != local.device.type:
+            mesh = DeviceMesh(local.device.type, mesh.mesh, _init_backend=False)
         return DTensor.from_local(
             local,
-            weight.device_mesh,
+            mesh,
             weight.placements,
             run_check=False,
             shape=weight.shape,
@@ -163,19 +175,7 @@ class ProcessGroup:
 
     def copied(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the processor's memory, divided as it is."""
-        if not isinstance(tensor, DTensor):
-            return tensor.detach().to("cpu", copy=True)
-        mesh = tensor.device_mesh
-        if mesh.device_type != "cpu":
-            mesh = DeviceMesh("cpu", mesh.mesh, _init_backend=False)
-        return DTensor.from_local(
-            tensor.to_local().detach().to("cpu", copy=True),
-            mesh,
-            tensor.placements,
-            run_check=False,
-            shape=tensor.shape,
-            stride=tensor.stride(),
-        )
+        return self.divided(self.local(tensor).detach().to("cpu", copy=True), tensor)
 
 
 class _Computed(nn.Module):
@@ -214,7 +214,8 @@ def visit(meeting: Meeting, address: str) -> "Store":
 def join(store: "Store", meeting: Meeting) -> ProcessGroup:
     """Wait for all other ranks. Nothing that they do together takes longer than the meeting's
     seconds; then all that wait for it raise. On GPUs (`cuda`) each rank takes the one of its
-    number, or the only one that it sees."""
+    number, or the only one that it sees. Weights are divided over `count / replicas` ranks that
+    follow each other."""
     if meeting.device == "cuda":
         torch.cuda.set_device(meeting.rank % torch.cuda.device_count())
     dist.init_process_group(
@@ -225,7 +226,15 @@ def join(store: "Store", meeting: Meeting) -> ProcessGroup:
         timeout=timedelta(seconds=meeting.seconds),
     )
     beside = dist.new_group(backend="gloo", timeout=timedelta(seconds=meeting.seconds))
-    return ProcessGroup(init_device_mesh(meeting.device, (meeting.count,)), beside)
+    device, count, replicas = meeting.device, meeting.count, meeting.replicas
+    mesh = (
+        init_device_mesh(device, (count,))
+        if replicas == 1
+        else init_device_mesh(
+            device, (replicas, count // replicas), mesh_dim_names=("replicate", "shard")
+        )
+    )
+    return ProcessGroup(mesh, beside)
 
 
 def leave() -> None:

@@ -40,6 +40,7 @@ class Team:
         seconds: deadline of all that ranks wait for.
         logs: the folder of what the others print, which each of them sees; made if it is not there.
         launcher: starts the others; without one, they are processes of this machine.
+        replicas: copies of the divided model, each over `count / replicas` processes.
 
     Raises InfrastructureError where a process does not start.
     """
@@ -52,6 +53,7 @@ class Team:
         seconds: float,
         logs: Path,
         launcher: RankLauncher | None = None,
+        replicas: int = 1,
     ) -> None:
         self.seconds, self.logs = seconds, logs.absolute()
         self.parts: Any = None
@@ -68,7 +70,7 @@ class Team:
             def meeting(rank: int) -> Meeting:
                 at = (launcher.host, door.port, port, door.secret)
                 found = (str(self._log(rank)), os.getcwd(), tuple(sys.path))
-                return Meeting(*at, rank, count, device.type, threads, seconds, *found)
+                return Meeting(*at, rank, count, device.type, threads, seconds, replicas, *found)
 
             for rank in range(1, count):
                 self._processes[rank] = launcher.start(meeting(rank))

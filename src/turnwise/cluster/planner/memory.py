@@ -2,11 +2,13 @@
 
 - Weights, optimizer, gradients: bfloat16 weights (2), masters in float32 (4), AdamW's two moments
   (8), gradients in float32 (4) for each trained weight, as `learning/optimizer.py` keeps them: 18
-  bytes, 16 in float32 without masters; 2 or 4 for a frozen one. FSDP shards all of it over the
-  learners (ZeRO stage 3, arXiv 1910.02054), and gathers two layers at a time.
+  bytes, 16 in float32 and on several learners, whose parts are the masters; 2 or 4 for a frozen
+  one. FSDP shards all of it over the learners of a replica (ZeRO stage 3, arXiv 1910.02054), and
+  gathers two layers at a time. With `offload_optimizer` masters and moments are the processor's.
 - Activations of a layer: 34 bytes for each token and unit of width, with attention that keeps no
-  matrix (arXiv 2205.05198, equation 2 without its attention term); recomputed, 2 for each layer
-  and 34 for one. The output layer works in chunks of 2^24 logits, with float32 copies.
+  matrix (arXiv 2205.05198, equation 2 without its attention term); recomputed, 2 for each layer,
+  the processor's with `offload_activations`, and 34 for one. The output layer works in chunks of
+  2^24 logits, with float32 copies.
 - KV cache: keys and values of each layer, 2 bytes a number.
 - Beside it, 2 GiB for CUDA, libraries and communication, and a tenth of the memory as a reserve.
 
@@ -41,6 +43,12 @@ class Training:
     lora_rank: int = 0
     recompute: bool = False
     """Whether activations are computed again in the backward pass."""
+    offload_activations: bool = False
+    """Whether what is kept of recomputed layers is in the processor's memory."""
+    offload_optimizer: bool = False
+    """Whether moments and masters are in the processor's memory."""
+    replicas: int = 1
+    """Copies of the divided model among the learners."""
     micro_batch: int = 4096
     """Tokens of one forward pass."""
     reference: bool = False
@@ -56,18 +64,21 @@ class LearnerMemory:
     """Bytes on each of the learners."""
 
     weights: float
-    """Weights and masters, of frozen models too."""
+    """Weights of frozen models too."""
     gradients: float
     optimizer: float
+    """Moments and masters."""
     activations: float
     gathered: float
     """Whole layers, for the moment in which they are computed."""
+    host: float = 0.0
+    """Bytes of the processor's memory for this learner, which are in no sum."""
     other: float = CUDA
 
     @property
     def total(self) -> float:
-        """All of it."""
-        return float(sum(vars(self).values()))
+        """All of it on the GPU."""
+        return float(sum(vars(self).values())) - self.host
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,6 @@ class SamplerMemory:
 def learner_memory(shape: ModelShape, training: Training, learners: int) -> LearnerMemory:
     """Bytes on each of so many learners."""
     width = 2 if training.bfloat16 else 4
-    masters = 4 if training.bfloat16 else 0
     parameters = shape.parameters
     trained = shape.adapters(training.lora_rank) if training.lora_rank else parameters
     frozen = parameters if training.lora_rank else 0
@@ -100,17 +110,24 @@ def learner_memory(shape: ModelShape, training: Training, learners: int) -> Lear
         trained += parameters
     if training.reference and not training.lora_rank:
         frozen += parameters
+    divided_over = max(1, learners // training.replicas)
     # Adapters are on every learner; whole models are sharded.
-    shards = 1 if training.lora_rank and not training.critic else learners
-    layers = shape.layers
+    shards = 1 if training.lora_rank and not training.critic else divided_over
+    rounded = width < 4 and shards == 1 and not training.lora_rank  # adapters are in float32
+    masters = 4 if rounded or training.offload_optimizer else 0
+    own = width if rounded else 4
     each = ACTIVATION * shape.width * training.micro_batch
-    kept = (2 * shape.width * training.micro_batch * layers + each) if training.recompute else 0
+    inputs = 2 * shape.width * training.micro_batch * shape.layers
+    moved = inputs if training.offload_activations else 0
+    kept = each + inputs - moved if training.recompute else each * shape.layers
+    offloaded = (8 + masters) * trained / shards if training.offload_optimizer else 0.0
     return LearnerMemory(
-        weights=(width + masters) * trained / shards + width * frozen / learners,
+        weights=own * trained / shards + width * frozen / divided_over,
         gradients=4 * trained / shards,
-        optimizer=8 * trained / shards,
-        activations=(kept or each * layers) + LOGITS,
-        gathered=0.0 if learners == 1 else 2 * width * max(shape.layer, shape.embedding),
+        optimizer=(8 + masters) * trained / shards - offloaded,
+        activations=kept + LOGITS,
+        gathered=0.0 if divided_over == 1 else 2 * width * max(shape.layer, shape.embedding),
+        host=offloaded + moved,
     )
 
 

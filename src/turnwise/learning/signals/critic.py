@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
-from turnwise.forward.hidden import base_model, decoder_of, inputs_of
+from turnwise.forward.hidden import base_model, decoder_of, inputs_of, offloaded
 from turnwise.forward.packing import Row, Slicing
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
@@ -198,7 +198,8 @@ class Critic(nn.Module):
         spans = [(member.tokens, span) for member in members for span in member.tokens.spans]
         images = [own.images_in(span, span.stop - span.start - 1) for own, span in spans]
         given = inputs_of(self.policy, self.body, ids, images) or {"input_ids": ids}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
+        lower = torch.autocast(self.device.type, torch.bfloat16, enabled=autocast)
+        with lower, offloaded(self.policy):
             hidden = self.body(use_cache=False, **given).last_hidden_state
         chosen: Tensor = hidden[selected.to(self.device)]
         return chosen
