@@ -23,10 +23,11 @@ from tests.cluster.learners.test_learner import (
     recipe_of,
     same,
 )
+from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
 from tests.learning.conftest import VOCABULARY
 from turnwise.cluster.learners.learner import DistributedCritic
 from turnwise.cluster.learners.team import Team
-from turnwise.config import CriticConfig
+from turnwise.config import CriticConfig, Recipe
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.critic import Critic
 from turnwise.types import Group
@@ -91,12 +92,32 @@ def test_tokens_go_to_experts(
 ) -> None:
     """In place of weights that are gathered; alone, and with rows that ranks compute together."""
     recipe = recipe_of(expert_folders[kind], ALGORITHMS[1], updates_per_step=2)
-    update = {"learners": 2, "sequence_ranks": slices, "expert_parallel": True}
-    recipe = recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update=update)})
+    recipe = kept_apart(recipe, slices)
     one, other = pair(team, recipe)
     experts = team.parts.policy.model.model.layers[0].mlp.experts
     assert experts.down_proj.to_local().shape[0] == experts.num_experts == 2
     assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+def kept_apart(recipe: Recipe, slices: int = 1) -> Recipe:
+    """With tokens that go to experts, in place of weights that are gathered."""
+    update = {"learners": 2, "sequence_ranks": slices, "expert_parallel": True}
+    return recipe.model_copy(update={"cluster": recipe.cluster.model_copy(update=update)})
+
+
+@pytest.mark.long
+def test_one_process_goes_on_from_the_experts_of_two(
+    team: Team,
+    expert_folders: dict[str, Path],
+    make_groups: MakeGroups,
+    tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+) -> None:
+    recipe = kept_apart(recipe_of(expert_folders["qwen3_moe"], WITH_REFERENCE))
+    two = updated(pair(team, recipe)[1], recipe, make_groups(REWARDS, 1))
+    folder = save(two, tmp_path, tokenizer)
+    again = gone_on(folder, recipe, None), gone_on(folder, recipe, team)
+    assert_same_updates(*again, [make_groups(REWARDS, 2)])
 
 
 @pytest.mark.long
