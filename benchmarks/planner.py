@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -142,9 +141,10 @@ def play(root: Path, names: list[str]) -> None:
 
 
 def wall(folder: Path) -> float:
-    """Seconds between the records of two steps, median without the first ones."""
-    stamps = json.loads((folder / "clock.json").read_text())["stamps"]
-    return median(after - before for before, after in pairwise(stamps[FIRST - 1 :]))
+    """Seconds of a step between two records, without the first ones: the median of means of two,
+    since steps that are sampled ahead may end in pairs."""
+    stamps = json.loads((folder / "clock.json").read_text())["stamps"][FIRST - 1 :]
+    return median((after - before) / 2 for before, after in zip(stamps, stamps[2:], strict=False))
 
 
 def beside_steps(folder: Path, found: Measured) -> float:

@@ -1,5 +1,6 @@
 """The command `plan`: a table at 80 columns, JSON, a run to plan from, and mistakes."""
 
+import json
 from pathlib import Path
 from statistics import fmean
 
@@ -9,6 +10,7 @@ from tests.commands.shell import Shell
 from tests.small_runs import train, write_recipe
 from turnwise.cluster.planner.measured import fit_beside, fit_pace, mean_step, read_run
 from turnwise.cluster.planner.simulation import Schedule, simulate
+from turnwise.config import dump_recipe, load_recipe
 from turnwise.storage.run_folder import RunFolder
 
 TABLES = """
@@ -62,12 +64,49 @@ def test_a_plan_as_json(shell: Shell) -> None:
         (("demo", "model.name=/nowhere"), "the config of /nowhere cannot be read"),
         (("demo", "--from", "/nowhere"), "/nowhere"),
         (("demo", "--from", ".", "--turns", "3"), "leave out --turns"),
+        (("demo", "--gpu-hour", "-1"), "--gpu-hour is -1: give a price of 0 or more"),
+        (("demo", "--gpu-hour", "inf"), "--gpu-hour is inf: give a price"),
+        (("demo", "evaluation.prices.tool_call=-1"), "evaluation.prices.tool_call"),
     ],
 )
 def test_mistakes_are_one_line(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     failed = shell("plan", *arguments, code=2)
     assert message in failed.err
     assert len(failed.err.strip().splitlines()) == 1
+
+
+def test_a_model_without_numbers_and_one_that_is_too_large_are_refused(
+    shell: Shell, tmp_path: Path
+) -> None:
+    config = {
+        "model_type": "qwen3",
+        "hidden_size": 4096,
+        "num_hidden_layers": 36,
+        "intermediate_size": 12288,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151936,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    large = (f"model.name={tmp_path}", "model.gradient_checkpointing=true")
+    failed = shell("plan", "demo", *large, "--gpus", "1", code=2).err
+    assert "8.2 billion parameters) does not fit on 1 GPU of 79 GiB" in failed
+    assert "give --gpus" in failed
+    assert len(failed.strip().splitlines()) == 1
+    (tmp_path / "config.json").unlink()
+    failed = shell("plan", "demo", *large, code=2).err
+    assert "give a folder that has it" in failed
+    assert len(failed.strip().splitlines()) == 1
+
+
+def test_a_run_without_times_is_refused(shell: Shell, tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.path.mkdir()
+    (folder.path / "config.toml").write_text(dump_recipe(load_recipe("demo")))
+    failed = shell("plan", "demo", "--from", folder.path, code=2).err
+    assert "has no step of RL to plan from: give a run that has some" in failed
+    assert len(failed.strip().splitlines()) == 1
 
 
 @pytest.mark.long

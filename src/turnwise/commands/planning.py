@@ -4,6 +4,7 @@ Not here: how plans are made (`cluster/planner`).
 """
 
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +61,7 @@ def plan(
     success: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of successes, for their cost.")
     ] = None,
-    gpu_hour: Annotated[float, typer.Option(min=0, help="Price of an hour of one GPU.")] = 0.0,
+    gpu_hour: Annotated[float, typer.Option(help="Price of an hour of one GPU.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """Plan a run on GPUs: how to divide them between learning and sampling, memory, steps per hour
@@ -70,6 +71,8 @@ def plan(
     from turnwise.cluster.planner.shapes import read_shape
     from turnwise.cluster.planner.workload import Stated
 
+    if not 0 <= gpu_hour < inf:
+        raise ConfigError(f"--gpu-hour is {gpu_hour:g}: give a price of 0 or more")
     found_gpu, loaded = find_gpu(gpu), load_recipe(recipe, overrides or [])
     limits, prices = loaded.rollout, loaded.evaluation.prices
     if from_run is not None and (turns is not None or turn_tokens is not None):
@@ -132,6 +135,7 @@ def lines(ask: "Ask", best: "Plan", currency: str) -> list[str]:
     """The lines below the table: memory, what each part holds up, costs, assumptions."""
     gib, learner, sampler = float(1 << 30), best.learner, best.sampler
     gains = ", ".join(f"{part} {gain:.2f}x" for part, gain in best.gains.items())
+    busy = ", ".join(f"{part} {share:.1%}" for part, share in best.busy.items())
     found = [
         f"Each learner, GiB of {ask.gpu.memory:g}: weights {learner.weights / gib:.1f}, gradients "
         f"{learner.gradients / gib:.1f}, optimizer {learner.optimizer / gib:.1f}, activations "
@@ -141,6 +145,7 @@ def lines(ask: "Ask", best: "Plan", currency: str) -> list[str]:
         f"{sampler.weights / gib:.1f}, KV cache {sampler.cache / gib:.1f} GiB on each GPU, for "
         f"{sampler.slots} sequences; {best.timing.under_way} episodes under way at most.",
         f"Times as fast if a part took no time: {gains}.",
+        f"Share of the time that a part works: {busy}; {best.calls:.0f} tool calls at once.",
     ]
     if best.step_cost is not None:
         each = "" if best.success_cost is None else f", {currency}{best.success_cost:.3g} a success"
@@ -175,6 +180,8 @@ def described(one: "Plan") -> dict[str, Any]:
         "sampler_memory": asdict(one.sampler) | {"total": one.sampler.total},
         "bound": one.bound,
         "gains": one.gains,
+        "busy": one.busy,
+        "tool_calls_at_once": one.calls,
         "step_cost": one.step_cost,
         "success_cost": one.success_cost,
     }

@@ -162,6 +162,28 @@ def test_the_best_plan_is_the_fastest_of_all_divisions_that_are_simulated() -> N
     assert first.timing == best_plans(ASK, 1)[0].timing
 
 
+def test_parts_that_are_saturated_work_all_the_time() -> None:
+    """What bounds a plan is what is busy: the driver with many short episodes, places of tools."""
+    (calm,) = best_plans(ASK, 1)
+    assert calm.busy["driver"] < 0.01
+    assert calm.busy["tools"] == 0
+    assert calm.calls == pytest.approx(64 * LOAD.calls * 2 / calm.timing.step)
+    turns = 64 * LOAD.turns
+    slow = Efficiency(driver=10 * calm.timing.step / turns)
+    (full,) = best_plans(replace(ASK, efficiency=slow), 1)
+    assert full.bound == "driver"
+    assert full.busy["driver"] == pytest.approx(1.0, abs=0.1)
+    (few,) = best_plans(replace(ASK, tool_slots=2), 1)
+    assert few.bound == "tools"
+    assert 0.8 < few.busy["tools"] <= 1.05
+
+
+def test_new_weights_take_about_as_long_as_others_have_published() -> None:
+    """32B over 16 and 16 GPUs: about 2 s by NCCL (huggingface/trl, issue 7103)."""
+    found = weights_seconds(QWEN3_32B, find_gpu("h100"), BF16, False, Efficiency())
+    assert 2.0 / 2 <= found <= 2.0 * 2
+
+
 def test_slow_tools_and_slow_drivers_are_found() -> None:
     slow = replace(ASK, workload=replace(LOAD, tools=ToolTimes(120.0, 0.5)))
     assert best_plans(slow, 1)[0].bound == "tools"

@@ -91,6 +91,10 @@ class Plan:
     """The part that bounds it: one of PARTS, or "all alike"."""
     gains: dict[str, float]
     """How many times as fast it were if a part took no time, for each of PARTS."""
+    busy: dict[str, float]
+    """Share of the time that each of PARTS works; one near 1 is saturated."""
+    calls: float
+    """Tool calls at once, mean."""
     step_cost: float | None
     """None where no price is given."""
     success_cost: float | None
@@ -138,7 +142,7 @@ def pace_of(ask: Ask, division: Division) -> Pace:
         samplers=division.samplers // sampler.gpus,
         slots=sampler.slots,
         weights=weights_seconds(ask.shape, ask.gpu, ask.training, division.colocated, efficiency),
-        driver=efficiency.driver,
+        driver=efficiency.driver * ask.workload.turns,
         store=store_seconds(ask.workload, efficiency),
         tool_slots=ask.tool_slots,
     )
@@ -183,9 +187,9 @@ def scaled(load: Workload, pace: Pace, schedule: Schedule, most_turns: int = MOS
         )
         schedule = replace(schedule, under_way=schedule.under_way / factor)
         load = small
-    timing = simulate(
-        load, pace, schedule, steps=max(3, 1 + schedule.staleness), warm=2 + schedule.staleness
-    )
+    # Steps ahead may end in bunches of so many: a mean is of whole bunches.
+    bunch = 1 + schedule.staleness
+    timing = simulate(load, pace, schedule, steps=bunch * math.ceil(3 / bunch), warm=1 + bunch)
     return replace(
         timing, active=timing.active * factor, under_way=round(timing.under_way * factor)
     )
@@ -205,6 +209,25 @@ def gains(ask: Ask, division: Division, timing: Timing) -> dict[str, float]:
         "object store": timed(ask, division, replace(pace, store=0.0)),
     }
     return {part: timing.step / one.step for part, one in found.items()}
+
+
+def busy(ask: Ask, division: Division, timing: Timing) -> dict[str, float]:
+    """Share of the time that each of PARTS works."""
+    pace, load = pace_of(ask, division), ask.workload
+    return {
+        "sampling": timing.sampling,
+        "tools": calls_at_once(ask, timing) / ask.tool_slots,
+        "learning": min(1.0, pace.update / timing.step),
+        "weights": pace.weights / timing.step,
+        "driver": load.episodes * pace.driver / timing.step,
+        "object store": load.episodes * pace.store / timing.step,
+    }
+
+
+def calls_at_once(ask: Ask, timing: Timing) -> float:
+    """Tool calls at once, mean, by Little's law: their rate times their seconds."""
+    load = ask.workload
+    return load.episodes * load.calls * load.tools.mean / timing.step
 
 
 def bound_of(found: dict[str, float]) -> str:
@@ -236,6 +259,8 @@ def _plan(ask: Ask, division: Division, timing: Timing) -> Plan:
         timing=timing,
         bound=bound_of(found),
         gains=found,
+        busy=busy(ask, division, timing),
+        calls=calls_at_once(ask, timing),
         step_cost=step_cost,
         success_cost=success_cost,
     )

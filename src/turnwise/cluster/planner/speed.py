@@ -39,8 +39,9 @@ class Efficiency:
     """Seconds of an update beside multiplying: the optimizer, checkpoints, records."""
     update: float = 1.0
     """Seconds of new weights beside the network: pausing, checking, going on."""
-    driver: float = 0.001
-    """Seconds of the driver's work for an episode."""
+    driver: float = 0.00033
+    """Seconds of the driver's work for a turn that a worker plays: half of what an episode of two
+    turns took of the run's process (docs/log/performance.md, 8 workers)."""
     store: float = 1.0
     """GB/s of the object store at the driver."""
     parallel: float = 0.9
