@@ -27,7 +27,7 @@ from turnwise.cluster.planner.plan import (
     timed,
 )
 from turnwise.cluster.planner.shapes import ModelShape
-from turnwise.cluster.planner.simulation import Pace, Schedule, simulate
+from turnwise.cluster.planner.simulation import Pace, Schedule
 from turnwise.cluster.planner.speed import (
     Efficiency,
     iteration_seconds,
@@ -200,10 +200,11 @@ def test_a_scaled_step_takes_about_as_long_as_the_whole_one() -> None:
     load = replace(LOAD, episodes=2048)
     pace = Pace(lambda n: 0.01 + 0.0002 * n, update=60.0, samplers=32, slots=64, driver=0.001)
     for schedule, distance in ((Schedule(), 0.2), (Schedule(1, False), 0.1)):
-        whole = simulate(load, pace, schedule, steps=2, warm=2).step
+        whole = scaled(load, pace, schedule, most_turns=1 << 30).step
         found = scaled(load, pace, schedule).step
         assert found == pytest.approx(whole, rel=distance)
-        assert found <= whole  # the slowest of fewer episodes is less slow
+        if not schedule.staleness:
+            assert found <= whole  # the slowest of fewer episodes is less slow
 
 
 def test_the_closed_form_is_not_far_from_the_simulation() -> None:

@@ -56,9 +56,9 @@ class Admission(StrEnum):
 
     AT_ONCE = "at once"
     TOGETHER = "together"
-    """As the embedded engine: with as many others, or after some passes."""
+    """The embedded engine's way: with as many others, or after some passes."""
     LOCKSTEP = "lockstep"
-    """As the embedded engine with `engine.deterministic`: some have ended, and no tool works."""
+    """Its way with `engine.deterministic`: when some have ended, and no tool works."""
 
 
 @dataclass(frozen=True)
