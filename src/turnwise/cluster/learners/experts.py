@@ -46,7 +46,7 @@ class _Exchanging(nn.Module):
     [n, width], places of experts int64[n, k] and weights [n, k]."""
 
     num_experts: int
-    """Of this rank."""
+    """The number of experts that this rank has."""
 
     def forward(self, *arguments: Any, **named: Any) -> Tensor:
         hidden, experts, weights = [*arguments, *named.values()]
@@ -67,7 +67,7 @@ class _Exchanging(nn.Module):
         return mixed.to(hidden.dtype)
 
     def _computed(self, tokens: Tensor, places: Tensor) -> Tensor:
-        """What this rank's experts make of tokens; of none they make it too, so that every rank has
+        """Compute tokens by this rank's experts; some token where there is none, so that it has
         a gradient of every weight."""
         none = not len(tokens)
         if none:
