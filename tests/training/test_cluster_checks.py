@@ -18,7 +18,6 @@ from turnwise.training.single import learner_of
 model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
-    ("engine=vllm", "engine.name = vllm"),
     ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
     ("preferences.steps=1", "preferences.steps learns from pairs"),
     (
@@ -26,7 +25,7 @@ CASES = [
         "reward_model.beside_policy updates another model",
     ),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
-    ("monitor.echo_trap=lower_learning_rate", "changes the learning rate"),
+    ("monitor.echo_trap=roll_back train.checkpoint_every=2", "goes back to other weights"),
     ("algorithm.name=ppo algorithm.critic.kind=head", "trains the policy's own body"),
     ("algorithm.name=sdpo", "the algorithm has a self-teacher"),
     ("algorithm.name=prime", "the algorithm has a model of process rewards"),

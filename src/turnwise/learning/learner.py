@@ -52,6 +52,10 @@ class Learner(Protocol):
         """Make a step's optimizer updates; see `PolicyLearner.update`."""
         ...
 
+    def lower_learning_rate(self, factor: float) -> float:
+        """Multiply the learning rate by a factor from now on; returns that of the next update."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs beside the weights, in one form whatever made it."""
         ...

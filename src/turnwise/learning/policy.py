@@ -177,6 +177,11 @@ class PolicyLearner:
         metrics = self._with_kl(metrics, groups, credits.kl_reference)
         return UpdateReport(metrics, problems, tokens)
 
+    def lower_learning_rate(self, factor: float) -> float:
+        """Multiply the learning rate by a factor from now on; returns that of the next update."""
+        self.optimizer.learning_rate_factor *= factor
+        return self.optimizer.present_learning_rate
+
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
         model."""

@@ -9,10 +9,8 @@ from transformers import PreTrainedModel
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
-    LearningRateReaction,
     Recipe,
     ValueHeadConfig,
-    VllmEngineConfig,
 )
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
@@ -33,14 +31,10 @@ def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
 
 def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
-    reaction = recipe.monitor.echo_trap
     reward_model = recipe.reward_model
     return {
         "train.steps and sft.steps are 0, which leaves nothing to do together": not (
             recipe.train.steps or recipe.sft.steps
-        ),
-        "engine.name = vllm reads weights in a way that has not been tried with it": isinstance(
-            recipe.engine, VllmEngineConfig
         ),
         "learning.share_prefixes computes groups that are dealt out": (
             recipe.learning.share_prefixes
@@ -52,8 +46,8 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         "monitor.gradient_variance_every takes gradients of groups": bool(
             recipe.monitor.gradient_variance_every
         ),
-        "monitor.echo_trap.reaction changes the learning rate": isinstance(
-            reaction, LearningRateReaction
+        "monitor.echo_trap.reaction = roll_back goes back to other weights": (
+            recipe.monitor.echo_trap.reaction == "roll_back"
         ),
         "algorithm.critic.kind = head trains the policy's own body": isinstance(
             recipe.algorithm.critic, ValueHeadConfig

@@ -60,12 +60,8 @@ def stop(situation: Situation) -> str:
 @REACTIONS.built_in("lower_learning_rate")
 def lower_learning_rate(situation: Situation) -> str:
     """Multiplies the policy's learning rate by the factor."""
-    optimizer = _learner(situation).optimizer
-    optimizer.learning_rate_factor *= situation.factor
-    return (
-        f"The learning rate is {situation.factor:g} times what it was: "
-        f"now {optimizer.present_learning_rate:.3g}"
-    )
+    rate = situation.learners.policy.lower_learning_rate(situation.factor)
+    return f"The learning rate is {situation.factor:g} times what it was: now {rate:.3g}"
 
 
 @REACTIONS.built_in("filter")
@@ -89,7 +85,8 @@ def roll_back(situation: Situation) -> str:
     Steps are counted on: tasks and seeds are those of steps not yet done.
     """
     assert situation.best is not None  # check_reaction has seen to it
-    learner, critic = _learner(situation), situation.learners.critic
+    learner, critic = situation.learners.policy, situation.learners.critic
+    assert isinstance(learner, PolicyLearner)  # `cluster_checks` refuses it with several processes
     kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best)
     learner.model.load_state_dict(weights.state_dict())
@@ -103,13 +100,6 @@ def roll_back(situation: Situation) -> str:
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)
     )
-
-
-def _learner(situation: Situation) -> PolicyLearner:
-    """The learner of one process: `cluster_checks` refuses these reactions with several."""
-    learner = situation.learners.policy
-    assert isinstance(learner, PolicyLearner)
-    return learner
 
 
 def check_reaction(recipe: Recipe, algorithm: Algorithm) -> None:

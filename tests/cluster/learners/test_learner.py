@@ -259,6 +259,15 @@ def test_an_update_that_is_no_number_is_skipped_by_all(
     assert_same_updates(one, two, [groups])
 
 
+def test_the_learning_rate_is_lowered_on_every_rank(
+    team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
+) -> None:
+    """A part of one weight that moved faster than another would be seen."""
+    one, two = pair(team, recipe_of(model_folders["qwen3"], {"name": "grpo"}))
+    assert two.lower_learning_rate(0.5) == one.lower_learning_rate(0.5) == RATE / 2 / 5
+    assert_same_updates(one, two, [make_groups(REWARDS)])
+
+
 def test_the_reference_scores_as_on_one_process(
     team: Team, model_folders: dict[str, Path], make_groups: MakeGroups
 ) -> None:

@@ -134,6 +134,11 @@ class DistributedLearner(DistributedModel):
         self.team.call("deliver")
         return report
 
+    def lower_learning_rate(self, factor: float) -> float:
+        """See PolicyLearner."""
+        rate: float = self.team.call("lower_learning_rate", factor)
+        return rate
+
 
 class DistributedSupervised(DistributedModel):
     """Does what `SupervisedLearner` does, on all processes of a team.

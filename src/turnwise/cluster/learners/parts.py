@@ -90,6 +90,10 @@ class Parts(DividedModel):
         critic = {} if self._critic is None else {"critic": self._critic.state()}
         return self.policy.state() | critic
 
+    def lower_learning_rate(self, factor: float) -> float:
+        """See `PolicyLearner.lower_learning_rate`."""
+        return self.policy.lower_learning_rate(factor)
+
     def measure_values(self, groups: Sequence[Group]) -> Signals:
         """See `Critic.measure`."""
         return self.critic.measure(groups)
