@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
+    LearningRateReaction,
     Recipe,
     ValueHeadConfig,
 )
@@ -31,7 +32,7 @@ def check_cluster(recipe: Recipe, algorithm: Algorithm) -> None:
 
 def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
-    reward_model = recipe.reward_model
+    reaction, reward_model = recipe.monitor.echo_trap, recipe.reward_model
     return {
         "train.steps and sft.steps are 0, which leaves nothing to do together": not (
             recipe.train.steps or recipe.sft.steps
@@ -46,8 +47,9 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         "monitor.gradient_variance_every takes gradients of groups": bool(
             recipe.monitor.gradient_variance_every
         ),
-        "monitor.echo_trap.reaction = roll_back goes back to other weights": (
-            recipe.monitor.echo_trap.reaction == "roll_back"
+        "monitor.echo_trap.reaction goes back to other weights, or is your own": (
+            isinstance(reaction, LearningRateReaction)
+            and reaction.reaction != "lower_learning_rate"
         ),
         "algorithm.critic.kind = head trains the policy's own body": isinstance(
             recipe.algorithm.critic, ValueHeadConfig

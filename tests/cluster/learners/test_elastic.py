@@ -1,4 +1,5 @@
-"""Promise 7 with another number of processes: what two have written four go on from, and one."""
+"""Promises 6 and 7 with other numbers of processes: an update is that of one, and what two have
+written four go on from, and one."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,9 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from tests.cluster.learners.test_learner import REWARDS, assert_same_updates, pair, recipe_of
+from tests.cluster.learners.test_learner import (
+    ALGORITHMS,
+    REWARDS,
+    assert_same_critics,
+    assert_same_update,
+    assert_same_updates,
+    loaded,
+    pair,
+    recipe_of,
+)
 from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
+from turnwise.cluster.learners.learner import DistributedCritic
 from turnwise.cluster.learners.team import Team
+from turnwise.config import CriticConfig
+from turnwise.learning.signals.critic import Critic
 from turnwise.types import Group
 
 MakeGroups = Callable[..., list[Group]]
@@ -58,3 +71,24 @@ def test_two_replicas_of_two_parts_make_the_update_of_one(
     weights = sum(weight.numel() for weight in one.model.parameters())
     assert shards < 1.5 * 8 * weights + 100_000
     assert_same_updates(one, gone_on(folder, recipe, None), [make_groups(REWARDS, 2)])
+
+
+@pytest.mark.long
+@pytest.mark.numbers
+@pytest.mark.parametrize("count", [3, 4])
+def test_three_and_four_ranks_make_the_update_of_one(
+    model_folders: dict[str, Path], make_groups: MakeGroups, tmp_path: Path, count: int
+) -> None:
+    """Dense, layer by layer, with adapters, with a critic; a KL term in all of them."""
+    made = [make_groups(REWARDS, seed) for seed in range(2)]
+    with ranks(count, tmp_path) as team:
+        assert_same_updates(*pair(team, recipe_of(model_folders["qwen3"], ALGORITHMS[1])), made)
+        assert_same_updates(*pair(team, recipe_of(model_folders["gemma2"], ALGORITHMS[1])), made)
+        adapters = recipe_of(model_folders["gemma2"], ALGORITHMS[1], lora_rank=2)
+        assert_same_updates(*pair(team, adapters), made)
+        ppo = recipe_of(model_folders["llama"], {"name": "ppo", "kl_coefficient": 0.1})
+        one, two = pair(team, ppo)
+        critics = Critic(loaded(ppo, 1), CriticConfig(), ppo.learning), DistributedCritic(team)
+        credits = assert_same_critics(*critics, one.algorithm, made)
+        for groups, own in zip(made, credits, strict=True):
+            assert_same_update(one, two, groups, own)
