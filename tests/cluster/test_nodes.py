@@ -9,10 +9,21 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from turnwise.cluster.nodes import RETURNED, Cluster, End, Kind, Places, connected
+from turnwise.cluster.nodes import (
+    RETURNED,
+    Cluster,
+    End,
+    Kind,
+    NodeUnfit,
+    Places,
+    connected,
+    look,
+    own_versions,
+)
 from turnwise.config import ClusterConfig
 from turnwise.errors import ConfigError
 
@@ -74,6 +85,16 @@ def test_the_reason_of_an_end_is_one_line(cluster: Cluster, places: Places) -> N
     assert end.lost
     assert "process has died" in end.reason
     assert "\n" not in end.reason
+
+
+def test_nodes_have_the_versions_and_the_folder_of_the_run(places: Places, tmp_path: Path) -> None:
+    places.check(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    message = r"cluster.workers: a node cannot take part: NodeUnfit: .* and the run's machine Pyth"
+    with pytest.raises(ConfigError, match=message):
+        places.check(tmp_path, "Python 2")
+    with pytest.raises(NodeUnfit, match=f"does not see {tmp_path}: put the run on a disk"):
+        look(str(tmp_path / "none"), own_versions())
 
 
 def test_a_cluster_that_is_too_small_is_said_at_once(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ does (`workers`).
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise.config import Recipe
@@ -28,10 +29,10 @@ class Hired:
 
 
 @contextmanager
-def hired(recipe: Recipe) -> Iterator[Hired]:
+def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     """Inside, there are places for the processes that a recipe asks for, and with ranks on GPUs
-    this process sees the one that is its own. Raises ConfigError where there is no such cluster, or
-    it is too small."""
+    this process sees the one that is its own. Raises ConfigError where there is no such cluster, it
+    is too small, or the nodes of ranks do not see the run's folder."""
     config = recipe.cluster
     kinds = kinds_of(recipe)
     if not kinds:
@@ -47,6 +48,8 @@ def hired(recipe: Recipe) -> Iterator[Hired]:
         places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
         workers, ranks = None, None
         if "learners" in places:
+            if folder is not None:
+                places["learners"].check(folder.absolute())
             places["learners"].take_own()
             ranks = OnNodes(cluster.host, places["learners"])
         if "workers" in places:

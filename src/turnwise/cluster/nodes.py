@@ -6,11 +6,15 @@ when one is started anew (`workers`).
 """
 
 import os
+import platform
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 from turnwise.config import ClusterConfig
@@ -167,7 +171,7 @@ class Cluster:
                     f"{self._start_seconds:g}, and {_resources(*free)} free in all; add nodes, end "
                     "what else runs there, or ask for fewer"
                 )
-            yield Places(self._ray, kind, group)
+            yield Places(self._ray, kind, group, self._start_seconds)
         finally:
             remove_placement_group(group)
 
@@ -181,14 +185,35 @@ class Cluster:
 class Places:
     """Places for the processes of a kind."""
 
-    def __init__(self, ray: Any, kind: Kind, group: Any) -> None:
+    def __init__(self, ray: Any, kind: Kind, group: Any, start_seconds: float) -> None:
         self._ray, self._kind, self._group = ray, kind, group
+        self._start_seconds = start_seconds
 
     def start(self, index: int, function: Callable[..., None], *arguments: Any) -> "Process":
         """Start the process of a place: it calls a module's function in its main thread, and ends
         when that returns. Returns at once."""
         actor = self._actor(index)
         return Process(self._ray, actor, actor.call.remote(function, *arguments))
+
+    def check(self, folder: Path, versions: str = "") -> None:
+        """Raise ConfigError unless all places but the first see a folder of this machine, and have
+        its versions of what a run needs, or those given."""
+        seen = folder / f".seen-{secrets.token_hex(8)}"
+        seen.touch()
+        asked = [
+            self.start(index, look, str(seen), versions or own_versions())
+            for index in range(1, self._kind.count)
+        ]
+        try:
+            ends = [process.ended(self._start_seconds) for process in asked]
+        finally:
+            for process in asked:
+                process.end()
+            seen.unlink()
+        for end in ends:
+            if end != RETURNED:
+                reason = "it does not answer" if end is None else end.reason
+                raise ConfigError(f"{self._kind.key}: a node cannot take part: {reason}")
 
     def take_own(self) -> None:
         """Let this process see the GPUs of the first place alone, where it has any. Comes before
@@ -257,6 +282,31 @@ class Process:
 
 
 RETURNED = End("it ended")
+
+
+class NodeUnfit(Exception):
+    """The reason why this machine cannot take part in a run."""
+
+
+def own_versions() -> str:
+    """The versions of this machine that have to be the same on all nodes."""
+    return f"Python {platform.python_version()}, turnwise {version('turnwise')}, " + (
+        f"torch {version('torch')}"
+    )
+
+
+def look(file: str, versions: str) -> None:
+    """Raise NodeUnfit unless this machine sees a file and has these versions."""
+    node = platform.node()
+    if own_versions() != versions:
+        raise NodeUnfit(
+            f"{node} has {own_versions()}, and the run's machine {versions}: install the same"
+        )
+    if not os.path.exists(file):
+        raise NodeUnfit(
+            f"{node} does not see {os.path.dirname(file)}: put the run on a disk that all nodes "
+            "share (--run)"
+        )
 
 
 class _Actor:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 EVALUATED = "evaluated"
 """The name of an evaluation that no run made."""
 
-Hire = Callable[[Recipe], AbstractContextManager[Hired]]
-"""Gives the processes that a recipe asks for beside this one, for as long as the context lasts."""
+Hire = Callable[[Recipe, Path | None], AbstractContextManager[Hired]]
+"""Gives the processes that a recipe asks for beside this one, for as long as the context lasts; the
+folder is the run's, if it is one."""
 
 RECIPE, SUMS = "config.toml", "SHA256SUMS"
 """The files by which a run's folder and a checkpoint's are known."""
@@ -55,9 +56,9 @@ def check_names(recipe: Recipe) -> None:
     ENVIRONMENTS.check(recipe.environment.name)
 
 
-def in_process(recipe: Recipe) -> AbstractContextManager[Hired]:
+def in_process(recipe: Recipe, folder: Path | None) -> AbstractContextManager[Hired]:
     """Do all of a recipe in this process."""
-    del recipe
+    del recipe, folder
     return nullcontext(Hired())
 
 
@@ -70,7 +71,7 @@ def prepared(
     main = threading.current_thread() is threading.main_thread()
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
-        with hire(recipe) as found:
+        with hire(recipe, folder.path) as found:
             from turnwise.training.prepare import prepare
 
             yield prepare(recipe, folder, display, found)
@@ -113,7 +114,7 @@ def evaluate_recipe(
     weights = None if saved is None else saved.folder
     step = 0 if saved is None else reward_step(recipe, saved)
     cluster = recipe.cluster.model_copy(update={"learners": 1})
-    with hire(recipe.model_copy(update={"cluster": cluster})) as found:
+    with hire(recipe.model_copy(update={"cluster": cluster}), None) as found:
         parts = build_components(recipe, weights, workers=found.workers)
 
         async def work() -> dict[str, Any]:
