@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Doing(StrEnum):
-    """What an episode does; what is in no span is the process's own work on it."""
+    """The work of an episode in a span; outside of spans its process works on it."""
 
     SAMPLING = "sampling"
     """A request is with the engine, or waits there."""
@@ -36,7 +36,7 @@ class EpisodeTimes:
     begun: float
     """`time.monotonic()` of the run's process when it got its place."""
     seconds: float
-    """From then to its end."""
+    """Its length, from there to its end."""
     spans: tuple[Span, ...] = ()
     process: str = ""
     """The process that played it, in words, as "worker 2 (process 4711 on node-b)"; empty for the

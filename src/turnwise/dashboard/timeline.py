@@ -1,4 +1,4 @@
-"""Who waited for whom in a step: lanes of the learner, the engine, and of episodes where they ran.
+"""Waits in a step, with reasons: lanes of the learner, the engine, and of episodes where they ran.
 
 A lane of episodes is a place in a process, in which one is played after the other. Steps before and
 after are drawn where they reach into this one, so that sampling ahead is seen. Not here: what was
@@ -30,7 +30,7 @@ BESIDE = (-2, -1, 1, 2)
 SAME = 1e-5
 """Seconds by which an episode may seem to begin before the one ended that had its place."""
 DIGITS = 5
-"""Of seconds."""
+"""Decimal places of seconds."""
 
 
 def timeline(path: Path, step: int | None, index: Index) -> dict[str, Any]:

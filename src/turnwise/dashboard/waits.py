@@ -14,7 +14,7 @@ from turnwise.storage.timeline import EPISODE
 from turnwise.times import Doing
 
 OWN = "own work"
-"""What an episode does while it samples nothing and waits for no environment."""
+"""The work of an episode that samples nothing and waits for no environment."""
 OWN_PROCESS = "the run's process"
 SHORTEST = 0.005
 """A wait that is a smaller share of the time shown is not named."""

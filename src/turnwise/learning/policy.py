@@ -60,7 +60,7 @@ class UpdateReport:
     metrics: dict[str, float]
     problems: list[str]
     tokens: TokenNumbers = field(default_factory=dict)
-    """What was measured of the trained tokens in the first pass over them."""
+    """Measurements of the trained tokens in the first pass over them."""
 
 
 class PolicyLearner:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from turnwise.types import Group, TrajectoryId
 
 NUMBERS = np.dtype([("logprob", np.float32), ("entropy", np.float32), ("loss_weight", np.float32)])
-"""Of a trained token, in the first pass over it: its log-probability under the policy and the
+"""Numbers of a trained token, in the first pass over it: its log-probability under the policy, the
 entropy of the distribution that it is of, both at the sampling temperature and in nats, and the
 factor of its objective in the loss of its optimizer batch (`TokenLosses.weights`)."""
 TokenNumbers = Mapping[TrajectoryId, NDArray[np.void]]

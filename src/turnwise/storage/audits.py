@@ -23,7 +23,7 @@ class Finding:
     """One check, or one measurement."""
 
     check: str
-    """What was looked at, in words."""
+    """The subject of the check, in words."""
     figure: float | None = None
     """None where there is no number."""
     low: float | None = None

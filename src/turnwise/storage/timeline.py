@@ -34,7 +34,7 @@ EPISODE = "episode"
 MOST_SPANS = 200_000
 """Spans of one step, at most: where there are more, each episode has one."""
 Row = tuple[str, str, str | None, int | None, float, float]
-"""As in `SCHEMA`."""
+"""A row of `SCHEMA`."""
 
 
 def timeline_table(groups: Sequence[Group], phases: Iterable[tuple[str, float, float]]) -> pa.Table:

@@ -50,7 +50,7 @@ class RunContext:
     begun: float
     """`time.monotonic()` at the beginning, less the seconds of earlier processes."""
     phases: Phases = field(default_factory=Phases)
-    """What is done for the present step of RL, and when."""
+    """The work for the present step of RL, and its times."""
 
     @property
     def seconds(self) -> float:

@@ -158,4 +158,4 @@ MAKERS: dict[str, Callable[..., DividedModel]] = {
     "build": parts_of_worker,
     "build_supervised": supervised_of_worker,
 }
-"""What makes the parts of a rank but 0, by the name of the call."""
+"""Makers of the parts of a rank but 0, by the name of the call."""
