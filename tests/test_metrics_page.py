@@ -10,6 +10,8 @@ import pytest
 from tests.cluster.workers.fleet import Fleet
 from tests.fakes import save_chat_model, save_small_model
 from tests.small_runs import SCRIPTED_JUDGE
+from turnwise.cluster.hiring import Hired
+from turnwise.cluster.samplers import sampler
 from turnwise.cluster.workers.pool import WorkerPool
 from turnwise.config import check_recipe
 from turnwise.evaluation.evaluate import summarise
@@ -43,7 +45,10 @@ MEASURED: dict[str, dict[str, Any]] = {
         "curriculum": {"kind": "by_success"},
         "preferences": {"steps": 1, "pairs": 4, "batch_size": 2},
     },
-    "process rewards": {"algorithm": {"name": "prime", "group_filter": "none"}},
+    "process rewards": {
+        "algorithm": {"name": "prime", "group_filter": "none"},
+        "cluster": {"samplers": 1},
+    },
     "reward model": {
         "reward": {"failure": -1.0, "parts": {"reward_model": 0.5}},
         "reward_model": {"steps": 1, "beside_policy": True, "heldout_share": 0.0},
@@ -162,8 +167,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)
         recipe = check_recipe(values | sections, "test")
-        pool = WorkerPool(Fleet(), 1, 30.0) if name == "process rewards" else None
-        asyncio.run(run_stages(prepare(recipe, folder, SilentDisplay(), pool)))
+        pool, samplers = None, None
+        if name == "process rewards":
+            pool, samplers = WorkerPool(Fleet(), 1, 30.0), Fleet(sampler.serve)
+        asyncio.run(
+            run_stages(prepare(recipe, folder, SilentDisplay(), Hired(pool, samplers=samplers)))
+        )
         found.append(folder)
     return found
 

@@ -73,6 +73,18 @@ CONTRADICTIONS = [
         "engine.name = 'openai' says words: leave agent out",
     ),
     (
+        "engine=vllm cluster.samplers=2",
+        "embedded engine, and engine.name is 'vllm': set cluster.samplers=0 (servers of vLLM: ",
+    ),
+    (
+        "engine.max_sequences=2 cluster.samplers=3",
+        "cluster.samplers is 3, and all of them together have at most 2 episodes at once: raise",
+    ),
+    (
+        "engine.kv_cache_tokens=300 cluster.samplers=2",
+        "engine.kv_cache_tokens is 300 for all of cluster.samplers = 2, and each needs room",
+    ),
+    (
         "agent=mine.py:run cluster.workers=2",
         "cluster.workers is 2, but episodes cannot leave the process of the run: an agent of your "
         "own talks to the gateway in it; set cluster.workers=0",

@@ -23,6 +23,10 @@ HELLO = 10.0
 """Seconds that a connection has to show whose it is."""
 
 
+class ProcessLostError(Exception):
+    """The process that was to do something is gone; the text says which, and why."""
+
+
 class Launcher(Protocol):
     """Starts and ends processes."""
 
@@ -89,6 +93,8 @@ class ProcessPool(ABC, Generic[Link]):
         self._setup: object = None
         """The first message to each process; comes before the start."""
         self._facts = ""
+        self._fewest = count
+        """Processes with which work begins."""
         self._silence = 0.0
         """Seconds without a sign of life after which a process counts as hung."""
         self._server: asyncio.Server | None = None
@@ -104,20 +110,31 @@ class ProcessPool(ABC, Generic[Link]):
     def _link(self, index: int, name: str, writer: asyncio.StreamWriter) -> Link:
         """The link to a process that is ready."""
 
+    async def _prepare(self, link: Link) -> None:
+        """Give a process what it needs beyond its parts, before it is ready. Raises RunStoppedError
+        where it will not do its work, nor will others."""
+
+    def _has_worked(self, link: Link) -> bool:
+        """Whether a lost process was of use; else its start counts as one that failed."""
+        return True
+
+    def _gave_up(self) -> None:
+        """Take note that a process is not started any more."""
+
     async def start(self) -> None:
-        """Wait until all are ready. Raises UserError for what a process cannot work with, and
-        RunStoppedError where one does not start. Does nothing where they were started."""
+        """Wait until as many are ready as work begins with. Raises UserError for what a process
+        cannot work with, and RunStoppedError where too few start. Does nothing where they were
+        started."""
         if self._server is not None:
             return
         self._server = await asyncio.start_server(self._connected, self._launcher.host, 0)
         self._port = self._server.sockets[0].getsockname()[1]
         for index in range(self._count):
             task = asyncio.create_task(self._tend(index))
-            task.add_done_callback(lambda _: self._changed.set())
+            task.add_done_callback(self._tended)
             self._tending.append(task)
-        while len(self._links) < self._count:
-            if (given_up := self._reasons()) is not None:
-                raise RunStoppedError(given_up)
+        while len(self._links) < self._fewest:
+            self._check_left(self._fewest)
             await self._change()
 
     async def stop(self) -> None:
@@ -141,12 +158,19 @@ class ProcessPool(ABC, Generic[Link]):
         async with asyncio.timeout(STARTS * (self._start_seconds + CLOSING)):
             await self._changed.wait()
 
-    def _reasons(self) -> str | None:
-        """Why processes were given up; None where none was. Raises a mistake that all will make."""
+    def _check_left(self, fewest: int) -> None:
+        """Raise RunStoppedError where fewer are left, the others being given up, or a mistake that
+        all will make."""
         if self._mistake is not None:
             raise self._mistake
         reasons = [task.result() for task in self._tending if task.done()]
-        return "; ".join(reasons) or None
+        if self._count - len(reasons) < fewest:
+            raise RunStoppedError("; ".join(reasons))
+
+    def _tended(self, task: "asyncio.Task[str]") -> None:
+        self._changed.set()
+        if not task.cancelled():
+            self._gave_up()
 
     async def _tend(self, index: int) -> str:
         """Keep a process there: start it, anew when it is lost. Returns why it is given up."""
@@ -161,7 +185,8 @@ class ProcessPool(ABC, Generic[Link]):
             finally:
                 del self._starts[start.secret]
                 await self._end(running)
-            failures = 0 if start.ready.done() else failures + 1
+            worked = start.ready.done() and self._has_worked(start.ready.result())
+            failures = 0 if worked else failures + 1
         return f"{self.kind} {index} could not be started {STARTS} times: {reason}"
 
     async def _until_lost(self, start: Start[Link]) -> str:
@@ -229,10 +254,24 @@ class ProcessPool(ABC, Generic[Link]):
         if self._mistake is not None:
             return
         link = self._link(start.index, name, writer)
-        start.ready.set_result(link)
-        while True:
-            async with asyncio.timeout(self._silence):
-                link.take(await receive(reader))
+        preparing = asyncio.create_task(self._get_ready(start, link))
+        try:
+            while True:
+                async with asyncio.timeout(self._silence):
+                    link.take(await receive(reader))
+        finally:
+            preparing.cancel()
+
+    async def _get_ready(self, start: Start[Link], link: Link) -> None:
+        try:
+            await self._prepare(link)
+        except ProcessLostError as lost:
+            start.end(str(lost))
+        except Exception as error:  # noqa: BLE001 - whatever waits for the processes raises it
+            self._mistake = self._mistake or error
+            start.end(str(error))
+        else:
+            start.ready.set_result(link)
 
     def _mistake_of(self, name: str, said: Ready | Failed) -> BaseException | None:
         """Why a process cannot work; None where it can."""

@@ -11,7 +11,8 @@ from turnwise.config.section import Section
 
 
 class ClusterConfig(Section):
-    """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/workers.md."""
+    """Processes beside the trainer's: docs/how-to/scale.md, docs/how-to/samplers.md,
+    docs/how-to/workers.md."""
 
     learners: int = Field(1, ge=1)
     """Processes that make each update together, each with a part of the weights and of the rows;
@@ -31,13 +32,17 @@ class ClusterConfig(Section):
     """Deadline of whatever the learners wait for of each other; past it the run ends."""
     address: str = "local"
     """The Ray cluster of all processes beside this one: `auto` is the one that this machine belongs
-    to, `host:port` that of a head node. `local` starts one on this machine for the workers, for as
-    long as the run takes; learners are plain processes then."""
+    to, `host:port` that of a head node. `local` starts one on this machine for samplers and
+    workers, for as long as the run takes; learners are plain processes then."""
+    samplers: int = Field(0, ge=0)
+    """Processes that sample, each with the embedded engine and a model of its own, `threads` CPUs
+    or a GPU each. 0 samples in the run's own process."""
     workers: int = Field(0, ge=0)
     """Processes that play episodes: resets, tools, sandboxes, verifiers, one CPU each. Tokens are
     sampled by the run's engine all the same. 0 plays them in the run's own process."""
     start_seconds: float = Field(300.0, gt=0)
-    """Deadline of places on the cluster, and of the start of a worker there."""
+    """Deadline of places on the cluster, and of the start of a process there; of a sampler also of
+    new weights."""
 
     @model_validator(mode="after")
     def _slices_divide(self) -> "ClusterConfig":

@@ -26,7 +26,35 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_judge(recipe)
     yield from _of_reward_model(recipe)
     yield from _of_agent(recipe)
+    yield from _of_samplers(recipe)
     yield from _of_workers(recipe)
+
+
+def _of_samplers(recipe: "Recipe") -> Iterator[str]:
+    """What the processes that sample cannot be, and what there is too little of for all of them."""
+    count, engine = recipe.cluster.samplers, recipe.engine
+    if not count:
+        return
+    if not isinstance(engine, EmbeddedEngineConfig):
+        yield (
+            f"cluster.samplers are processes with the embedded engine, and engine.name is "
+            f"{engine.name!r}: set cluster.samplers=0 (servers of vLLM: engine.servers.replicas), "
+            "or engine=embedded"
+        )
+        return
+    cache, places = engine.kv_cache_tokens, engine.max_concurrent_episodes or engine.max_sequences
+    if min(places, engine.max_sequences) < count:
+        yield (
+            f"cluster.samplers is {count}, and all of them together have at most "
+            f"{min(places, engine.max_sequences)} episodes at once: raise engine.max_sequences "
+            "(and engine.max_concurrent_episodes, where it is given), or lower cluster.samplers"
+        )
+    if 0 < cache < count * recipe.rollout.max_tokens:
+        yield (
+            f"engine.kv_cache_tokens is {cache} for all of cluster.samplers = {count}, and each "
+            f"needs room for rollout.max_tokens = {recipe.rollout.max_tokens}: raise the one, or "
+            "lower another"
+        )
 
 
 def _of_workers(recipe: "Recipe") -> Iterator[str]:

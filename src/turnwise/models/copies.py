@@ -35,5 +35,11 @@ def copy_to_divide(model: Module) -> Any:
 
 def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """The weights that training changes, not copied, by their names within the base model."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return {name: weight for name, weight in base.named_parameters() if weight.requires_grad}
+    return {
+        name: weight for name, weight in base_of(model).named_parameters() if weight.requires_grad
+    }
+
+
+def base_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The model without what its adapters are wrapped in: they are in its layers."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model

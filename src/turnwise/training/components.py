@@ -10,6 +10,9 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from turnwise.cluster.pool import Launcher
+from turnwise.cluster.samplers.engine import SamplerEngine
+from turnwise.cluster.samplers.lane import lane_of
 from turnwise.config import AnyAgentConfig, FrozenPolicy, Recipe, RolloutConfig
 from turnwise.engines.base import Engine, EngineSetup
 from turnwise.engines.registry import ENGINES, make_engine
@@ -21,11 +24,11 @@ from turnwise.judges.making import Judge, Policy, check_judge, make_judge
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
 from turnwise.learning.reward_model import FORMS, RewardModel
-from turnwise.models.copies import copy_to_sample_from, trained_weights
+from turnwise.models.copies import base_of, copy_to_sample_from, trained_weights
 from turnwise.models.load import load_model, model_type, takes_images
 from turnwise.rewards.composition import Reward
 from turnwise.rollout.agent_episode import AgentHost
-from turnwise.rollout.priority_semaphore import PrioritySemaphore
+from turnwise.rollout.priority_semaphore import DividedSemaphore, PrioritySemaphore
 from turnwise.rollout.remote_episode import Workers
 from turnwise.rollout.runner import Progress, RolloutRunner
 from turnwise.sandbox.base import CodeSandbox
@@ -98,7 +101,8 @@ class Components:
         Where sampling goes on beside learning they are copied; else they are the engine's own, or
         those that it looks at, as servers have copies anyhow.
         """
-        weights = trained_weights(self.model) if _copied(self.recipe) else {}
+        has_copy = _copied(self.recipe) and not isinstance(self.engine, SamplerEngine)
+        weights = trained_weights(self.model) if has_copy else {}
         await self.engine.load_weights(weights, version)
 
     async def stop(self) -> None:
@@ -189,14 +193,15 @@ def build_components(
     weights: Path | None = None,
     folder: Path | None = None,
     workers: Workers | None = None,
+    samplers: Launcher | None = None,
 ) -> Components:
     """Build everything a recipe names; `weights` is a checkpoint of such a run, `folder` is
-    the run's: an engine has its files there, and a judge its answers. `workers` play the episodes;
-    without them, this process does.
+    the run's: an engine has its files there, and a judge its answers. `workers` play the episodes,
+    and `samplers` starts processes that sample; without them, this process does.
 
     Raises ConfigError or DataError, in one line, for whatever the recipe gets wrong.
     """
-    token_engine = recipe.token_engine
+    recipe.token_engine  # noqa: B018 - refuses one that says words
     environment = environment_of(recipe)
     _check_sandbox(environment)
     check_images(environment, recipe)
@@ -216,11 +221,7 @@ def build_components(
     reader = reader_of(model)
     encode = None if reader is None else reader.tokens
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
-    sampled = copy_to_sample_from(model) if _copied(recipe) else model
-    base = sampled.get_base_model() if hasattr(sampled, "get_base_model") else sampled
-    limit = recipe.rollout.max_tokens
-    own_files = None if folder is None else folder / "vllm"
-    engine = make_engine(EngineSetup(token_engine, base, tokenizer, limit, own_files))
+    engine = _engine(recipe, model, tokenizer, folder, samplers)
     judge = _judge(recipe, engine, tokenizer, folder)
     reward_model = _reward_model(recipe, model, weights)
     certainty = Certainty(model, recipe.learning, recipe.rollout.temperature)
@@ -232,9 +233,7 @@ def build_components(
         host = AgentHost.of(recipe.agent, recipe.scaffold, tokenizer, encode, frozen)
     if workers is not None:
         workers.set_up(recipe, tokenizer, environment)
-    semaphore = PrioritySemaphore(
-        token_engine.max_concurrent_episodes or token_engine.max_sequences
-    )
+    semaphore = _semaphore(recipe, samplers)
     return Components(
         recipe,
         environment,
@@ -250,6 +249,32 @@ def build_components(
         workers,
         frozen,
     )
+
+
+def _engine(
+    recipe: Recipe,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path | None,
+    samplers: Launcher | None,
+) -> Engine:
+    """The engine of the policy."""
+    if samplers is not None:
+        return SamplerEngine(samplers, recipe, base_of(model), tokenizer)
+    sampled = copy_to_sample_from(model) if _copied(recipe) else model
+    limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
+    return make_engine(
+        EngineSetup(recipe.token_engine, base_of(sampled), tokenizer, limit, own_files)
+    )
+
+
+def _semaphore(recipe: Recipe, samplers: Launcher | None) -> PrioritySemaphore:
+    """The bound on episodes under way; that of each sampler, where they go in lockstep."""
+    engine = recipe.token_engine
+    count = engine.max_concurrent_episodes or engine.max_sequences
+    if samplers is not None and engine.deterministic:
+        return DividedSemaphore(count, recipe.cluster.samplers, lane_of)
+    return PrioritySemaphore(count)
 
 
 def _frozen(
@@ -275,9 +300,8 @@ def _frozen(
             checkpoint.check(folder)
         model, _ = load_model(recipe.model, folder, recipe.seed, recipe.rollout.max_tokens)
         model.requires_grad_(False)
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
         made[name] = make_engine(
-            EngineSetup(recipe.token_engine, base, tokenizer, recipe.rollout.max_tokens)
+            EngineSetup(recipe.token_engine, base_of(model), tokenizer, recipe.rollout.max_tokens)
         )
     return made
 

@@ -115,7 +115,7 @@ def evaluate_recipe(
     step = 0 if saved is None else reward_step(recipe, saved)
     cluster = recipe.cluster.model_copy(update={"learners": 1})
     with hire(recipe.model_copy(update={"cluster": cluster}), None) as found:
-        parts = build_components(recipe, weights, workers=found.workers)
+        parts = build_components(recipe, weights, workers=found.workers, samplers=found.samplers)
 
         async def work() -> dict[str, Any]:
             try:

@@ -25,9 +25,10 @@ from tests.cluster.workers.test_workers import (
     timing,
 )
 from tests.small_runs import start, train, write_recipe
+from turnwise.cluster.launcher import RayLauncher
 from turnwise.cluster.nodes import Cluster, Kind, connected
-from turnwise.cluster.workers.launcher import RayLauncher
 from turnwise.cluster.workers.pool import WorkerPool
+from turnwise.cluster.workers.worker import work
 from turnwise.config import ClusterConfig
 from turnwise.rollout.runner import members_of
 from turnwise.storage.run_folder import RunFolder
@@ -53,7 +54,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def launcher(cluster: Cluster) -> Iterator[RayLauncher]:
     with cluster.places(KIND) as places:
-        yield RayLauncher(cluster.host, places)
+        yield RayLauncher(cluster.host, places, work)
 
 
 class Killed(Harassed):

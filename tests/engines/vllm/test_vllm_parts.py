@@ -8,10 +8,10 @@ import torch
 
 from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling, StopReason
+from turnwise.engines.parity import Probe, disagreement, make_probes, score
 from turnwise.engines.sampling import StopMatcher, TokenTexts
 from turnwise.engines.vllm.completions import Answer, completion, request_body
 from turnwise.engines.vllm.labels import Labels, WrongWeightsError
-from turnwise.engines.vllm.parity import Probe, disagreement, make_probes, score
 from turnwise.engines.vllm.routing import Router
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from turnwise.cluster.frames import Alive, Failed, send
+from turnwise.cluster.pool import ProcessLostError
 from turnwise.cluster.workers.frames import Asked, Cancel, Play, Played, Sampled
 from turnwise.cluster.workers.replay import Replay
 from turnwise.rollout.loop import EpisodeEnded
@@ -28,10 +29,6 @@ CANCELLED = 10.0
 Message = Asked | Played | Failed
 
 
-class WorkerLost(Exception):
-    """The worker that was to play an episode is gone; its text says which, and why."""
-
-
 @dataclass(eq=False)
 class Link:
     """A worker that is ready."""
@@ -39,7 +36,7 @@ class Link:
     name: str
     """For messages: "worker 2 (process 4711 on node-b)"."""
     writer: asyncio.StreamWriter
-    _playing: dict[int, "asyncio.Queue[Message | WorkerLost]"] = field(default_factory=dict)
+    _playing: dict[int, "asyncio.Queue[Message | ProcessLostError]"] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -55,13 +52,13 @@ class Link:
     def lose(self, reason: str) -> None:
         """Tell all episodes that the worker is gone."""
         for waiting in self._playing.values():
-            waiting.put_nowait(WorkerLost(f"{self.name} was lost: {reason}"))
+            waiting.put_nowait(ProcessLostError(f"{self.name} was lost: {reason}"))
 
     async def play(
         self, assignment: Assignment, replay: Replay, keep: Callable[[Trajectory], None]
     ) -> None:
         """Play an episode; `keep` is given what was played, also when this is cancelled. Raises
-        WorkerLost, and what is a bug or a user's mistake there."""
+        ProcessLostError, and what is a bug or a user's mistake there."""
         number, begun = next(self._numbers), time.monotonic()
         messages = self._playing[number] = asyncio.Queue()
         send(self.writer, Play(number, assignment))
@@ -88,7 +85,7 @@ class Link:
         return replace(played, times=replace(played.times, begun=begun, process=self.name))
 
     async def _next(
-        self, messages: "asyncio.Queue[Message | WorkerLost]", assignment: Assignment
+        self, messages: "asyncio.Queue[Message | ProcessLostError]", assignment: Assignment
     ) -> Asked | Played:
         seconds = CALLS * assignment.limits.max_seconds + GRACE
         try:
@@ -96,10 +93,10 @@ class Link:
                 message = await messages.get()
         except TimeoutError:
             planned = assignment.planned
-            raise WorkerLost(
+            raise ProcessLostError(
                 f"{self.name} has said nothing of {planned.id} for {seconds:g} s"
             ) from None
-        if isinstance(message, WorkerLost):
+        if isinstance(message, ProcessLostError):
             raise message
         if isinstance(message, Failed):
             raise message.error
@@ -107,7 +104,7 @@ class Link:
 
 
 async def _keep_last(
-    messages: "asyncio.Queue[Message | WorkerLost]", keep: Callable[[Trajectory], None]
+    messages: "asyncio.Queue[Message | ProcessLostError]", keep: Callable[[Trajectory], None]
 ) -> None:
     """Keep what a cancelled episode was, if its worker says it."""
     while isinstance(message := await messages.get(), Asked):

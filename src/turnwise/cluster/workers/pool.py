@@ -11,14 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from turnwise.cluster.pool import Launcher, ProcessPool, Start
+from turnwise.cluster.pool import Launcher, ProcessLostError, ProcessPool, Start
 from turnwise.cluster.workers.frames import Setup
-from turnwise.cluster.workers.link import GRACE, Link, WorkerLost
+from turnwise.cluster.workers.link import GRACE, Link
 from turnwise.cluster.workers.parts import facts_of
 from turnwise.cluster.workers.replay import Replay
 from turnwise.config import Recipe
 from turnwise.environments.base import Environment
-from turnwise.errors import RunStoppedError
 from turnwise.rollout.remote_episode import Assignment, Sample, unplayed
 from turnwise.types import Trajectory
 
@@ -59,7 +58,7 @@ class WorkerPool(ProcessPool[Link]):
             try:
                 await link.play(assignment, replay, keep)
                 return
-            except WorkerLost as lost:
+            except ProcessLostError as lost:
                 start.end(str(lost))  # where it was silent and not gone
                 problems.append(str(lost))
             replay.rewind()
@@ -73,7 +72,6 @@ class WorkerPool(ProcessPool[Link]):
     async def _least_loaded(self) -> tuple[Link, Start[Link]]:
         """The worker with the fewest episodes. Raises RunStoppedError where none is left."""
         while not self._links:
-            if sum(task.done() for task in self._tending) == self._count:
-                raise RunStoppedError(str(self._reasons()))
+            self._check_left(1)
             await self._change()
         return min(self._links.values(), key=lambda there: there[0].load)

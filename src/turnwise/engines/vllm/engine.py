@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from turnwise.config import ROUNDED_PARITY, VllmEngineConfig
 from turnwise.engines.base import Completion, EngineSetup, Sampling, StopReason
+from turnwise.engines.parity import ParityCheck, make_probes
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
@@ -38,7 +39,6 @@ from turnwise.engines.vllm.completions import (
 )
 from turnwise.engines.vllm.fleet import Fleet
 from turnwise.engines.vllm.labels import WrongWeightsError
-from turnwise.engines.vllm.parity import ParityCheck, make_probes
 from turnwise.engines.vllm.replica import Replica
 from turnwise.engines.vllm.routing import Router
 from turnwise.engines.vllm.transports import Transport

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from turnwise.engines.parity import ParityCheck, Probe
 from turnwise.engines.vllm.background import Background
 from turnwise.engines.vllm.client import (
     Json,
@@ -22,7 +23,7 @@ from turnwise.engines.vllm.client import (
 )
 from turnwise.engines.vllm.completions import Answer
 from turnwise.engines.vllm.labels import Labels, WrongWeightsError
-from turnwise.engines.vllm.parity import ParityCheck, Probe, sample_probes
+from turnwise.engines.vllm.probes import sample_probes
 from turnwise.engines.vllm.replica import Replica
 from turnwise.errors import InfrastructureError, RunStoppedError
 
@@ -180,7 +181,7 @@ class Fleet:
                     f"vLLM at {replica.url} cannot be compared with the weights {which}: {error}"
                 ) from error
             else:
-                return await self.parity.update(replica.url, sampled, which)
+                return await self.parity.update(f"vLLM at {replica.url}", sampled, which)
 
     async def _sampled(self, replica: Replica) -> list[Probe]:
         """The probes with what a server samples; raises WrongWeightsError for older weights."""
@@ -222,7 +223,7 @@ class Fleet:
         except ServerRefusedError as error:
             raise not_taken(error) from error
         if expected and expected is self.parity.expected:  # else take() is about to check
-            self.parity.compare(replica.url, await self._sampled(replica), expected)
+            self.parity.compare(f"vLLM at {replica.url}", await self._sampled(replica), expected)
         replica.up = True
 
     async def _watch(self, replica: Replica) -> None:

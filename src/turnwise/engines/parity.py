@@ -1,16 +1,17 @@
-"""Do server and trainer have the same weights? Tokens that the server samples, scored by the model.
+"""Do another process and the trainer have the same weights? Tokens that it samples, scored by the
+model.
 
 A weight update can fail silently: with tied embeddings a server may go on using a packed copy of
-the old output layer. So tokens are sampled after each update, and what the server says of their
-log-probabilities is compared with the model's own forward pass, and with what it said before the
-update: a small one that it did not take is within any bound. Not here: when a server is checked
-(`fleet.py`).
+the old output layer. So tokens are sampled after each update, and what the process (here: server)
+says of their log-probabilities is compared with the model's own forward pass, and with what it said
+before the update: a small one that it did not take is within any bound. Not here: when a server is
+checked (`vllm/fleet.py`, `cluster/samplers`), and how it is asked.
 """
 
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,8 +21,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from turnwise.engines.base import Sampling
-from turnwise.engines.vllm.client import Json
-from turnwise.engines.vllm.completions import Answer, read_answer, request_body
 from turnwise.errors import RunStoppedError
 from turnwise.forward.equality import own_logprobs
 from turnwise.forward.rounding import ROUNDINGS, rounding_to_bfloat16
@@ -54,7 +53,7 @@ class ParityCheck:
     """The samples of servers under the newest weights, and under those before them.
 
     Example: `check = ParityCheck(model, make_probes(tokenizer, 512), 0.05)`, then
-    `await check.update(url, sampled, "of version 3")`.
+    `await check.update("sampler 2", sampled, "of version 3")`.
     """
 
     def __init__(
@@ -79,28 +78,29 @@ class ParityCheck:
         """The weights are about to change."""
         self._expected = []
 
-    async def update(self, url: str, sampled: list[Probe], which: str) -> None:
+    async def update(self, name: str, sampled: list[Probe], which: str) -> None:
         """Check a server after an update to the weights that the model has now, which nothing may
         change meanwhile. Raises RunStoppedError for one that has others."""
         expected = await asyncio.to_thread(score, self._model, sampled)
-        before, scored = self._before.get(url, (sampled, expected))
+        before, scored = self._before.get(name, (sampled, expected))
         server, model = _moved(sampled, before), _moved(expected, scored)
         if model > MOVED and server < KEPT * model:
             raise RunStoppedError(
-                f"vLLM at {url} took nothing of the weights {which}: they move the model's "
+                f"{name} took nothing of the weights {which}: they move the model's "
                 f"log-probabilities by {model:.2g} on average, and the server's by {server:.2g}"
             )
-        self.compare(url, sampled, expected, f" {which}")
-        self._before[url], self._expected = (sampled, expected), expected
+        self.compare(name, sampled, expected, f" {which}")
+        self._expected = expected
 
     def compare(
-        self, url: str, sampled: list[Probe], expected: list[Probe], which: str = ""
+        self, name: str, sampled: list[Probe], expected: list[Probe], which: str = ""
     ) -> None:
         """Raise RunStoppedError for a server whose disagreement is beyond the bound."""
         self.measured = disagreement(sampled, expected)
         excused = self.measured > self._bound and self._allow_rounding
         allowed = rounding(self._model, sampled) if excused else 0.0
-        check_parity(self.measured, self._bound, url, which, allowed)
+        check_parity(self.measured, self._bound, name, which, allowed)
+        self._before[name] = sampled, expected
 
 
 def make_probes(tokenizer: Any, limit: int) -> list[Probe]:
@@ -139,25 +139,6 @@ def _own(model: PreTrainedModel, probe: Probe) -> Tensor:
     return logprobs.gather(-1, tokens[:, None]).squeeze(-1)
 
 
-async def sample_probes(
-    ask: Callable[[Json], Awaitable[Json]],
-    model: str,
-    probes: Sequence[Probe],
-    checked: Callable[[Answer], object],
-) -> list[Probe]:
-    """The probes with what a server samples after them, which knows its weights as `model`;
-    `checked` is called with each answer."""
-
-    async def sample(probe: Probe) -> Probe:
-        body = request_body(model, probe.prompt, probe.sampling, probe.sampling.max_tokens, ())
-        body["sampling_params"]["ignore_eos"] = True
-        answer = read_answer(await ask(body))
-        checked(answer)
-        return replace(probe, tokens=answer.tokens, logprobs=answer.logprobs)
-
-    return list(await asyncio.gather(*map(sample, probes)))
-
-
 def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
     """Mean absolute difference of the log-probabilities of what both sampled.
 
@@ -173,15 +154,15 @@ def disagreement(sampled: Sequence[Probe], expected: Sequence[Probe]) -> float:
 
 
 def check_parity(
-    parity: float, bound: float, url: str, which: str = "", rounding: float = 0.0
+    parity: float, bound: float, name: str, which: str = "", rounding: float = 0.0
 ) -> None:
-    """Raise RunStoppedError where the disagreement of the server at `url` is beyond the bound, and
+    """Raise RunStoppedError where the disagreement of the server `name` is beyond the bound, and
     ROUNDINGS times the `rounding` of the model; `which` weights it has is for the message."""
     if parity <= max(bound, ROUNDINGS * rounding):
         return
     rounded = f" (rounding to bfloat16 moves the model's by {rounding:.2g})" if rounding else ""
     raise RunStoppedError(
-        f"with the weights{which}, log-probabilities of vLLM at {url} differ from the model's by "
+        f"with the weights{which}, log-probabilities of {name} differ from the model's by "
         f"{parity:.2g} on average, and engine.parity_bound is {bound:g}{rounded}: it does not "
         "sample from the weights that are trained, or in a coarser dtype than the bound allows"
     )
