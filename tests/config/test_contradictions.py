@@ -74,7 +74,7 @@ CONTRADICTIONS = [
     ),
     (
         "engine=vllm cluster.samplers=2",
-        "embedded engine, and engine.name is 'vllm': set cluster.samplers=0 (servers of vLLM: ",
+        "embedded engine, and engine.name is 'vllm': set cluster.samplers=0",
     ),
     (
         "engine.max_sequences=2 cluster.samplers=3",
