@@ -31,7 +31,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
 
 
 def _of_samplers(recipe: "Recipe") -> Iterator[str]:
-    """What the processes that sample cannot be, and what there is too little of for all of them."""
+    """Engines that samplers cannot have, and sizes that are too small for all of them."""
     count, engine = recipe.cluster.samplers, recipe.engine
     if not count:
         return
