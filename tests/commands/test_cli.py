@@ -123,11 +123,14 @@ def test_rewards(shell: Shell, tmp_path: Path) -> None:
 def test_environments(shell: Shell) -> None:
     (row,) = shell("environments", "bandit", "--tasks", "2", "--json").json
     measured = {"name", "tasks", "oracle", "noop", "random", "deterministic", "snapshot"}
+    measured |= {"played"}
     told = {"note", "reference_scores", "weaknesses"}
     assert row.keys() == measured | told | {"concurrent", "steps_per_second"}
     assert (row["name"], row["noop"], row["deterministic"]) == ("bandit", 0.0, True)
     assert "bandit" in shell("environments", "bandit", "--tasks", "1").out
-    assert "did you mean 'bandit'" in shell("environments", "bandid", code=2).err
+    refused = shell("environments", "bandit", "bandid", code=2).err
+    assert "did you mean 'bandit'" in refused
+    assert "bandit " not in refused  # nothing was measured before
 
 
 BROKEN = """from turnwise import Environment, Task, Verdict

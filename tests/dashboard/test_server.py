@@ -301,6 +301,16 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_read(run: Path) -> None:
             path.chmod(0o755)
 
 
+def test_files_of_a_copied_run_are_in_the_order_of_their_steps(run: Path) -> None:
+    for file in (run / "trajectories").iterdir():
+        os.utime(file, (0, 0))
+    os.utime(run / "trajectories/step-000001.parquet")
+    (shown,) = get([run], "runs/0")
+    steps = [file["step"] for file in shown["files"] if file["kind"] == "step"]
+    assert steps == sorted(steps)
+    assert len(steps) > 1
+
+
 def test_curves_have_meanings_and_no_number_that_is_none(run: Path) -> None:
     (found,) = get([run], "runs/0/curves")
     assert found["meanings"]["reward/mean"] == "mean reward of the episodes"

@@ -3,6 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 from turnwise.config import check_recipe
 from turnwise.evaluation.measurement import Measurement
 from turnwise.evaluation.measurement_audits import write_measurements
@@ -13,12 +15,14 @@ from turnwise.storage.run_folder import RunFolder
 def test_each_environment_is_an_audit_of_what_could_be_measured(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
-    measured = Measurement("a", 8, 1.0, 0.0, None, True, None, False, 50.0, weaknesses=("lists",))
+    measured = Measurement(
+        "a", 20, 1.0, 0.0, None, True, None, False, 50.0, weaknesses=("lists",), played=8
+    )
     write_measurements(folder, [asdict(measured), asdict(Measurement("b", note="no docker"))])
     assert list(audits(folder.path)) == ["environment-1", "environment-2"]
     found = read_audit(folder.path, "environment-1")["findings"]
     assert [(one.figure, one.passed) for one in found] == [
-        (8, None),
+        (20, None),
         (1.0, None),
         (0.0, None),
         (None, True),
@@ -26,5 +30,8 @@ def test_each_environment_is_an_audit_of_what_could_be_measured(tmp_path: Path) 
         (50.0, None),
         (None, False),
     ]
+    assert found[0].note == "8 of them were played"
+    assert (found[1].low, found[1].high) == pytest.approx((0.6756, 1.0), abs=1e-4)
+    assert (found[2].low, found[2].high) == pytest.approx((0.0, 0.3244), abs=1e-4)
     (only,) = read_audit(folder.path, "environment-2")["findings"]
     assert only.note == "no docker"

@@ -5,9 +5,10 @@ Not here: how the episode is played (`rollout/agent_episode.py`).
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -17,6 +18,9 @@ from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.config import Recipe, load_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Trajectory
+
+if TYPE_CHECKING:
+    from turnwise.storage.audits import Finding
 
 app = typer.Typer(help="Agents of your own, which talk to the policy.", no_args_is_help=True)
 AROUND = 12
@@ -34,6 +38,12 @@ class Check:
     """Numbers and names for a table, by what they are."""
     forks: list[str]
     """Where each context parts from an earlier one, in a sentence."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, with its reward and its problem."""
+        reward = "no reward" if self.reward is None else f"reward {self.reward:g}"
+        return f"{self.outcome}, {reward}{f': {self.problem}' if self.problem else ''}"
 
 
 @app.command()
@@ -53,17 +63,26 @@ def check(
         typer.Option("--set", help="A change of the recipe, as in rollout.max_turns=20."),
     ] = None,
     task: Annotated[int, typer.Option(min=0, help="Number of the held-out task.")] = 0,
+    run: Annotated[
+        Path | None, typer.Option(help="A run folder that keeps the account, for `view`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent play one held-out task, and say what it asked for: calls by dialect, contexts
     and where they part, which sampled tokens would be trained, and what had no bearing."""
+    from turnwise.storage.audits import write_audit
+    from turnwise.storage.run_folder import RunFolder
     from turnwise.training.start import configure
 
+    folder = None if run is None else RunFolder.open(run)
     loaded = load_recipe(recipe, [*(settings or []), *_agent(command or [])])
     if loaded.agent is None:
         raise ConfigError("give the agent after --, as in: turnwise agent check -- node agent.mjs")
     configure(loaded)
     found = asyncio.run(_check(loaded, task))
+    if folder is not None:
+        title = f"The agent, on the held-out task {task}"
+        write_audit(folder, f"agent-{task}", title, _findings(found))
     if as_json:
         print_json(vars(found))
         return
@@ -71,10 +90,20 @@ def check(
     for name, value in found.counts.items():
         table.add_row(name, str(value))
     print_table(table)
-    for sentence in found.forks:
+    for sentence in [*found.forks, found.ending]:
         print_line(sentence)
-    reward = "no reward" if found.reward is None else f"reward {found.reward:g}"
-    print_line(f"{found.outcome}, {reward}{f': {found.problem}' if found.problem else ''}")
+
+
+def _findings(check: Check) -> Iterator["Finding"]:
+    """The account as an audit has it: numbers as figures, all else in words."""
+    from turnwise.storage.audits import Finding
+
+    yield Finding("How it ended", check.reward, note=check.ending)
+    for name, value in check.counts.items():
+        words = name.capitalize()
+        yield Finding(words, value) if isinstance(value, int) else Finding(words, note=value)
+    for sentence in check.forks:
+        yield Finding("Where contexts part", note=sentence)
 
 
 def _agent(command: list[str]) -> list[str]:

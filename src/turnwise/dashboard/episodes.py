@@ -17,7 +17,6 @@ import numpy as np
 from turnwise.dashboard.index import (
     LIGHT,
     Index,
-    in_order,
     lengths,
     read_row,
     read_rows,
@@ -25,7 +24,7 @@ from turnwise.dashboard.index import (
     rows_with,
     rows_with_problem,
 )
-from turnwise.dashboard.runs import file_kind, row_count
+from turnwise.dashboard.runs import file_kind, in_order, row_count
 from turnwise.storage.run_folder import RunFolder
 from turnwise.tokens import Source
 

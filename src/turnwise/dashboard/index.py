@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from turnwise.dashboard.runs import State, cannot_read, file_kind, state_of
+from turnwise.dashboard.runs import State, cannot_read, state_of
 from turnwise.errors import DataError
 from turnwise.storage.trajectory_rows import LATER, SCHEMA, completed
 
@@ -167,16 +167,6 @@ def rows_with_problem(file: Path, text: str) -> list[bool]:
     error = pc.match_substring_regex(table["actions"], pattern, ignore_case=True)
     either = pc.or_(pc.fill_null(problem, False), pc.fill_null(error, False))
     return [bool(one) for one in either.to_pylist()]
-
-
-def in_order(files: list[Path]) -> list[Path]:
-    """Files of trajectories, the newest step first, then evaluations and others."""
-
-    def place(file: Path) -> tuple[int, int, str]:
-        kind, step = file_kind(file.stem)
-        return {"step": 0, "evaluation": 1, "other": 2}[kind], -(step or 0), file.stem
-
-    return sorted(files, key=place)
 
 
 def _shortened(table: pa.Table) -> pa.Table:

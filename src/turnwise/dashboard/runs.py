@@ -102,7 +102,7 @@ def details(identity: str, path: Path) -> dict[str, Any]:
     return shown | {
         "recipe": flat,
         "changed": changed_keys(values),
-        "files": [file_entry(file) for file in folder.trajectory_files()],
+        "files": [file_entry(file) for file in reversed(in_order(folder.trajectory_files()))],
         "troubles": [
             {"step": line["step"], "sentence": line.get("reason", "")}
             for line in folder.lines("no_signal.jsonl")
@@ -189,6 +189,16 @@ def file_entry(file: Path) -> dict[str, Any]:
     except DataError:
         rows, size = None, None
     return {"name": file.stem, "kind": kind, "step": step, "rows": rows, "bytes": size}
+
+
+def in_order(files: list[Path]) -> list[Path]:
+    """Files of trajectories, the newest step first, then evaluations and others."""
+
+    def place(file: Path) -> tuple[int, int, str]:
+        kind, step = file_kind(file.stem)
+        return {"step": 0, "evaluation": 1, "other": 2}[kind], -(step or 0), file.stem
+
+    return sorted(files, key=place)
 
 
 def row_count(file: Path) -> int:

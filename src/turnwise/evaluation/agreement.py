@@ -77,9 +77,10 @@ def _kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> tuple[float, float]:
     """Kappa and half of its interval; NaN where both sides have one and the same label alone."""
     labels = sorted({label for pair in pairs for label in pair}, key=repr)
     places = {label: place for place, label in enumerate(labels)}
-    share = np.zeros((len(labels), len(labels)))
+    counts = np.zeros((len(labels), len(labels)))
     for one, other in pairs:
-        share[places[one], places[other]] += 1 / len(pairs)
+        counts[places[one], places[other]] += 1
+    share = counts / len(pairs)
     rows, columns = share.sum(1), share.sum(0)
     observed, chance = float(np.trace(share)), float(rows @ columns)
     if len(labels) < 2:

@@ -66,6 +66,8 @@ class Measurement:
     """Ways to deceive its verifier that are known."""
     note: str = ""
     """Why it was not measured."""
+    played: int = 0
+    """Tasks that were played, once by each script: what shares of success are of."""
 
 
 @dataclass
@@ -112,6 +114,7 @@ def measure(name: str, options: Mapping[str, Any], most_tasks: int) -> Measureme
             if name not in PLAYED
         },
         weaknesses=tuple(environment.weaknesses),
+        played=len(chosen),
     )
 
 

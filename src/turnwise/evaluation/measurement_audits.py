@@ -6,6 +6,7 @@ Not here: measuring them (`measurement.py`).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from turnwise.evaluation.intervals import wilson
 from turnwise.storage.audits import Finding, write_audit
 from turnwise.storage.run_folder import RunFolder
 
@@ -33,10 +34,11 @@ def _findings(row: Mapping[str, Any]) -> Iterator[Finding]:
     if row["note"]:
         yield Finding("It could not be measured", note=row["note"])
         return
-    yield Finding("Tasks", row["tasks"])
+    played = row["played"]
+    yield Finding("Tasks", row["tasks"], note=f"{played} of them were played")
     for name, words in SCORES.items():
         if row[name] is not None:
-            yield Finding(words, row[name])
+            yield Finding(words, row[name], *wilson(round(row[name] * played), played))
     for name, score in row["reference_scores"].items():
         yield Finding(f"Success of {name}, as the environment states it", score)
     for name, words in CHECKS.items():

@@ -43,7 +43,7 @@ export class Lanes {
   }
 
   get label() {
-    return this.width < 600 ? 64 : 170;
+    return this.width < 600 ? 84 : 170;
   }
 
   x(time) {

@@ -51,7 +51,11 @@ export async function show(route, signal) {
     h("div", { class: "heading" }, h("h1", {}, "Episodes")),
     form(route.run, run, filters),
     taken,
-    h("p", { class: "quiet", role: "status" }, `${number(first.total)} found`),
+    h(
+      "p",
+      { class: "quiet", role: "status" },
+      `${first.complete ? "" : "At least "}${number(first.total)} found`,
+    ),
     first.rows.length
       ? results(route.run, first, ask, choose)
       : notice("Nothing was found", "Ask for less: clear one of the fields."),
@@ -130,7 +134,8 @@ function results(id, first, ask, choose) {
     );
     next = part.next;
     more.hidden = next === null || next === undefined;
-    more.textContent = `Show more (${number(first.total - list.children.length)} left)`;
+    const left = part.total - list.children.length;
+    more.textContent = part.complete && left > 0 ? `Show more (${number(left)} left)` : "Show more";
   };
   more.addEventListener("click", async () => {
     more.disabled = true;

@@ -140,9 +140,9 @@ class Tokens {
       h("legend", {}, "Colour by"),
       CHOICES.map((choice) => this.choice(choice)),
     );
-    replace(this.legend, this.painter.legend());
-    if (this.absent[this.painter.column])
-      replace(this.legend, h("p", { class: "quiet" }, this.absent[this.painter.column]));
+    const absent = this.absent[this.painter.column];
+    replace(this.legend, absent ? h("p", { class: "quiet" }, absent) : this.painter.legend());
+    this.strip.hidden = Boolean(absent);
     this.rows.refresh();
     this.paintStrip();
   }
