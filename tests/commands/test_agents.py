@@ -12,7 +12,8 @@ from turnwise.storage.run_folder import RunFolder
 
 AGENT = """
 async def run(task, model):
-    return (await model.chat([{"role": "user", "content": "a"}]))["choices"][0]["message"]["content"]
+    reply = await model.chat([{"role": "user", "content": task.prompt}])
+    return reply["choices"][0]["message"]["content"]
 """
 TABLES = """
 [rollout]

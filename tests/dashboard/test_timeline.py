@@ -91,7 +91,7 @@ def test_lanes_are_places_in_processes_and_waits_have_their_reasons(run: Path) -
     reasons = [wait["reason"] for wait in found["waits"]]
     assert last in reasons[0]
     assert "none asks for a turn" in reasons[1]
-    assert "no other step may begin" in reasons[2]
+    assert "after the update of step 3" in reasons[2]
     assert last in reasons[3]
     assert found["totals"][1]["seconds"] == {"own work": 0.0, "sampling": 1.0, "tools": 3.0}
     assert [one["row"] for one in found["episodes"]] == [0, 2, 1]
@@ -116,6 +116,17 @@ def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: 
     found = timeline(run, 3, Index())
     assert ("learner", 0, "update", 2, 0.0, 3.0) in spans(found)
     assert ("the run's process", 0, "episode", 3, 0.0, 2.0) in spans(found)
+
+
+def test_a_wait_names_the_step_whose_update_it_is_for(run: Path) -> None:
+    """Step 4 is sampled ahead, as soon as step 2 has been learned from."""
+    write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])
+    write(run, 3, [episode(1, 2.0, 2.0)], [("waiting", 5.0, 5.0), ("update", 5.0, 7.0)])
+    write(run, 4, [episode(2, 5.01, 1.0)], [("waiting", 7.0, 7.0), ("update", 7.0, 9.0)])
+    waits = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
+    assert [round(wait["start"], 1) for wait in waits] == [2.0, 4.0]
+    assert ["of step 2" in wait["reason"] for wait in waits] == [True, False]
+    assert "of step 3" in waits[1]["reason"]
 
 
 def test_a_run_of_an_earlier_version_has_its_phases(run: Path) -> None:

@@ -93,22 +93,23 @@ def _of_run(folder: RunFolder) -> dict[str, Any]:
 def _of_audit(path: Path, name: str) -> dict[str, Any]:
     audit = read_audit(path, name)
     findings: list[Finding] = audit["findings"]
-    columns = ["check", "figure", "95% interval", "bound", "result", "note"]
-    rows = [
-        [
-            one.check,
-            _number(one.figure),
-            "–" if one.low is None else f"{_number(one.low)} to {_number(one.high)}",
-            _number(one.bound),
-            RESULTS[one.passed],
-            one.note,
-        ]
-        for one in findings
-    ]
+    ranges = [(one.low, one.high) for one in findings]
+    columns = {
+        "check": [one.check for one in findings],
+        "figure": [_number(one.figure) for one in findings],
+        "95% interval": [
+            "–" if low is None else f"{_number(low)} to {_number(high)}" for low, high in ranges
+        ],
+        "bound": [_number(one.bound) for one in findings],
+        "result": [RESULTS[one.passed] for one in findings],
+        "note": [one.note for one in findings],
+    }
+    said = {title: values for title, values in columns.items() if set(values) - {"", "–"}}
+    rows = list(zip(*said.values(), strict=True))
     return {
         "title": audit["title"],
         "kind": "audit",
-        "tables": [{"title": "Findings", "columns": columns, "rows": rows}],
+        "tables": [{"title": "Findings", "columns": list(said), "rows": rows}],
         "text": "",
         "curves": [],
     }

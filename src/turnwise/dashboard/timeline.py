@@ -86,7 +86,7 @@ def _laid_out(own: Rows, others: list[Rows], rows: dict[tuple[str, int], int]) -
         if own.process[place] != LEARNER and kind != EPISODE:
             lane = where[own.step, own.group[place], own.episode[place]]
             spans.add(lane, own, place)
-    waits = Waits(own, begin, end)
+    waits = Waits(own, others, begin, end)
     found = [
         *waits.of_learner(learner),
         *(waits.of_engine(engine, requests) if engine is not None else []),

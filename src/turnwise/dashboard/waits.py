@@ -18,11 +18,12 @@ OWN = "own work"
 OWN_PROCESS = "the run's process"
 SHORTEST = 0.005
 """A wait that is a smaller share of the time shown is not named."""
+SOON = 0.05
+"""Seconds before its end in which a wait is no longer for a phase of the learner that begins: an
+episode that begins takes as long to do so."""
 MOST = 2000
 """Waits of one step, at most: the longest."""
-LEARNER_GOES_ON = (
-    "Every episode of the step is played, and no other step may begin before its update."
-)
+LEARNER_GOES_ON = "Every episode that may begin is played: more may begin after the update of step"
 NOT_BEGUN = "No episode had begun here yet."
 NO_EPISODE = "No episode is being played."
 NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
@@ -56,8 +57,13 @@ def _union(pairs: Moments, gap: float = 0.0) -> Moments:
 class Waits:
     """The waits of one step, within a time. Example: `Waits(own, begin, end).of_learner(0)`."""
 
-    def __init__(self, own: Rows, begin: float, end: float) -> None:
+    def __init__(self, own: Rows, others: Sequence[Rows], begin: float, end: float) -> None:
         self._own, self._begin, self._end = own, begin, end
+        self._learner = sorted(
+            (float(part.start[place]), part.step)
+            for part in (own, *others)
+            for place in part.places(learner=True)
+        )
         episodes = own.places(learner=False)
         self._first = min((float(own.start[place]) for place in episodes), default=begin)
         self._done = max((float(own.end[place]) for place in episodes), default=begin)
@@ -77,7 +83,7 @@ class Waits:
             inside = min(end, self._done)
             yield from self._wait(lane, start, min(end, self._first), NO_EPISODE)
             yield from self._wait(lane, max(start, self._first), inside, NO_REQUEST)
-            yield from self._wait(lane, max(start, self._done), end, LEARNER_GOES_ON)
+            yield from self._for_update(lane, max(start, self._done), end)
 
     def of_slots(self, placed: Iterable[Placed]) -> list[dict[str, Any]]:
         """The times in which a place had no episode, the longest of them, in their order."""
@@ -88,9 +94,15 @@ class Waits:
             for start, end in _gaps(played, self._begin, self._end):
                 reason = NOT_BEGUN if end <= played[0][0] else left
                 found += self._wait(lane, start, min(end, self._done), reason)
-                found += self._wait(lane, max(start, self._done), end, LEARNER_GOES_ON)
+                found += self._for_update(lane, max(start, self._done), end)
         longest = sorted(found, key=lambda one: -float(one["seconds"]))[:MOST]
         return sorted(longest, key=lambda one: (one["lane"], one["start"]))
+
+    def _for_update(self, lane: int, start: float, end: float) -> Iterator[dict[str, Any]]:
+        """A wait for the learner, by the step of its phase in which the wait ends."""
+        before = [step for begun, step in self._learner if begun < end - SOON]
+        step = before[-1] if before else self._own.step
+        yield from self._wait(lane, start, end, f"{LEARNER_GOES_ON} {step}.")
 
     def _slowest(self) -> str:
         """The episode that ended last, and what took most of its time."""

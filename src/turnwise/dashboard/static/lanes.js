@@ -43,7 +43,7 @@ export class Lanes {
   }
 
   get label() {
-    return this.width < 600 ? 84 : 170;
+    return this.width < 600 ? 84 : 200;
   }
 
   x(time) {
@@ -141,6 +141,7 @@ export class Lanes {
     if (!this.box.isConnected) return;
     const all = HEAD + LANE * this.data.lanes.length + 6;
     this.width = this.box.clientWidth;
+    this.scrolled = this.box.scrollTop; // read once: it makes the browser lay the page out
     this.height = Math.min(all, Math.max(220, Math.round(0.62 * window.innerHeight)));
     const sharp = window.devicePixelRatio || 1;
     this.canvas.width = this.width * sharp;
@@ -175,7 +176,7 @@ export class Lanes {
 
   /** The top of a lane, or null where it is not in sight. */
   top(lane) {
-    const y = HEAD + LANE * lane - this.box.scrollTop;
+    const y = HEAD + LANE * lane - this.scrolled;
     return y > HEAD - LANE && y < this.height ? y : null;
   }
 

@@ -81,11 +81,13 @@ async function one(route, signal) {
 function columnsOf(part) {
   return part.columns.map((column, index) => ({
     title: column,
+    wide: index > 0 && part.rows.some((row) => String(row[index]).length > 24),
     number:
       index > 0 &&
       part.rows.every(
         (row) =>
           row[index] === null ||
+          row[index] === "–" ||
           typeof row[index] === "number" ||
           /^[–−+\-<]?\s?[\d.]/.test(String(row[index])),
       ),
