@@ -236,7 +236,11 @@ def environments(
     """Measure environments: scores, oracle, determinism, snapshots, speed. Needs no model."""
     from dataclasses import asdict
 
-    from turnwise.environments.registry import environment_names, named_with_options
+    from turnwise.environments.registry import (
+        ENVIRONMENTS,
+        environment_names,
+        named_with_options,
+    )
     from turnwise.evaluation.measurement import measure, measure_all
     from turnwise.evaluation.measurement_audits import write_measurements
     from turnwise.storage.run_folder import RunFolder
@@ -244,6 +248,8 @@ def environments(
     folder = None if run is None else RunFolder.open(run)
     display = terminal_display()
     chosen = named_with_options(names or [])
+    for name, _ in chosen:
+        ENVIRONMENTS.get(name)
     display.phase("environments", len(chosen or environment_names()))
     rows = []
     measured = (measure(name, options, tasks) for name, options in chosen) if chosen else None

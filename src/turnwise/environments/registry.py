@@ -180,12 +180,11 @@ def named_with_options(words: Sequence[str]) -> list[tuple[str, dict[str, Any]]]
     """Environments with their options, of words as they stand on a command line: a name, then its
     options as `key=value`.
 
-    Raises ConfigError for a name that is not there, and for an option before any name.
+    Raises ConfigError for an option before any name.
     """
     named: list[tuple[str, dict[str, Any]]] = []
     for word in words:
         if not _OPTION.match(word):
-            ENVIRONMENTS.get(word)
             named.append((word, {}))
         elif not named:
             raise ConfigError(f"{word}: name the environment first, then its options")
