@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -309,6 +310,18 @@ def test_files_of_a_copied_run_are_in_the_order_of_their_steps(run: Path) -> Non
     steps = [file["step"] for file in shown["files"] if file["kind"] == "step"]
     assert steps == sorted(steps)
     assert len(steps) > 1
+
+
+def test_a_lock_is_of_another_machine_only_where_it_says_so(run: Path) -> None:
+    """As a process leaves it that was killed."""
+    left = {"pid": 2**22, "started": "1", "host": socket.gethostname(), "since": ""}
+    (run / "lock").write_text(json.dumps(left))
+    (shown,) = get([run], "runs/0")
+    assert shown["state"] == "stopped"
+    assert "--resume" in shown["trouble"]
+    (run / "lock").write_text(json.dumps(left | {"host": "elsewhere"}))
+    (shown,) = get([run], "runs/0")
+    assert "may still be written on elsewhere" in shown["trouble"]
 
 
 def test_curves_have_meanings_and_no_number_that_is_none(run: Path) -> None:

@@ -118,6 +118,15 @@ def test_a_step_that_was_sampled_ahead_is_seen_beside_the_update_before_it(run: 
     assert ("the run's process", 0, "episode", 3, 0.0, 2.0) in spans(found)
 
 
+def test_a_place_that_is_used_again_waits_for_an_episode(run: Path) -> None:
+    write(run, 3, [episode(0, 0.0, 1.0), episode(1, 2.0, 1.0)], [("update", 3.0, 5.0)])
+    (between, _) = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
+    assert (between["start"], between["reason"]) == (
+        1.0,
+        "The next episode of the step had not begun.",
+    )
+
+
 def test_a_wait_names_the_step_whose_update_it_is_for(run: Path) -> None:
     """Step 4 is sampled ahead, as soon as step 2 has been learned from."""
     write(run, 2, [episode(0, 0.0, 2.0)], [("update", 2.0, 5.0)])

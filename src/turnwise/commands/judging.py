@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from turnwise.commands.printing import print_json, print_line, print_table, terminal_display
+from turnwise.commands.printing import figure, print_json, print_line, print_table, terminal_display
 from turnwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -95,5 +95,5 @@ def _table(title: str, summary: dict[str, Any]) -> Table:
         low, high = summary.get(f"{name}_interval", (None, None))
         known = low is not None and not math.isnan(low)
         interval = f" (95%: {low:.3f} to {high:.3f})" if known else ""
-        table.add_row(name, f"{value:.4g}{interval}")
+        table.add_row(name, f"{figure(value)}{interval}")
     return table

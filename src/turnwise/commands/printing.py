@@ -44,3 +44,8 @@ def _without_nan(value: Any) -> Any:
 def terminal_display() -> TerminalDisplay:
     """Progress, on standard error."""
     return TerminalDisplay(Console(stderr=True))
+
+
+def figure(value: float) -> str:
+    """A number in a table, with four digits; a large one whole."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.commands.printing import console
+from turnwise.commands.printing import console, figure
 
 NUMBERS = {
     "reward/mean": "reward",
@@ -108,6 +108,6 @@ def _numbers(logs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
             values = [line[name] for line in lines if line.get(name) is not None]
             if values:
                 recent, before = values[-RECENT:], values[-2 * RECENT : -RECENT]
-                means = [f"{fmean(part):.4g}" if part else "" for part in (recent, before)]
-                table.add_row(label, f"{values[-1]:.4g}", *means)
+                means = [figure(fmean(part)) if part else "" for part in (recent, before)]
+                table.add_row(label, figure(values[-1]), *means)
     return table

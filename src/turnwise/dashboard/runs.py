@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
 from turnwise.storage.run_folder import KEPT, RunFolder
-from turnwise.storage.run_lock import LOCK, is_locked
+from turnwise.storage.run_lock import LOCK, Owner, is_locked
 
 CONFIG = "config.toml"
 STUDY = "figures.json"
@@ -268,11 +268,12 @@ def _trouble(folder: RunFolder, state: str, steps: int) -> str | None:
 
 
 def _owner(lock: Path) -> str:
-    """The machine that a left lock names; empty without one."""
+    """The other machine that a left lock names; empty where it names none."""
     try:
-        return str(json.loads(lock.read_text(encoding="utf-8"))["host"])
-    except (OSError, ValueError, LookupError, TypeError):
+        owner = Owner(**json.loads(lock.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
         return ""
+    return "" if owner.here else owner.host
 
 
 def _seconds(folder: RunFolder) -> float | None:

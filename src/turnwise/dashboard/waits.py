@@ -24,7 +24,7 @@ episode that begins takes as long to do so."""
 MOST = 2000
 """Waits of one step, at most: the longest."""
 LEARNER_GOES_ON = "Every episode that may begin is played: more may begin after the update of step"
-NOT_BEGUN = "No episode had begun here yet."
+NOT_BEGUN = "The next episode of the step had not begun."
 NO_EPISODE = "No episode is being played."
 NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
 Moments = list[tuple[float, float]]
@@ -90,9 +90,11 @@ class Waits:
         left = f"No episode is left for this place: the step waits for the others{self._slowest()}."
         found = []
         for lane, members in groupby(placed, key=lambda one: one[0]):
-            played = _union([(float(p.start[at]), float(p.end[at])) for _, p, at in members])
+            here = [(part, float(part.start[at]), float(part.end[at])) for _, part, at in members]
+            played = _union([(start, end) for _, start, end in here])
+            newest = max((start for part, start, _ in here if part is self._own), default=-np.inf)
             for start, end in _gaps(played, self._begin, self._end):
-                reason = NOT_BEGUN if end <= played[0][0] else left
+                reason = NOT_BEGUN if end <= newest else left
                 found += self._wait(lane, start, min(end, self._done), reason)
                 found += self._for_update(lane, max(start, self._done), end)
         longest = sorted(found, key=lambda one: -float(one["seconds"]))[:MOST]

@@ -31,6 +31,7 @@ export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 1) return `${Math.round(1000 * seconds)} ms`;
   if (seconds < 90) return `${Number(seconds.toFixed(1))} s`;
+  if (seconds < 600) return `${Number((seconds / 60).toFixed(1))} min`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Number((seconds / 3600).toFixed(1))} h`;
   return `${Number((seconds / 86400).toFixed(1))} d`;

@@ -232,8 +232,11 @@ export class Lanes {
       pen.fillText(this.name(lane, this.width < 600), 6, y + 13, this.label - 12);
     });
     pen.fillStyle = colours.muted;
-    for (const time of ticks(this.from, this.to, this.width < 600 ? 3 : 8)) {
-      const text = duration(time);
+    const times = ticks(this.from, this.to, this.width < 600 ? 3 : 8);
+    const step = times.length > 1 ? times[1] - times[0] : 0;
+    const digits = Math.max(0, Math.ceil(-Math.log10(step || 1)));
+    for (const time of times) {
+      const text = step && step < 30 ? `${time.toFixed(digits)} s` : duration(time);
       const x = Math.min(this.width - pen.measureText(text).width - 2, this.x(time) + 3);
       pen.fillText(text, x, 14);
     }
