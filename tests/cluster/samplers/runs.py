@@ -147,6 +147,33 @@ class Stuck(Passing):
         await super().load_weights(weights, version)
 
 
+class Dying(Passing):
+    """Dies with its first turn."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.task = asyncio.current_task()
+
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        session: str,
+        images: Sequence[Image] = (),
+    ) -> Completion:
+        if self.task is not None and not session.startswith(("probe", "parity")):
+            self.task.cancel()
+        return await super().generate(prompt, sampling, session=session, images=images)
+
+
+class Full(Passing):
+    """Has no memory for weights."""
+
+    async def load_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        raise RuntimeError("out of memory")
+
+
 class Kept(Passing):
     """Keeps what it is given."""
 

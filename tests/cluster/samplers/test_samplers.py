@@ -8,17 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.samplers.runs import Each, Harassed, Kept, Liar, Passing, Stuck, sampled_by
+from tests.cluster.samplers.runs import (
+    Dying,
+    Each,
+    Full,
+    Harassed,
+    Kept,
+    Liar,
+    Passing,
+    Stuck,
+    sampled_by,
+)
 from tests.cluster.workers.fleet import Fleet
 from tests.cluster.workers.test_workers import TABLES, same_run, timing
 from tests.small_runs import train, write_recipe
-from turnwise.cluster.hiring import hired
+from turnwise.cluster.hiring import Hired, hired
 from turnwise.cluster.samplers.lane import lane_of
 from turnwise.commands.failures import first_error
 from turnwise.config import load_recipe
 from turnwise.errors import ConfigError, RunStoppedError
+from turnwise.monitor.display import SilentDisplay
 from turnwise.storage.run_folder import RunFolder
 from turnwise.training.context import RunContext
+from turnwise.training.prepare import prepare
+from turnwise.training.run import run as run_stages
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +151,18 @@ def test_a_sampler_that_dies_with_every_turn_ends_the_run(recipe: Path, tmp_path
         sampled_by(fleet, 1, recipe, RunFolder.new(tmp_path / "run"))
     assert str(first_error(why.value)) == "sampler 0 could not be started 3 times: killed"
     assert fleet.starts == 3
+
+
+@LONG
+def test_a_bug_in_place_of_a_lost_sampler_reaches_the_turns_that_wait(
+    recipe: Path, tmp_path: Path
+) -> None:
+    """They do not wait for the deadline of a turn, which is that of a hanging engine."""
+    loaded, folder = load_recipe(str(recipe), ["cluster.samplers=1"]), RunFolder.new(tmp_path / "a")
+    context = prepare(loaded, folder, SilentDisplay(), Hired(samplers=Each(Dying, Full)))
+    with pytest.raises(ExceptionGroup) as why:
+        asyncio.run(asyncio.wait_for(run_stages(context), 300))
+    assert str(first_error(why.value)) == "out of memory"
 
 
 def test_a_sampler_that_does_not_start_is_given_up(recipe: Path, tmp_path: Path) -> None:
