@@ -35,11 +35,12 @@ class Hired:
 
 @contextmanager
 def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
-    """Inside, there are places for the processes that a recipe asks for, and with ranks on GPUs
-    this process sees the one that is its own. Raises ConfigError where there is no such cluster, it
-    is too small, or the nodes of ranks do not see the run's folder."""
+    """Inside, there are places for the processes that a recipe asks for, and with ranks or samplers
+    on GPUs this process sees the one that is its own. Raises ConfigError where there is no such
+    cluster, it is too small, or the nodes of ranks do not see the run's folder."""
     config = recipe.cluster
-    kinds = kinds_of(recipe)
+    on_gpus = _on_gpus(recipe)
+    kinds = kinds_of(recipe, on_gpus)
     if not kinds:
         yield Hired()
         return
@@ -50,7 +51,7 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
     from turnwise.cluster.workers import worker
     from turnwise.cluster.workers.pool import WorkerPool
 
-    _check_cores(recipe)
+    _check_machine(recipe, on_gpus)
     with ExitStack() as stack:
         cluster = stack.enter_context(connected(config, list(kinds.values())))
         places = {name: stack.enter_context(cluster.places(kind)) for name, kind in kinds.items()}
@@ -68,21 +69,20 @@ def hired(recipe: Recipe, folder: Path | None = None) -> Iterator[Hired]:
         yield Hired(workers, ranks, samplers)
 
 
-def kinds_of(recipe: Recipe) -> "dict[str, Kind]":
+def kinds_of(recipe: Recipe, on_gpus: bool) -> "dict[str, Kind]":
     """The processes that a recipe has on a cluster, by their keys; those first that need most of a
-    node."""
+    node. With samplers on GPUs, one learner has a place too: else its GPU would be a sampler's."""
     from turnwise.cluster.nodes import Kind
 
     config = recipe.cluster
-    found = {}
-    if config.learners > 1 and config.address != "local":
+    found, gpus = {}, int(on_gpus)
+    several = config.learners > 1 and config.address != "local"
+    if several or (config.samplers and on_gpus):
         cpus = max(1, recipe.threads // config.learners)
-        gpus = int(_on_gpus(recipe))
         found["learners"] = Kind(
             "cluster.learners", config.learners, cpus, gpus, "PACK", first_here=True
         )
     if config.samplers:
-        gpus = int(_on_gpus(recipe))
         cpus = 1 if gpus else recipe.threads
         found["samplers"] = Kind("cluster.samplers", config.samplers, cpus, gpus)
     if config.workers:
@@ -90,20 +90,31 @@ def kinds_of(recipe: Recipe) -> "dict[str, Kind]":
     return found
 
 
-def _check_cores(recipe: Recipe) -> None:
-    """Raise ConfigError for more samplers than this machine has cores, where they are all here."""
-    count, cores = recipe.cluster.samplers, len(os.sched_getaffinity(0))
-    if recipe.cluster.address == "local" and count > cores and not _on_gpus(recipe):
+def _check_machine(recipe: Recipe, on_gpus: bool) -> None:
+    """Raise ConfigError for more samplers than this machine has cores, where they are all here, and
+    for several learners on the same GPUs."""
+    config, cores = recipe.cluster, len(os.sched_getaffinity(0))
+    if config.address != "local" or not config.samplers:
+        return
+    if on_gpus and config.learners > 1:
         raise ConfigError(
-            f"cluster.samplers is {count}, and this machine has {cores} cores: lower it, or name a "
-            "cluster of more machines with cluster.address"
+            f"cluster.learners is {config.learners} and cluster.samplers {config.samplers}, whose "
+            "GPUs Ray has to deal out together: start it with `ray start --head`, and set "
+            "cluster.address=auto"
+        )
+    if not on_gpus and config.samplers > cores:
+        raise ConfigError(
+            f"cluster.samplers is {config.samplers}, and this machine has {cores} cores: lower it, "
+            "or name a cluster of more machines with cluster.address"
         )
 
 
 def _on_gpus(recipe: Recipe) -> bool:
-    """Whether the model will be on a GPU; none of them is touched, since this process may be given
-    another one."""
-    if recipe.model.device == "cpu":
+    """Whether the model of a recipe with such processes will be on a GPU; none of them is touched,
+    since this process may be given another one."""
+    config = recipe.cluster
+    several = config.learners > 1 and config.address != "local"
+    if recipe.model.device == "cpu" or not (config.samplers or several):
         return False
     import torch
 

@@ -217,12 +217,21 @@ class Places:
 
     def take_own(self) -> None:
         """Let this process see the GPUs of the first place alone, where it has any. Comes before
-        anything is done with GPUs here."""
+        anything is done with GPUs here. Raises ConfigError where that place does not answer."""
         if not self._kind.gpus:
             return
         actor = self._actor(0)
-        os.environ["CUDA_VISIBLE_DEVICES"] = self._ray.get(actor.visible_gpus.remote())
-        self._ray.kill(actor)
+        try:
+            asked = actor.visible_gpus.remote()
+            visible = self._ray.get(asked, timeout=self._start_seconds)
+        except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError) as error:
+            raise ConfigError(
+                f"{self._kind.key}: no process on this machine said within cluster.start_seconds = "
+                f"{self._start_seconds:g} which GPUs are its own ({_end(error).reason})"
+            ) from None
+        finally:
+            self._ray.kill(actor)
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
     def _actor(self, index: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy

@@ -1,0 +1,68 @@
+"""Which places a recipe asks for.
+
+Not here: places and processes (`test_nodes.py`).
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from turnwise.cluster.hiring import kinds_of
+from turnwise.cluster.nodes import RETURNED, STORE_BYTES, Kind, connected
+from turnwise.config import load_recipe
+
+
+def kinds(*overrides: str, on_gpus: bool) -> dict[str, Kind]:
+    return kinds_of(load_recipe("demo", ["threads=4", *overrides]), on_gpus)
+
+
+def test_a_learner_beside_samplers_on_gpus_has_one_of_its_own() -> None:
+    """Ray would give its GPU to a sampler."""
+    found = kinds("cluster.samplers=2", on_gpus=True)
+    assert list(found) == ["learners", "samplers"]
+    assert found["learners"] == Kind("cluster.learners", 1, 4, 1, "PACK", first_here=True)
+    assert (found["samplers"].cpus, found["samplers"].gpus) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "on_gpus", "expected"),
+    [
+        (("cluster.samplers=2",), False, ["samplers"]),
+        (("cluster.learners=2",), False, []),
+        (("cluster.learners=2",), True, []),
+        (("cluster.learners=2", "cluster.address=auto"), True, ["learners"]),
+        (("cluster.workers=2",), True, ["workers"]),
+    ],
+)
+def test_other_processes_leave_the_learner_where_it_is(
+    overrides: tuple[str, ...], on_gpus: bool, expected: list[str]
+) -> None:
+    assert list(kinds(*overrides, on_gpus=on_gpus)) == expected
+
+
+@pytest.mark.long
+def test_the_samplers_of_this_machine_have_other_gpus_than_the_learner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ray counts GPUs that are not there."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    recipe, file = load_recipe("demo", ["threads=1", "cluster.samplers=1"]), tmp_path / "gpus"
+    kinds, settings = kinds_of(recipe, on_gpus=True), {"include_dashboard": False}
+    ray.init("local", num_cpus=2, num_gpus=2, object_store_memory=STORE_BYTES, **settings)
+    try:
+        with (
+            connected(recipe.cluster, list(kinds.values())) as cluster,
+            cluster.places(kinds["learners"]) as own,
+            cluster.places(kinds["samplers"]) as others,
+        ):
+            own.take_own()
+            assert others.start(0, write_gpus, file).ended(120) == RETURNED
+            assert {os.environ["CUDA_VISIBLE_DEVICES"], file.read_text()} == {"0", "1"}
+    finally:
+        ray.shutdown()
+
+
+def write_gpus(file: Path) -> None:
+    file.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
