@@ -83,6 +83,30 @@ def test_padding_is_left_out_where_there_is_much(mistral: PreTrainedModel) -> No
     assert seen == [packed_tokens(selected), max(LENGTHS)] == [sum(LENGTHS), max(LENGTHS)]
 
 
+def test_offloaded_activations_are_moved_in_a_row_too() -> None:
+    """What layers keep for the backward pass is packed by the offload, not by hooks outside it."""
+
+    def kept(offload: bool) -> tuple[int, list[torch.Tensor]]:
+        model = model_of("mistral")
+        recompute_layers(model)
+        model.train()
+        model.offload_activations = offload
+        assert why_not_packed(model, autocast=False) == ""
+        tensors: list[torch.Tensor] = []
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            tensors.append(tensor)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            hidden = hidden_states(model, *batch(), autocast=False)
+        return len(tensors), probed(model, hidden)
+
+    (most, known), (rest, found) = kept(False), kept(True)
+    assert rest < most
+    assert all(torch.equal(one, other) for one, other in zip(found, known, strict=True))
+
+
 @pytest.fixture
 def mistral() -> PreTrainedModel:
     return tiny_model("mistral")

@@ -62,8 +62,15 @@ def hidden_states(
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
     padded = packed_tokens(selected) < WORTH * selected.numel()
     if padded and selected.any() and not any(images) and may_pack(model, inputs, autocast):
-        return Row.of(inputs, selected).hidden(decoder_of(base), autocast)
+        return hidden_in_a_row(model, Row.of(inputs, selected), autocast)
     return last_hidden(model, inputs, autocast, **arguments)[selected]
+
+
+def hidden_in_a_row(model: nn.Module, row: Row, autocast: bool) -> Tensor:
+    """The hidden states [m, width] of a row's asked places by the model's own layers."""
+    base = base_model(model)
+    with offloaded(base):
+        return row.hidden(decoder_of(base), autocast)
 
 
 def last_hidden(model: nn.Module, inputs: Tensor, autocast: bool, **arguments: Any) -> Tensor:

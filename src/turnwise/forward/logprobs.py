@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from turnwise.errors import NotSupportedError
 from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_tokens
-from turnwise.forward.hidden import Images, base_model, decoder_of, hidden_states
+from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
 from turnwise.forward.packing import Row, Slicing
 from turnwise.forward.token_scores import token_scores
@@ -68,9 +68,7 @@ def token_logprobs(
     if slicing is None:
         return score(hidden_states(model, inputs, selected, autocast, images), targets)
     row = Row.of(inputs, selected, slicing)
-    logprobs, entropies = score(
-        row.hidden(decoder_of(base_model(model)), autocast), row.own(targets)
-    )
+    logprobs, entropies = score(hidden_in_a_row(model, row, autocast), row.own(targets))
     return row.joined(logprobs), row.joined(entropies)
 
 

@@ -208,7 +208,9 @@ class Critic(nn.Module):
         """Compute what `_values` gives, by ranks that compute each row together."""
         inputs, selected = self._rows(members)
         row = Row.of(inputs.to(self.device), selected.to(self.device), slicing)
-        return row.joined(self.head(row.hidden(self.body, self.learning.autocast).float())[:, 0])
+        with offloaded(self.policy):
+            hidden = row.hidden(self.body, self.learning.autocast)
+        return row.joined(self.head(hidden.float())[:, 0])
 
     def _flat(self, rows: Iterable[tuple[Trajectory, NDArray[np.float32]]]) -> Tensor:
         pieces = [array[_wanted(member)] for member, array in rows]
