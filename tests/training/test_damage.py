@@ -5,6 +5,7 @@ One small run is made; each test damages a copy of it without what came after it
 
 import asyncio
 import os
+import shutil
 import signal
 import threading
 import time
@@ -107,6 +108,16 @@ def test_a_run_goes_on_from_before_a_damaged_checkpoint(whole: Path, run: Path) 
 def test_a_damaged_reference_of_the_kl_term_is_one_line(run: Path) -> None:
     flip(run / "checkpoints/cold_start/step-000001/model.safetensors")
     with pytest.raises(DataError, match=r"step-000001: model\.safetensors is damaged"):
+        go_on(run)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_one_line(run: Path) -> None:
+    """It has no tensors of the optimizer by name."""
+    folder = run / "checkpoints/step-000002"
+    shutil.rmtree(folder / "learner")
+    sums = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_text("".join(line for line in sums if "learner/" not in line))
+    with pytest.raises(DataError, match=r"step-000002 is of an earlier version of turnwise, and"):
         go_on(run)
 
 

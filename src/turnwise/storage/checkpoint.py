@@ -168,6 +168,17 @@ def load(folder: Path) -> Checkpoint:
         raise DataError(f"checkpoint {folder} is damaged: {line}") from None
 
 
+def check_learner(folder: Path) -> None:
+    """Raise DataError for a checkpoint of an earlier version, whose learner's state is in another
+    form; its weights are read as ever."""
+    if not (folder / TENSORS).is_dir():
+        raise DataError(
+            f"checkpoint {folder} is of an earlier version of turnwise, and its optimizer's state "
+            "cannot be read: keep its weights with `turnwise export`, and begin again with "
+            "--overwrite"
+        )
+
+
 def check(folder: Path) -> None:
     """Compare every file of a checkpoint with its checksum. Raises DataError for the first that
     differs, is missing or cannot be read."""

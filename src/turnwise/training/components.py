@@ -346,6 +346,7 @@ def _reward_model(
             f"{why}: train anew, or leave it out with reward=false reward_model=false "
             "evaluation.best_of="
         )
+    checkpoint.check_learner(saved.folder)
     made.load_state(read(saved.learner["reward_model"]))
     return made
 

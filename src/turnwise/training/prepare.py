@@ -79,6 +79,8 @@ def _newest_checkpoint(folder: RunFolder, display: Display) -> Checkpoint | None
     """Find where to go on; damaged checkpoints after it are set aside."""
     found, damaged = checkpoint.newest(folder.checkpoints)
     set_aside(damaged, display)
+    if found is not None:
+        checkpoint.check_learner(found.folder)
     if found is not None and damaged:
         display.say(f"warning: the run goes on from {found.folder}, the one before")
     return found
