@@ -4,11 +4,12 @@ Not here: when it learns (`cold_start.py`, `imitation.py`), and how (`learning/s
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from turnwise.cluster.learners.learner import DistributedSupervised
 from turnwise.cluster.learners.team import Team
 from turnwise.config import SftConfig
+from turnwise.errors import InfrastructureError
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage.checkpoint import Checkpoint
 from turnwise.storage.tensors import read
@@ -40,6 +41,10 @@ def supervised_learner(
             several.load_state(saved.learner)
         try:
             yield several
+        except InfrastructureError:
+            with suppress(InfrastructureError):  # the one that ends the stage is told
+                several.wait_until_saved()
+            raise
         finally:
             several.wait_until_saved()
         several.deliver()
