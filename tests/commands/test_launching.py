@@ -21,6 +21,14 @@ def test_a_dry_run_prints_the_job_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("key", ["cluster.workers", "cluster.samplers", "cluster.learners"])
+def test_several_nodes_are_of_use_with_any_processes_beside_the_runs(key: str) -> None:
+    words = ["launch", "demo", f"{key}=2", "--on", "slurm", "--nodes", "2", "--dry-run"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert f"{key}=2 cluster.address=auto" in result.output
+
+
 def test_a_job_is_submitted_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "sbatch"

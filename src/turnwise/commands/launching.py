@@ -69,10 +69,11 @@ def launch(
 ) -> None:
     """Write a job that trains a recipe on a cluster, and submit it. Interrupted jobs go on."""
     loaded = load_recipe(recipe, overrides or [])
-    if nodes > 1 and not loaded.cluster.workers and loaded.cluster.learners == 1:
+    cluster = loaded.cluster
+    if nodes > 1 and not (cluster.workers or cluster.samplers or cluster.learners > 1):
         raise ConfigError(
-            "more than one node is of use with several processes alone: add cluster.workers=N or "
-            "cluster.learners=N"
+            "more than one node is of use with several processes alone: add cluster.workers=N, "
+            "cluster.samplers=N or cluster.learners=N"
         )
     folder = run or (Path(mount) if volume else Path("runs")) / loaded.name
     name = re.sub("[^a-z0-9]+", "-", loaded.name.lower()).strip("-") or "turnwise"
