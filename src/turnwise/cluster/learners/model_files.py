@@ -23,7 +23,8 @@ INDEX = "model.safetensors.index.json"
 class ModelFiles:
     """Copies, on the processor, of the weights that this rank writes. All ranks make one together.
 
-    Weights that are one (tied embeddings) are there once, as `save_pretrained` has them.
+    Weights that are one (tied embeddings) are there once, as `save_pretrained` has them. Names are
+    the model's own, which transformers loads too where a model was published under others.
     """
 
     def __init__(self, ranks: ProcessGroup, model: Any) -> None:
