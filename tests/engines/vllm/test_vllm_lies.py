@@ -123,8 +123,8 @@ def test_each_phase_of_an_update_has_a_deadline_and_the_server_goes_on(
             refused = f"{server.url} refuses {phase}.*: 500 something is wrong$"
             with pytest.raises(error, match=said if lie == "hangs" else refused):
                 await replica.update(tmp_path, "two")
-            begun = phase not in ("/pause", "/resume")
-            assert ("/pause?mode=abort" in server.calls and server.calls[-1] == "/resume") == begun
+            assert ("/pause?mode=abort" in server.calls) == (phase not in ("/pause", "/resume"))
+            assert (server.calls[-1] == "/resume") == (phase != "/resume")
             await replica.stop()
 
     async def all_phases() -> None:

@@ -72,9 +72,12 @@ class Client:
         await self._ask("POST", f"/pause?mode={mode}&clear_cache=true")
 
     async def give_up(self) -> None:
-        """End a pause and what it has held up, so that the server serves again."""
-        await self._ask("POST", "/pause?mode=abort", seconds=self._alive)
-        await self._ask("POST", "/resume", seconds=self._alive)
+        """End a pause and what it has held up, so that the server serves again; it resumes even
+        where it ends nothing."""
+        try:
+            await self._ask("POST", "/pause?mode=abort", seconds=self._alive)
+        finally:
+            await self._ask("POST", "/resume", seconds=self._alive)
 
     async def resume(self) -> None:
         """Go on after a pause."""

@@ -117,8 +117,8 @@ class Replica:
         """Let a server that pauses, or that wakes up, have the weights and their label; one that
         takes none of them is not left waiting."""
         client, asleep = self.client, self._asleep
-        await (client.wake("weights") if asleep else client.pause(keep))
         try:
+            await (client.wake("weights") if asleep else client.pause(keep))
             name = await self._transport.take(client, weights, label, self._label, started)
             await self._mark(label)
         except (TurnwiseError, asyncio.CancelledError):
