@@ -4,7 +4,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from tests.cluster.learners.test_learner import REWARDS, loaded, recipe_of
 from turnwise.cluster.learners.learner import DistributedLearner
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
-from turnwise.config import Recipe
+from turnwise.config import ClusterConfig, Recipe
 from turnwise.errors import InfrastructureError
 from turnwise.learning.credits import estimate
 from turnwise.learning.signals.base import Signals
@@ -68,6 +70,26 @@ def test_a_rank_that_is_gone_ends_the_update(
         learner.update(groups, credits)
     assert time.monotonic() - begun < 4 * SECONDS
     assert not is_running(process)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_all_groups_of_ranks_have_the_deadline(
+    recipe: Recipe, tmp_path: Path, replicas: int
+) -> None:
+    """Those that compute rows together, and those of replicas, too."""
+    slices = ClusterConfig(learners=2, sequence_ranks=2 // replicas)
+    recipe = recipe.model_copy(update={"cluster": slices})
+    team = Team(2, torch.device("cpu"), 1, SECONDS, tmp_path / "learners", replicas=replicas)
+    try:
+        DistributedLearner(team, recipe, loaded(recipe, 1), None)
+        groups: list[Any] = team.ranks._mesh.get_all_groups()
+        if (slicing := team.ranks.slicing) is not None:
+            groups.append(slicing.group)
+        cpu = torch.device("cpu")
+        found = [group._get_backend(cpu).options._timeout for group in groups]
+    finally:
+        team.close()
+    assert found == [timedelta(seconds=SECONDS)] * 2
 
 
 def test_an_error_of_another_rank_is_told(own_team: Team, recipe: Recipe, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -42,8 +43,8 @@ ADDRESS_OF_INTERFACE = 0x8915
 class ProcessGroup:
     """The `Ranks` of a process that has joined; as many as have joined with it."""
 
-    def __init__(self, mesh: DeviceMesh, beside: dist.ProcessGroup) -> None:
-        self._mesh = mesh
+    def __init__(self, mesh: DeviceMesh, beside: dist.ProcessGroup, deadline: timedelta) -> None:
+        self._mesh, self._deadline = mesh, deadline
         self.rank = dist.get_rank()
         self.count = dist.get_world_size()
         self.device: str = mesh.device_type
@@ -59,7 +60,7 @@ class ProcessGroup:
     def slice_rows(self, count: int) -> None:
         """Let so many neighbours compute each row together from now on."""
         made: Any = dist.new_subgroups
-        self.slicing = Slices(made(count)[0]) if count > 1 else None
+        self.slicing = Slices(made(count, timeout=self._deadline)[0]) if count > 1 else None
 
     def gather(self, value: Value) -> list[Value]:
         """See Ranks."""
@@ -216,6 +217,7 @@ def join(store: "Store", meeting: Meeting) -> ProcessGroup:
     seconds; then all that wait for it raise. On GPUs (`cuda`) each rank takes the one of its
     number, or the only one that it sees. Weights are divided over `count / replicas` ranks that
     follow each other."""
+    deadline = timedelta(seconds=meeting.seconds)
     if meeting.device == "cuda":
         torch.cuda.set_device(meeting.rank % torch.cuda.device_count())
     dist.init_process_group(
@@ -223,9 +225,9 @@ def join(store: "Store", meeting: Meeting) -> ProcessGroup:
         store=store,
         rank=meeting.rank,
         world_size=meeting.count,
-        timeout=timedelta(seconds=meeting.seconds),
+        timeout=deadline,
     )
-    beside = dist.new_group(backend="gloo", timeout=timedelta(seconds=meeting.seconds))
+    beside = dist.new_group(backend="gloo", timeout=deadline)
     device, count, replicas = meeting.device, meeting.count, meeting.replicas
     mesh = (
         init_device_mesh(device, (count,))
@@ -234,7 +236,9 @@ def join(store: "Store", meeting: Meeting) -> ProcessGroup:
             device, (replicas, count // replicas), mesh_dim_names=("replicate", "shard")
         )
     )
-    return ProcessGroup(mesh, beside)
+    for group in mesh.get_all_groups():
+        _set_pg_timeout(deadline, group)  # those of a mesh begin with torch's own
+    return ProcessGroup(mesh, beside, deadline)
 
 
 def leave() -> None:
