@@ -1,26 +1,18 @@
 """Promise 6 for demonstrations: a step does not depend on the number of processes that make it."""
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.cluster.learners.test_learner import assert_same_weights, loaded, recipe_of
-from tests.cluster.learners.test_saving import Held
-from turnwise.cluster.hiring import Hired
 from turnwise.cluster.learners.learner import DistributedSupervised
 from turnwise.cluster.learners.team import Team
-from turnwise.config import ClusterConfig, SftConfig
-from turnwise.errors import InfrastructureError
+from turnwise.config import SftConfig
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import Saveable
 from turnwise.storage.tensors import read
-from turnwise.training.supervised import supervised_learner
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers
@@ -58,30 +50,3 @@ def test_two_ranks_imitate_as_one_does_and_one_goes_on(
     again.load_state(read(checkpoint.load(tmp_path / "step-000003").learner))
     assert again.step() == pytest.approx(one.step(), rel=2e-6, abs=1e-6)
     assert again.finished
-
-
-def test_a_rank_that_ends_is_told_and_not_the_checkpoint_that_is_lost_with_it(
-    model_folders: dict[str, Path], make_groups: MakeGroups, tokenizer: Saveable, tmp_path: Path
-) -> None:
-    recipe = recipe_of(model_folders["qwen3"], {"name": "grpo"})
-    recipe = recipe.model_copy(update={"cluster": ClusterConfig(learners=2, seconds=60)})
-    context: Any = SimpleNamespace(
-        recipe=recipe,
-        components=SimpleNamespace(model=loaded(recipe, 1)),
-        folder=SimpleNamespace(path=tmp_path),
-        hired=Hired(),
-    )
-    (group,) = make_groups([[1.0] * 5])
-    demonstrations, held = [member.tokens for member in group.trajectories], Held(tokenizer)
-
-    def learn() -> None:
-        config = SftConfig(steps=2)
-        with supervised_learner(context, demonstrations, config, None) as learner:
-            assert isinstance(learner, DistributedSupervised)
-            learner.save(tmp_path / "saved", 0, held, {}, learner.state(), lambda: None)
-            os.kill(learner.team._arrivals[1].process, signal.SIGKILL)
-            held.go_on.set()
-            learner.step()
-
-    with pytest.raises(InfrastructureError, match=r"learner rank 1 .* ended in step \(code -9\)"):
-        learn()
