@@ -26,7 +26,6 @@ CASES = [
     ),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
     ("monitor.echo_trap=roll_back train.checkpoint_every=2", "goes back to other weights"),
-    ("algorithm.name=ppo algorithm.critic.kind=head", "trains the policy's own body"),
     ("algorithm.name=sdpo", "the algorithm has a self-teacher"),
     ("algorithm.name=prime", "the algorithm has a model of process rewards"),
 ]

@@ -23,6 +23,7 @@ from turnwise.learning.batch import (
 )
 from turnwise.learning.credits import Credits
 from turnwise.learning.sft import batch_of_step
+from turnwise.learning.signals.base import Signals
 from turnwise.tokens import Tokens
 from turnwise.types import Group, Trajectory
 
@@ -40,6 +41,11 @@ class AuxiliaryTerm:
 
 class AuxiliaryLoss(Protocol):
     """Another loss on the policy's weights, whose gradient goes into the same updates."""
+
+    @property
+    def signals(self) -> Signals:
+        """The measurements that it is made of; each of several processes makes its own of them."""
+        ...
 
     def has_update(self, groups: Sequence[Group], credits: Credits) -> bool:
         """Whether it makes an update of the groups where the policy loss makes none."""

@@ -103,7 +103,8 @@ class PolicyLearner:
             check_sharing(model)
         self._ranks = ranks
         self._scores = partial(batch_logprobs, slicing=ranks.slicing)
-        self._compute = ranks.shard(model, computes_by_layer(model, config.autocast))
+        self.compute = ranks.shard(model, computes_by_layer(model, config.autocast))
+        """Computes with the model, of which this rank may have a part."""
         self._compute_reference: Compute | None = None
         if reference is not None:
             reference.requires_grad_(False).eval()
@@ -365,10 +366,10 @@ class PolicyLearner:
             return
         adapted: Any = self.model
         with adapted.disable_adapter():
-            yield self._compute
+            yield self.compute
 
     def _logprobs(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = self._compute(
+        found: tuple[Tensor, Tensor] = self.compute(
             self._scores, batch, self.temperature, self.config, entropy_gradient
         )
         return found

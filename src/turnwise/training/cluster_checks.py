@@ -11,7 +11,6 @@ from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
     LearningRateReaction,
     Recipe,
-    ValueHeadConfig,
 )
 from turnwise.errors import ConfigError
 from turnwise.forward.hidden import why_not_packed
@@ -50,9 +49,6 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         "monitor.echo_trap.reaction goes back to other weights, or is your own": (
             isinstance(reaction, LearningRateReaction)
             and reaction.reaction != "lower_learning_rate"
-        ),
-        "algorithm.critic.kind = head trains the policy's own body": isinstance(
-            recipe.algorithm.critic, ValueHeadConfig
         ),
         "the algorithm has a self-teacher": bool(algorithm.self_teacher_coefficient),
         "the algorithm has a model of process rewards": (

@@ -124,7 +124,9 @@ class Learners:
         update = UpdateReport({}, [])
         critic = recipe.algorithm.critic
         if critic is None or step >= critic.pretraining_steps:
-            auxiliary = auxiliary_loss_of(self.critic, signals)
+            second = self.critic
+            own = second.own if isinstance(second, DistributedCritic) else second
+            auxiliary = auxiliary_loss_of(own, signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
             with self._context.phases.of("update"):

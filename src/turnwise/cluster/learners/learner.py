@@ -23,6 +23,7 @@ from turnwise.learning.credits import Credits
 from turnwise.learning.policy import UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.critic import Critic
 from turnwise.models.copies import copy_to_divide
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
@@ -125,11 +126,12 @@ class DistributedLearner(DistributedModel):
         auxiliary: AuxiliaryLoss | None = None,
         measure_variance: bool = False,
     ) -> UpdateReport:
-        """See PolicyLearner; an auxiliary loss and the variance are for one process alone."""
-        assert auxiliary is None  # both are refused before the run
-        assert not measure_variance
+        """See PolicyLearner; of an auxiliary loss each rank makes its own. The variance is for one
+        process alone."""
+        assert not measure_variance  # it is refused before the run
+        signals = None if auxiliary is None else auxiliary.signals
         report: UpdateReport = self.team.call(
-            "update", self.temperature, groups, credits, demonstrations
+            "update", self.temperature, groups, credits, demonstrations, signals
         )
         self.team.call("deliver")
         return report
@@ -189,6 +191,12 @@ class DistributedCritic:
 
     def __init__(self, team: Team) -> None:
         self._team = team
+
+    @property
+    def own(self) -> Critic:
+        """The critic of this rank."""
+        critic: Critic = self._team.parts.critic
+        return critic
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """See Critic."""

@@ -16,14 +16,15 @@ from turnwise.algorithms.registry import Algorithm, make_algorithm
 from turnwise.cluster.learners.agreement import check_agreement
 from turnwise.cluster.learners.divided import DividedModel, model_of_worker
 from turnwise.cluster.learners.process_group import ProcessGroup
-from turnwise.config import Recipe, SeparateCriticConfig, SftConfig
+from turnwise.config import Recipe, SeparateCriticConfig, SftConfig, ValueHeadConfig
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner, UpdateReport
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
+from turnwise.learning.signals.choice import auxiliary_loss_of
 from turnwise.learning.signals.critic import Critic
-from turnwise.learning.signals.value_head import make_critic
+from turnwise.learning.signals.value_head import ValueHead
 from turnwise.storage.tensors import read
 from turnwise.threads import release_memory
 from turnwise.tokens import Tokens
@@ -54,11 +55,14 @@ class Parts(DividedModel):
         gc.collect()  # divided models hold themselves
         release_memory()
         self._critic: Critic | None = None
-        if Requirement.CRITIC in algorithm.needs:
-            config = recipe.algorithm.critic or SeparateCriticConfig()
-            self._critic = make_critic(model, config, learning, ranks)
+        config = recipe.algorithm.critic or SeparateCriticConfig()
+        needed, is_head = Requirement.CRITIC in algorithm.needs, isinstance(config, ValueHeadConfig)
+        if needed and not is_head:  # has a copy of the body, whose weights are divided below
+            self._critic = Critic(model, config, learning, ranks)
         temperature = recipe.rollout.temperature
         self.policy = PolicyLearner(model, reference, learning, algorithm, temperature, ranks)
+        if needed and isinstance(config, ValueHeadConfig):
+            self._critic = ValueHead(model, config, learning, ranks, self.policy.compute)
         super().__init__(ranks, self.policy, whole)
 
     @property
@@ -73,10 +77,12 @@ class Parts(DividedModel):
         groups: Sequence[Group],
         credits: Credits,
         demonstrations: Sequence[Example],
+        signals: Signals | None,
     ) -> UpdateReport:
-        """See `PolicyLearner.update`."""
+        """See `PolicyLearner.update`; with the auxiliary loss of signals, if they are given."""
         self.policy.temperature = temperature
-        return self.policy.update(groups, credits, demonstrations)
+        auxiliary = None if signals is None else auxiliary_loss_of(self._critic, signals)
+        return self.policy.update(groups, credits, demonstrations, auxiliary)
 
     def reference_logprobs(
         self, temperature: float, members: Sequence[Trajectory]

@@ -7,7 +7,7 @@ made of values (`algorithms/values.py`).
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from turnwise.algorithms.values import explained_variance
 from turnwise.config import CriticConfig, LearningConfig
 from turnwise.forward.hidden import base_model, decoder_of, inputs_of, offloaded
-from turnwise.forward.packing import Row, Slicing
+from turnwise.forward.packing import Row
 from turnwise.learning.batch import shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import (
@@ -81,7 +81,7 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config, self.learning, self.device = config, learning, device
         prepare_for_training(self)
-        self._compute: Compute = ranks.shard(self, by_layer=True)
+        self._compute = self._divide()
         self.optimizer = Optimizer(self, config.learning_rate, learning, ranks=ranks)
 
     def _share(self, policy: nn.Module) -> None:
@@ -89,6 +89,10 @@ class Critic(nn.Module):
         body = decoder_of(base_model(policy))
         copied = copy.deepcopy(body) if self._ranks.count == 1 else copy_to_divide(body)
         self.body = copied.requires_grad_(True)
+
+    def _divide(self) -> Compute:
+        """Leave this rank its part; returns how to compute with the critic from then on."""
+        return self._ranks.shard(self, by_layer=True)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `values` of every graded trajectory: float32[n], NaN where nothing was
@@ -190,27 +194,23 @@ class Critic(nn.Module):
             [(m.tokens.ids[span], _wanted(m)[span]) for m in members for span in m.tokens.spans]
         )
 
-    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
-        """[N, width]: what the body says before each of those tokens."""
+    def _hidden(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
+        """[N, width]: what the body says before each of those tokens; of ranks that compute a row
+        together what is in this one's slice of it, and the row."""
         inputs, selected = self._rows(members)
         autocast = self.learning.autocast
-        ids = inputs.to(self.device)
+        ids, chosen = inputs.to(self.device), selected.to(self.device)
+        if (slicing := self._ranks.slicing) is not None:
+            row = Row.of(ids, chosen, slicing)
+            with offloaded(self.policy):
+                return row.hidden(self.body, autocast), row
         spans = [(member.tokens, span) for member in members for span in member.tokens.spans]
         images = [own.images_in(span, span.stop - span.start - 1) for own, span in spans]
         given = inputs_of(self.policy, self.body, ids, images) or {"input_ids": ids}
         lower = torch.autocast(self.device.type, torch.bfloat16, enabled=autocast)
         with lower, offloaded(self.policy):
             hidden = self.body(use_cache=False, **given).last_hidden_state
-        chosen: Tensor = hidden[selected.to(self.device)]
-        return chosen
-
-    def _slice_values(self, members: Sequence[Trajectory], slicing: Slicing) -> Tensor:
-        """Compute what `_values` gives, by ranks that compute each row together."""
-        inputs, selected = self._rows(members)
-        row = Row.of(inputs.to(self.device), selected.to(self.device), slicing)
-        with offloaded(self.policy):
-            hidden = row.hidden(self.body, self.learning.autocast)
-        return row.joined(self.head(hidden.float())[:, 0])
+        return hidden[chosen], None
 
     def _flat(self, rows: Iterable[tuple[Trajectory, NDArray[np.float32]]]) -> Tensor:
         pieces = [array[_wanted(member)] for member, array in rows]
@@ -260,10 +260,13 @@ def value_lessons(groups: Sequence[Group], signals: Signals, credits: Credits) -
 
 def _head_values(critic: Critic, members: Sequence[Trajectory]) -> Tensor:
     """float32[N], as `Critic._values` gives them."""
-    if (slicing := critic._ranks.slicing) is not None:
-        return critic._slice_values(members, slicing)
-    values: Tensor = critic.head(critic._hidden(members).float())[:, 0]
-    return values
+    return values_of(critic.head, *critic._hidden(members))
+
+
+def values_of(head: Callable[[Tensor], Tensor], hidden: Tensor, row: Row | None) -> Tensor:
+    """The values, float32[N], of hidden states [N, width], or of those of a slice of a row."""
+    values = head(hidden.float())[:, 0]
+    return values if row is None else row.joined(values)
 
 
 def target_count(lessons: Sequence[ValueLesson]) -> int:

@@ -61,6 +61,9 @@ class SelfTeacher:
         temperature: of sampling; both distributions are at it. 0 means 1.
     """
 
+    signals = Signals()
+    """Its loss is made of the trajectories alone."""
+
     def __init__(
         self,
         policy: nn.Module,

@@ -10,6 +10,7 @@ of values (`algorithms/values.py`).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,12 @@ from torch.nn import functional
 
 from turnwise.config import CriticConfig, LearningConfig, ValueHeadConfig
 from turnwise.forward.hidden import base_model, decoder_of
+from turnwise.forward.packing import Row
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
-from turnwise.learning.ranks import ALONE, Ranks
+from turnwise.learning.ranks import ALONE, Compute, Ranks
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.critic import Critic, target_count, value_lessons
+from turnwise.learning.signals.critic import Critic, target_count, value_lessons, values_of
 from turnwise.types import Group, Trajectory
 
 
@@ -30,13 +32,29 @@ class ValueHead(Critic):
 
     Args:
         policy: as for `Critic`; its body is shared, adapters of peft included, and saved with it.
+        compute: computes with the policy, of which each of several ranks has a part; the head is
+            whole on all of them.
     """
 
     config: ValueHeadConfig
 
+    def __init__(
+        self,
+        policy: nn.Module,
+        config: ValueHeadConfig,
+        learning: LearningConfig,
+        ranks: Ranks = ALONE,
+        compute: Compute | None = None,
+    ) -> None:
+        self._compute_policy = compute or ALONE.shard(policy, by_layer=True)
+        super().__init__(policy, config, learning, ranks)
+
     def _share(self, policy: nn.Module) -> None:
         body = decoder_of(base_model(policy))
         object.__setattr__(self, "body", body)  # not registered: it is no part of this module
+
+    def _divide(self) -> Compute:
+        return lambda function, *arguments: function(self, *arguments)
 
     def add_body_gradient(self, groups: Sequence[Group], signals: Signals, credits: Credits) -> str:
         """Adds the gradient of body_coefficient times the value loss to the body's, the mean over
@@ -45,20 +63,29 @@ class ValueHead(Critic):
         count = target_count(lessons)
         if not self.config.body_coefficient or not count:
             return ""
-        head = self.head.weight.detach(), self.head.bias.detach()
-        for batch, _ in self._batches(lessons):
-            hidden = super()._hidden([lesson.member for lesson in batch])
-            values = functional.linear(hidden.float(), *head)[:, 0]
-            loss = self.config.body_coefficient * self._losses(values, batch).sum() / count
+        problem = ""
+        weight, bias = self.head.weight.detach(), self.head.bias.detach()
+        head = partial(functional.linear, weight=weight, bias=bias)
+        for batch, counts in self._batches(lessons):
+            values = values_of(head, *self._read([lesson.member for lesson in batch]))
+            losses = self._losses(values, batch)
+            loss = self.config.body_coefficient * losses.sum() * counts / count
             if not math.isfinite(loss.item()):
-                return f"the value loss is {loss.item()}"
+                problem = f"the value loss is {loss.item()}"
             add_gradient(loss)
-        return ""
+        return problem
 
-    def _hidden(self, members: Sequence[Trajectory]) -> Tensor:
+    def _hidden(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
         """Computes hidden states without a gradient: here the head alone is trained."""
         with torch.no_grad():
-            return super()._hidden(members)
+            return self._read(members)
+
+    def _read(self, members: Sequence[Trajectory]) -> tuple[Tensor, Row | None]:
+        """Computes hidden states as the separate critic does, by the policy's body."""
+        found: tuple[Tensor, Row | None] = self._compute_policy(
+            lambda _: Critic._hidden(self, members)
+        )
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,10 +105,8 @@ class ValueLoss:
         return self.head.add_body_gradient(groups, self.signals, credits)
 
 
-def make_critic(
-    policy: nn.Module, config: CriticConfig, learning: LearningConfig, ranks: Ranks = ALONE
-) -> Critic:
-    """The critic that a recipe asks for."""
+def make_critic(policy: nn.Module, config: CriticConfig, learning: LearningConfig) -> Critic:
+    """The critic that a recipe asks for, of one process."""
     if isinstance(config, ValueHeadConfig):
         return ValueHead(policy, config, learning)
-    return Critic(policy, config, learning, ranks)
+    return Critic(policy, config, learning)
