@@ -40,6 +40,7 @@ def test_a_run_keeps_the_account_of_an_agent(shell: Shell, tmp_path: Path) -> No
     assert audits(folder.path) == {"agent-0": "The agent, on the held-out task 0"}
     found = {one.check: one for one in read_audit(folder.path, "agent-0")["findings"]}
     assert found["How it ended"].note in shown
+    assert found["Agent"].note == f"{agent}:run"
     assert found["Turns"].figure == 1
     assert found["Calls by dialect"].note == "chat_completions 1"
     assert found["Tokens sampled"].figure is not None

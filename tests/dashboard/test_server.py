@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.browser.sample_run import write_run
+from tests.dashboard.browser.sample_run import with_a_task_of_the_environment, write_run
 from turnwise.commands.playing import Player
 from turnwise.commands.viewing import dashboard_of
 from turnwise.dashboard.notes import notes_file
 from turnwise.dashboard.security import Door
 from turnwise.dashboard.server import application
 from turnwise.errors import DataError
+from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.run_lock import locked
 from turnwise.storage.trajectory_rows import LATER, SCHEMA
 
@@ -312,6 +313,14 @@ def test_files_of_a_copied_run_are_in_the_order_of_their_steps(run: Path) -> Non
     assert len(steps) > 1
 
 
+def test_figures_of_a_copied_run_are_in_the_order_of_a_run(run: Path) -> None:
+    folder = RunFolder.open(run)
+    for name in ("sft", "no_search", "base"):
+        folder.write_evaluation(name, {"success": 0.5, "low": 0.1, "high": 0.9, "n": 2, "step": 3})
+    (shown,) = get([run], "runs/0")
+    assert [one["name"] for one in shown["figures"]] == ["base", "sft", "trained", "no_search"]
+
+
 def test_a_lock_is_of_another_machine_only_where_it_says_so(run: Path) -> None:
     """As a process leaves it that was killed."""
     left = {"pid": 2**22, "started": "1", "host": socket.gethostname(), "since": ""}
@@ -358,3 +367,23 @@ def test_an_environment_is_played_from_the_browser(run: Path) -> None:
 
     player = Player()
     asked([run], body, player)
+
+
+def test_a_recorded_episode_is_played_again_and_differences_are_said(run: Path) -> None:
+    """The first observation of the sample run is not what the environment gives."""
+
+    async def body(client: httpx2.AsyncClient) -> None:
+        given = {"run": "0", "file": "step-000001", "row": 1, "turn": 0}
+        begun = (await client.post("/api/play", json=given)).json()
+        assert begun["recorded"] == "capital of 1"
+        place = f"/api/play/{begun['session']}"
+        first = (await client.post(f"{place}/onward", json={})).json()
+        assert (first["turn"], first["recorded"], first["differs"]) == (1, "Rome", True)
+        last = (await client.post(f"{place}/onward", json={})).json()
+        assert (last["done"], last["recorded"]) == (True, None)
+        assert (await client.post(f"{place}/onward", json={})).status_code == 422
+        assert (await client.post(f"{place}/back", json={})).json()["recorded"] == "Rome"
+        other = {"calls": [{"name": "search", "arguments": {"query": "TarFile"}}]}
+        assert (await client.post(place, json=other)).json()["recorded"] is None
+
+    asked([with_a_task_of_the_environment(run)], body, Player())

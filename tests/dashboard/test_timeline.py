@@ -138,6 +138,18 @@ def test_a_wait_names_the_step_whose_update_it_is_for(run: Path) -> None:
     assert "of step 3" in waits[1]["reason"]
 
 
+def test_lanes_say_when_the_validation_is_played(run: Path) -> None:
+    """And one that took no time, as in a step without one, divides no wait."""
+    for validated in (3.0, 1.0):
+        phases = [("update", 0.5, 1.0), ("validation", 1.0, validated), ("weights", 3.0, 4.0)]
+        sampled = Span(Doing.SAMPLING, 0, 0.5)
+        write(run, 3, [episode(0, 0.0, 0.5, "", sampled)], phases)
+        waits = [wait for wait in timeline(run, 3, Index())["waits"] if wait["lane"] == 1]
+        named = [wait["seconds"] for wait in waits if "validation" in wait["reason"]]
+        assert named == ([2.0] if validated == 3.0 else [])
+        assert len(waits) == (3 if named else 1)
+
+
 def test_a_run_of_an_earlier_version_has_its_phases(run: Path) -> None:
     found = timeline(run, 3, Index())
     assert "earlier version" in found["absent"]

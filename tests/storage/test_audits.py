@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.config import check_recipe
-from turnwise.errors import DataError
+from turnwise.errors import DataError, InfrastructureError
 from turnwise.storage.audits import Finding, audits, read_audit, write_audit
 from turnwise.storage.run_folder import RunFolder
 
@@ -16,6 +16,7 @@ def test_findings_come_back_and_damaged_files_are_named(tmp_path: Path) -> None:
     """What is no number is none; an earlier audit of the name is replaced."""
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    (folder.path / "audits").rmdir()  # as in a folder of an earlier version
     assert audits(folder.path) == {}
     finding = Finding("accuracy", 0.75, math.nan, math.nan, bound=1, passed=True, note="of 4")
     for found in ([], [finding]):
@@ -28,3 +29,12 @@ def test_findings_come_back_and_damaged_files_are_named(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(DataError, match=r"judge\.json cannot be read"):
             read_audit(folder.path, "judge")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(check_recipe({"name": "x", "environment": {"name": "search"}}, "test"))
+    (folder.path / "audits").rmdir()
+    (folder.path / "audits").touch()
+    with pytest.raises(InfrastructureError, match=r"judge\.json cannot be written"):
+        write_audit(folder, "judge", "A judge", [])

@@ -5,6 +5,7 @@ Not here: how the episode is played (`rollout/agent_episode.py`).
 
 import asyncio
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.table import Table
 from turnwise.commands.evaluating import AsJson
 from turnwise.commands.printing import print_json, print_line, print_table
 from turnwise.config import Recipe, load_recipe
+from turnwise.config.agent import CommandAgent
 from turnwise.errors import ConfigError, DataError
 from turnwise.types import Trajectory
 
@@ -130,16 +132,24 @@ async def _check(recipe: Recipe, number: int) -> Check:
         episode = parts.runner(recipe.rollout).episode(0, planned)
         assert isinstance(episode, AgentEpisode)  # the recipe names an agent
         played = await episode.run()
-        return _account(played, episode, parts.tokenizer.decode)
+        return _account(_name(recipe), played, episode, parts.tokenizer.decode)
     finally:
         await parts.stop()
 
 
-def _account(played: Trajectory, episode: Any, decode: Any) -> Check:
+def _name(recipe: Recipe) -> str:
+    """The recipe's agent as it was given: a program with its arguments, or a function."""
+    if isinstance(recipe.agent, CommandAgent):
+        return shlex.join(recipe.agent.command)
+    return "" if recipe.agent is None else recipe.agent.run
+
+
+def _account(agent: str, played: Trajectory, episode: Any, decode: Any) -> Check:
     from turnwise.gateway.forks import forks
 
     capture, usage, tokens = episode.capture, episode.usage, played.tokens
     counts = {
+        "agent": agent,
         "calls by dialect": _listed(usage.dialects),
         "turns": len(played.turns),
         "tools offered": _listed(usage.tools),

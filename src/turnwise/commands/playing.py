@@ -13,12 +13,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from turnwise.config import RolloutConfig
+from turnwise.config import OpenAIEngineConfig, RolloutConfig
 from turnwise.dashboard.index import read_row
 from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, ToolError
 from turnwise.rollout.runner import within
+from turnwise.scaffolds.registry import make_scaffold
 from turnwise.seeds import derive
 from turnwise.serving.offer import check_servable, verdict_of
 from turnwise.serving.outside import OutsideEpisode, Reply
@@ -39,6 +40,8 @@ class Game:
     limits: RolloutConfig
     task: Task
     seed: int
+    recorded: Sequence[tuple[Action, str | None]] = ()
+    """The actions of the recorded episode that it repeats, and what came back."""
     actions: list[Action] = field(default_factory=list)
     episode: OutsideEpisode = field(init=False)
 
@@ -55,6 +58,18 @@ class Game:
         for action in actions:
             reply = await self.act(action)
         return reply
+
+    @property
+    def repeats(self) -> bool:
+        """Whether all that was done is what was recorded."""
+        done = len(self.actions)
+        return self.actions == [action for action, _ in self.recorded[:done]]
+
+    @property
+    def following(self) -> Action | None:
+        """The recorded action that comes next; None at the end, and after another one."""
+        done = len(self.actions)
+        return self.recorded[done][0] if self.repeats and done < len(self.recorded) else None
 
     async def act(self, action: Action) -> Reply:
         """Take an action. Raises DataError where the episode is over."""
@@ -78,18 +93,17 @@ class Player:
         and `row` name, after its first `turn` turns. Raises ConfigError or DataError for what is
         not there."""
         environment, limits = self._environment(run)
-        actions: list[Action] = []
+        recorded: list[tuple[Action, str | None]] = []
         if "file" in given:
             file = RunFolder.open(run).trajectory_file(str(given["file"]))
             row = read_row(file, _whole(given, "row"))
             task, seed = _task(environment, row["task"]), int(row["seed"])
-            recorded = [_action(one) for one in json.loads(row["actions"])]
-            actions = recorded[: _whole(given, "turn")]
+            recorded = _recorded(row)
         else:
             seed = _whole(given, "seed")
             task = _task(environment, str(given.get("task", "")), seed)
-        game = Game(environment, limits, task, seed)
-        reply = await game.begin(actions)
+        game = Game(environment, limits, task, seed, recorded)
+        reply = await game.begin([action for action, _ in recorded[: _whole(given, "turn")]])
         name = token_hex(8)
         self._games[name] = game
         while len(self._games) > SESSIONS:
@@ -110,6 +124,13 @@ class Player:
             raise DataError('a turn is {"calls": [{"name", "arguments"}]} or {"text": "…"}')
         return _answer(await game.act(action), game)
 
+    async def onward(self, name: str) -> dict[str, Any]:
+        """Take the next turn of the recorded episode. Raises DataError where there is none."""
+        game = self._game(name)
+        if game.following is None:
+            raise DataError("no recorded turn follows what was done: go back to one that does")
+        return _answer(await game.act(game.following), game)
+
     async def back(self, name: str) -> dict[str, Any]:
         """Go back by one turn: the episode is played again as far as the turn before."""
         game = self._game(name)
@@ -129,9 +150,16 @@ class Player:
 
     def _environment(self, run: Path) -> tuple[Environment, RolloutConfig]:
         if run not in self._environments:
-            recipe = RunFolder.open(run).recipe()
+            from transformers import AutoTokenizer
+
+            folder = RunFolder.open(run)
+            recipe = folder.recipe()
             environment = environment_of(recipe)
             check_servable(environment, images=False)
+            if not isinstance(recipe.engine, OpenAIEngineConfig):  # results as long as in the run
+                tokenizer = AutoTokenizer.from_pretrained(str(folder.tokenizer))
+                scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools())
+                environment.truncate = scaffold.truncate
             self._environments[run] = environment, recipe.rollout
         return self._environments[run]
 
@@ -166,7 +194,18 @@ def _answer(reply: Reply, game: Game) -> dict[str, Any]:
         "turn": len(game.actions),
         "done": ended is not None,
         "verdict": said,
+        "recorded": None if game.following is None or ended else game.following.text,
+        "differs": _differs(reply, game),
     }
+
+
+def _differs(reply: Reply, game: Game) -> bool:
+    """Whether the environment answers a recorded turn otherwise than it did then."""
+    done = len(game.actions)
+    if not done or done > len(game.recorded) or not game.repeats:
+        return False
+    observed = game.recorded[done - 1][1]
+    return observed is not None and observed != reply.observation.content
 
 
 def _call(given: Any, place: int, turn: int) -> ToolCall:
@@ -176,6 +215,15 @@ def _call(given: Any, place: int, turn: int) -> ToolCall:
     if not isinstance(arguments, dict):
         raise DataError(f"arguments of {given['name']} are no JSON object")
     return ToolCall(given["name"], arguments, f"{turn}.{place}")
+
+
+def _recorded(row: Mapping[str, Any]) -> list[tuple[Action, str | None]]:
+    """The actions of a recorded episode, each with the observation that followed it."""
+    pairs = zip(json.loads(row["actions"]), json.loads(row["steps"]), strict=True)
+    return [
+        (_action(action), step["observation"][0] if step and step["observation"] else None)
+        for action, step in pairs
+    ]
 
 
 def _action(values: Mapping[str, Any]) -> Action:

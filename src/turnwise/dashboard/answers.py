@@ -46,6 +46,10 @@ class Player(Protocol):
         """Take a turn in it."""
         ...
 
+    async def onward(self, name: str) -> Mapping[str, Any]:
+        """Take the next turn of the recorded episode that it repeats."""
+        ...
+
     async def back(self, name: str) -> Mapping[str, Any]:
         """Take the last turn back."""
         ...
@@ -245,6 +249,10 @@ async def _act(shown: Dashboard, asked: Asked) -> Any:
     return await _player(shown).act(asked.names[0], asked.body)
 
 
+async def _onward(shown: Dashboard, asked: Asked) -> Any:
+    return await _player(shown).onward(asked.names[0])
+
+
 async def _back(shown: Dashboard, asked: Asked) -> Any:
     return await _player(shown).back(asked.names[0])
 
@@ -283,6 +291,7 @@ ROUTES: list[tuple[str, tuple[str | None, ...], Callable[[Dashboard, Asked], Any
     ("GET", ("play",), _play),
     ("POST", ("play",), _begin),
     ("POST", ("play", None), _act),
+    ("POST", ("play", None, "onward"), _onward),
     ("POST", ("play", None, "back"), _back),
 ]
 """Method, segments of the path below /api (None is a name), and what answers."""

@@ -137,15 +137,17 @@ def _budgets(evaluations: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     kinds = {kind for one in evaluations.values() for kind in one.get("budgets", {})}
     curves = []
     for kind in sorted(kinds):
-        lines = [
-            {
-                "name": name,
-                "steps": [budget for budget, _ in one["budgets"][kind]],
-                "values": [success for _, success in one["budgets"][kind]],
-            }
+        known = {
+            name: one["budgets"][kind]
             for name, one in evaluations.items()
             if one.get("budgets", {}).get(kind)
-        ]
+        }
+        most = max((pairs[-1][0] for pairs in known.values()), default=0)
+        lines = []
+        for name, pairs in known.items():  # more than was ever used adds no success
+            whole = [*pairs, [most, pairs[-1][1]]] if pairs[-1][0] < most else pairs
+            budgets, rates = zip(*whole, strict=True)
+            lines.append({"name": name, "steps": list(budgets), "values": list(rates)})
         title = f"Success within a budget of {kind.replace('_', ' ')}"
         curves.append({"title": title, "lines": lines})
     return curves
@@ -155,24 +157,27 @@ def _of_study(folder: Path) -> dict[str, Any]:
     file = folder / STUDY
     try:
         figures = json.loads(file.read_text(encoding="utf-8"))
-        columns = ["metric", "arm", *(f"seed {seed}" for seed in figures["seeds"]), "mean"]
+        seeds = [f"seed {seed}" for seed in figures["seeds"]]
+        columns = ["metric", "arm", *seeds, "mean", "95% interval"]
         rows = [
             [
                 metric,
                 arm,
                 *(_number(one["value"]) for one in of["by_seed"].values()),
-                _number((of["over_seeds"] or {}).get("mean")),
+                *_mean(of["over_seeds"]),
             ]
             for arm, metrics in figures["arms"].items()
             for metric, of in metrics.items()
         ]
         effects = [
-            [effect["claim"], effect["verdict"], effect["why"]] for effect in figures["effects"]
+            [effect["claim"], effect["verdict"], *_mean(effect["over_seeds"]), effect["why"]]
+            for effect in figures["effects"]
         ]
         title, about = str(figures["title"]), str(figures["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{file} cannot be read: {error!r}") from None
-    verdicts = {"title": "Effects", "columns": ["claim", "verdict", "why"], "rows": effects}
+    claims = ["claim", "verdict", "difference", "95% interval", "why"]
+    verdicts = {"title": "Effects", "columns": claims, "rows": effects}
     numbers = {"title": "Arms", "columns": columns, "rows": sorted(rows, key=lambda row: row[0])}
     return {
         "title": title,
@@ -181,6 +186,13 @@ def _of_study(folder: Path) -> dict[str, Any]:
         "text": about,
         "curves": [],
     }
+
+
+def _mean(found: Mapping[str, float | None] | None) -> list[str]:
+    """A mean over seeds and its interval, in two cells."""
+    mean, low, high = (None if found is None else found[name] for name in ("mean", "low", "high"))
+    whole = "–" if low is None or high is None else f"{_number(low)} to {_number(high)}"
+    return [_number(mean), whole]
 
 
 def _rate(one: Mapping[str, Any]) -> str:

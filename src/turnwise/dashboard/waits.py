@@ -24,6 +24,7 @@ episode that begins takes as long to do so."""
 MOST = 2000
 """Waits of one step, at most: the longest."""
 LEARNER_GOES_ON = "Every episode that may begin is played: more may begin after the update of step"
+VALIDATED = "The validation is played meanwhile; its episodes are not drawn."
 NOT_BEGUN = "The next episode of the step had not begun."
 NO_EPISODE = "No episode is being played."
 NO_REQUEST = "Every episode is in its environment, its tools or its verdict: none asks for a turn."
@@ -64,6 +65,13 @@ class Waits:
             for part in (own, *others)
             for place in part.places(learner=True)
         )
+        self._validations = sorted(
+            (float(part.start[place]), float(part.end[place]))
+            for part in (own, *others)
+            for place in part.places(learner=True)
+            if part.kind[place] == "validation"
+            and part.end[place] - part.start[place] > SHORTEST * (end - begin)
+        )
         episodes = own.places(learner=False)
         self._first = min((float(own.start[place]) for place in episodes), default=begin)
         self._done = max((float(own.end[place]) for place in episodes), default=begin)
@@ -101,10 +109,19 @@ class Waits:
         return sorted(longest, key=lambda one: (one["lane"], one["start"]))
 
     def _for_update(self, lane: int, start: float, end: float) -> Iterator[dict[str, Any]]:
-        """A wait for the learner, by the step of its phase in which the wait ends."""
-        before = [step for begun, step in self._learner if begun < end - SOON]
-        step = before[-1] if before else self._own.step
-        yield from self._wait(lane, start, end, f"{LEARNER_GOES_ON} {step}.")
+        """Waits for the learner, by the step of its phase in which each ends; in between it may
+        play a validation."""
+        reach = [
+            (max(first, start), min(last, end))
+            for first, last in self._validations
+            if last > start and first < end
+        ]
+        for first, last in reach:
+            yield from self._wait(lane, first, last, VALIDATED)
+        for first, last in _gaps(reach, start, end):
+            before = [step for begun, step in self._learner if begun < last - SOON]
+            step = before[-1] if before else self._own.step
+            yield from self._wait(lane, first, last, f"{LEARNER_GOES_ON} {step}.")
 
     def _slowest(self) -> str:
         """The episode that ended last, and what took most of its time."""

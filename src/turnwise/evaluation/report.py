@@ -23,10 +23,9 @@ from turnwise.evaluation.details import (
 from turnwise.evaluation.evaluate import best_constant_answer
 from turnwise.evaluation.paired import Comparison
 from turnwise.evaluation.statement import commit, statement
+from turnwise.storage.run_folder import POLICIES
 from turnwise.types import Task
 
-POLICIES = ("base", "cold_start", "sft", "trained", "evaluated", "as_trained")
-"""Evaluations of policies in the run's environment; all others are ablations."""
 MAIN = ("trained", "evaluated", "as_trained")
 """Evaluations that a report is about; the others are there to be compared with."""
 

@@ -38,7 +38,6 @@ class Finding:
 
 def write_audit(folder: RunFolder, name: str, title: str, findings: Iterable[Finding]) -> None:
     """Write an audit in the place of an earlier one of that name."""
-    (folder.path / FOLDER).mkdir(exist_ok=True)
     rows = [
         {key: None if _is_nan(value) else value for key, value in asdict(finding).items()}
         for finding in findings

@@ -75,6 +75,8 @@ FILES = (
     "report.json",
     "report.md",
 )
+POLICIES = ("base", "cold_start", "sft", "trained", "evaluated", "as_trained")
+"""Evaluations of policies in the run's environment; all others are ablations."""
 KEPT = ("evaluated", "as_trained")
 """Names of the evaluation that `evaluate --out` writes, the second one beside others under worse
 conditions."""
@@ -288,10 +290,10 @@ class RunFolder:
         return self.path / "evaluations" / f"{name}.json"
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """The summaries of all finished evaluations, oldest first. Raises DataError for a damaged
-        file."""
-        files = (self.path / "evaluations").glob("*.json")
-        names = [file.stem for file in sorted(files, key=lambda file: file.stat().st_mtime_ns)]
+        """The summaries of all finished evaluations, as in `POLICIES`, then others by name. Raises
+        DataError for a damaged file."""
+        names = sorted(file.stem for file in (self.path / "evaluations").glob("*.json"))
+        names.sort(key=lambda name: (*POLICIES, name).index(name))
         return {name: summary for name in names if (summary := self.evaluation(name)) is not None}
 
     def write_text(self, name: str, text: str) -> None:
@@ -374,6 +376,7 @@ def _replaced(target: Path) -> Iterator[Path]:
     nothing of it is left."""
     partial = target.with_name(target.name + ".partial")
     with _disk(target):
+        target.parent.mkdir(exist_ok=True)  # folders of earlier versions lack some
         try:
             yield partial
             os.replace(partial, target)

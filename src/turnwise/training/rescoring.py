@@ -16,7 +16,6 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError, unknown_name
 from turnwise.evaluation.evaluate import summarise
-from turnwise.evaluation.report import POLICIES
 from turnwise.evaluation.rescore import (
     Judge,
     by_environment,
@@ -28,7 +27,7 @@ from turnwise.evaluation.rescore import (
 from turnwise.registry import load_function
 from turnwise.rewards.composition import Reward
 from turnwise.scaffolds.registry import make_scaffold
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import POLICIES, RunFolder
 from turnwise.storage.trajectory_rows import read_rows, trajectory_of
 from turnwise.training.rewarding import parts_of_models, reward_of
 from turnwise.training.robustness import FAILURES, WITHOUT

@@ -8,10 +8,10 @@ from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.environments.splits import shared_tasks
-from turnwise.evaluation.report import POLICIES
 from turnwise.evaluation.runs import compare_within
 from turnwise.stopping import name_main_task
 from turnwise.storage.checkpoint import StageName
+from turnwise.storage.run_folder import POLICIES
 from turnwise.training.algorithm_checks import warnings_of
 from turnwise.training.cold_start import ColdStart
 from turnwise.training.context import RunContext

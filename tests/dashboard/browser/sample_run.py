@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tests.fakes import byte_tokenizer
 from turnwise.config import load_recipe
+from turnwise.environments.registry import environment_of
 from turnwise.storage.audits import Finding, write_audit
 from turnwise.storage.run_folder import RunFolder
 from turnwise.storage.trajectory_rows import SCHEMA
@@ -66,6 +67,14 @@ def finish(folder: Path) -> Path:
     report = {"name": "demo", "seed": 0, "seconds": 60.0, "comparisons": []}
     (folder / "report.json").write_text(json.dumps(report))
     (folder / "report.md").write_text("# demo\n\n| a | b |\n|---|---|\n| 1 | **2** |\n")
+    return folder
+
+
+def with_a_task_of_the_environment(folder: Path) -> Path:
+    """The run, its first step's episodes of a task that can be played."""
+    task = environment_of(RunFolder.open(folder).recipe()).tasks("heldout")[0].id
+    rows = pq.read_table(folder / "trajectories/step-000001.parquet").to_pylist()
+    _write(folder, "step-000001", [{**row, "task": task} for row in rows])
     return folder
 
 

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from tests.dashboard.browser.dashboard_page import DashboardPage, chromium, dashboard
-from tests.dashboard.browser.sample_run import LONG_EPISODE, finish, write_run
+from tests.dashboard.browser.sample_run import (
+    LONG_EPISODE,
+    finish,
+    with_a_task_of_the_environment,
+    write_run,
+)
 
 EPISODE = "#/r/0/episode/step-000003"
 GROUP = "#/r/0/group/step-000003/train%2F2%2Ftask-0"
@@ -370,3 +375,23 @@ def test_an_environment_is_played_by_hand(shown: DashboardPage) -> None:
     page.click("text=Send")
     page.wait_for_selector(".said.verdict")
     assert "failure" in page.inner_text(".said.verdict")
+
+
+@pytest.mark.long
+def test_a_recorded_episode_is_played_again_turn_by_turn(browser: Any, tmp_path: Path) -> None:
+    run = with_a_task_of_the_environment(write_run(tmp_path / "demo", hostile=False))
+    with dashboard(run) as address:
+        shown = DashboardPage(browser, address)
+        page = shown.open("#/r/0/play?file=step-000001&row=1&turn=0")
+        page.click("text=Play on from turn 1")
+        for turn in ("capital of 1", "Rome"):
+            assert turn in page.inner_text(".play-tool >> nth=0")
+            page.click("text=Do as recorded")
+            page.wait_for_selector(f".said.agent:has-text('{turn}')")
+            page.wait_for_function(f"!document.querySelector('.play').innerText.includes('{turn}')")
+        page.wait_for_selector(".said.verdict")
+        page.click("text=One turn back")
+        page.wait_for_selector("text=Do as recorded")
+        assert "otherwise than it did then" in page.inner_text(".play")
+        shown.context.close()
+        assert shown.faults == []

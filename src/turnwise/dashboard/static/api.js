@@ -69,6 +69,7 @@ export const api = {
   environments: (signal) => request("/api/play", { signal }),
   play: (start) => post("/api/play", start),
   act: (session, action) => post(`/api/play/${quoted(session)}`, action),
+  onward: (session) => post(`/api/play/${quoted(session)}/onward`, {}),
   back: (session) => post(`/api/play/${quoted(session)}/back`, {}),
   /** The address of a download of chosen episodes: [{file, row}]. */
   exported: (id, format, chosen) =>

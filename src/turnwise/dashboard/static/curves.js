@@ -164,7 +164,7 @@ function panels(data, names, state) {
         )
       : null,
     grouped(matching).map(([group, members]) =>
-      panel(TITLES[group] ?? group, null, members.map(draw)),
+      panel(TITLES[group] ?? group[0].toUpperCase() + group.slice(1), null, members.map(draw)),
     ),
   ];
 }

@@ -231,7 +231,7 @@ function turnCard(turn, one, play) {
       Number.isFinite(turn.credit?.advantage_sum)
         ? badge(
             `credit ${signed(turn.credit.advantage_sum)}`,
-            turn.credit.advantage_sum < 0 ? "lower" : "raise",
+            ["lower", "ungraded", "raise"][1 + Math.sign(turn.credit.advantage_sum)],
           )
         : null,
       link(play, { class: "play-on" }, "Play from here"),

@@ -27,6 +27,7 @@ export async function show(route, signal) {
         route.run,
         file,
         group.episodes.filter((one) => chosen.has(one.row)),
+        group.episodes[0]?.episode,
       ),
     );
   draw();
@@ -73,7 +74,7 @@ function picker(group, chosen, draw) {
   );
 }
 
-function sideBySide(run, file, episodes) {
+function sideBySide(run, file, episodes, first) {
   if (!episodes.length) return notice("No episode is chosen", "Mark some above.");
   const turns = Math.max(...episodes.map((one) => one.turns.length));
   const rows = [...Array(turns).keys()].map((turn) =>
@@ -81,7 +82,7 @@ function sideBySide(run, file, episodes) {
       "tr",
       {},
       h("th", { scope: "row" }, `Turn ${turn + 1}`),
-      episodes.map((one) => cell(run, file, one, turn)),
+      episodes.map((one) => cell(run, file, one, turn, first)),
     ),
   );
   return h(
@@ -112,12 +113,12 @@ function sideBySide(run, file, episodes) {
   );
 }
 
-function cell(run, file, one, index) {
+function cell(run, file, one, index, first) {
   const turn = one.turns[index];
   if (!turn) return h("td", { class: "none" });
-  const first = one.first_difference;
-  const here = first && first.turn === index,
-    after = first && index > first.turn;
+  const differs = one.first_difference;
+  const here = differs && differs.turn === index,
+    after = differs && index > differs.turn;
   return h(
     "td",
     { class: here ? "differs" : after ? "after" : null },
@@ -125,7 +126,8 @@ function cell(run, file, one, index) {
       ? h(
           "p",
           { class: "mark-line" },
-          link(to.tokens(run, file, one.row, { from: first.token }), {}, "First difference"),
+          link(to.tokens(run, file, one.row, { from: differs.token }), {}, "First difference"),
+          ` from episode ${first}`,
         )
       : null,
     turn.text ? longText(turn.text, { class: "text" }, 600) : null,

@@ -90,8 +90,8 @@ class Game {
     this.tools = start.tools ?? [];
     this.form = h("div", { class: "play" });
     replace(area, this.form);
-    this.say("Task", start.observation);
-    this.ask();
+    this.say(start.turn ? `After turn ${start.turn}` : "Task", start.observation);
+    this.ask(start);
   }
 
   say(name, text, kind = "observation") {
@@ -105,10 +105,26 @@ class Game {
     );
   }
 
-  /** A form for each tool, and one for an answer in words. */
-  ask() {
+  /** The recorded turn that would follow, a form for each tool, and one for an answer in words. */
+  ask({ recorded, differs }) {
     replace(
       this.form,
+      differs
+        ? notice("Not as recorded", "The environment answers otherwise than it did then.", "warn")
+        : null,
+      typeof recorded === "string"
+        ? h(
+            "div",
+            { class: "play-tool" },
+            h("h3", {}, "The recorded turn"),
+            longText(recorded, { class: "code" }, 1500),
+            h(
+              "div",
+              { class: "form-end" },
+              h("button", { type: "button", onclick: () => this.onward(recorded) }, "Do as recorded"),
+            ),
+          )
+        : null,
       this.tools.map((tool) => this.toolForm(tool)),
       h(
         "form",
@@ -126,14 +142,15 @@ class Game {
           "div",
           { class: "form-end" },
           h("button", { type: "submit" }, "Send"),
-          h(
-            "button",
-            { type: "button", class: "quiet", onclick: () => this.back() },
-            "One turn back",
-          ),
+          this.backButton(),
         ),
       ),
     );
+  }
+
+  backButton() {
+    const act = () => this.back();
+    return h("button", { type: "button", class: "quiet", onclick: act }, "One turn back");
   }
 
   toolForm(tool) {
@@ -182,22 +199,33 @@ class Game {
         given.text ?? `${given.calls[0].name}(${JSON.stringify(given.calls[0].arguments)})`,
         "agent",
       );
-      const answer = await api.act(this.session, given);
-      if (answer.observation) this.say("Observation", answer.observation);
-      if (!answer.done) return this.ask();
-      this.say("Verdict", answer.verdict, "verdict");
-      return replace(
-        this.form,
-        h("p", { class: "quiet" }, "The episode is over; begin another one above."),
-      );
+      this.shown(await api.act(this.session, given));
     });
+  }
+
+  async onward(text) {
+    await this.waited(async () => {
+      this.say("As recorded", text, "agent");
+      this.shown(await api.onward(this.session));
+    });
+  }
+
+  shown(answer) {
+    if (answer.observation) this.say("Observation", answer.observation);
+    if (!answer.done) return this.ask(answer);
+    this.say("Verdict", answer.verdict, "verdict");
+    return replace(
+      this.form,
+      h("p", { class: "quiet" }, "The episode is over; begin another one above."),
+      this.backButton(),
+    );
   }
 
   async back() {
     await this.waited(async () => {
       const answer = await api.back(this.session);
       this.say("Back to", answer.observation);
-      this.ask();
+      this.ask(answer);
     });
   }
 

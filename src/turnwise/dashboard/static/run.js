@@ -145,6 +145,7 @@ function recipe(run) {
   const columns = [{ title: "Key" }, { title: "Value", wide: true }];
   const row = (key) => [h("code", {}, key), plain(run.recipe[key])];
   return [
+    changed.size ? h("p", { class: "quiet" }, "What differs from the defaults:") : null,
     changed.size
       ? table(
           "What differs from the defaults",

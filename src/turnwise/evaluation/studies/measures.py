@@ -14,10 +14,9 @@ from turnwise.config import Recipe
 from turnwise.config.study import MetricConfig
 from turnwise.errors import ConfigError, DataError, unknown_name
 from turnwise.evaluation.evaluate import summarise
-from turnwise.evaluation.report import POLICIES
 from turnwise.monitor.echo_trap import averages
 from turnwise.registry import load_function
-from turnwise.storage.run_folder import RunFolder
+from turnwise.storage.run_folder import POLICIES, RunFolder
 
 WINDOW = 5
 """Steps over which a series is averaged, and over which the end of a run is."""
