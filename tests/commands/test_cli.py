@@ -390,5 +390,5 @@ def test_options_that_contradict_each_other(shell: Shell, recipe: Path, tmp_path
         ("learning.updates_per_step=9", "give at least 9"),
     ):
         assert message in shell("train", recipe, *change.split(), "--run", run, code=2).err
-    assert "nothing else with it" in shell("train", "--resume", run, "--overwrite", code=2).err
+    assert "--resume goes on" in shell("train", "--resume", run, "--overwrite", code=2).err
     assert "nothing to evaluate" in shell("evaluate", recipe, "evaluation.tasks=0", code=2).err

@@ -89,21 +89,31 @@ def train(
     run: Annotated[
         Path | None, typer.Option(help="Folder of the new run; runs/<recipe's name> if not given.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Go on with this run folder; settings of the machine may follow, such as "
+            "cluster.learners=4."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in that folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train an agent: cold start, reinforcement learning, evaluation, report."""
+    from turnwise.storage.moves import moved_recipe
     from turnwise.storage.run_folder import RunFolder
     from turnwise.training.start import prepared
 
-    if (recipe is None) == (resume is None):
+    if recipe is None and resume is None:
         raise ConfigError("give either a recipe to start or --resume RUN to go on")
     if resume is not None:
-        if overrides or run or overwrite:
-            raise ConfigError("--resume goes on with the run as it is: give nothing else with it")
+        if run or overwrite or (recipe is not None and "=" not in recipe):
+            raise ConfigError(
+                "--resume goes on with the run as it is: give no recipe, --run or --overwrite, but "
+                "settings of the machine if they change, such as cluster.learners=4"
+            )
         folder = RunFolder.open(resume)
-        loaded = folder.recipe()
+        loaded = moved_recipe(folder, [recipe, *(overrides or [])] if recipe is not None else [])
     else:
         loaded = load_recipe(str(recipe), overrides or [])
         folder = RunFolder.new(run or Path("runs") / loaded.name, overwrite)
@@ -148,6 +158,8 @@ def show(
     they found."""
     from turnwise.commands.results import evaluation_tables, save_plot
     from turnwise.commands.terminal import choose_rows, show_rows, token_tables
+    from turnwise.storage.moves import move_sentences
+    from turnwise.storage.run_folder import RunFolder
 
     rows, name = choose_rows(run, step, outcome, count)
     if plot is not None:
@@ -161,6 +173,8 @@ def show(
         for table in evaluation_tables(run, name):
             print_table(table)
         show_rows(console, run, name, rows)
+        for sentence in move_sentences(RunFolder.open(run)):
+            print_line(sentence)
 
 
 @app.command()

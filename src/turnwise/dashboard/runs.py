@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from turnwise.config import check_recipe
 from turnwise.errors import ConfigError, DataError
+from turnwise.storage.moves import flattened, move_sentences
 from turnwise.storage.run_folder import KEPT, RunFolder
 from turnwise.storage.run_lock import LOCK, Owner, is_locked
 
@@ -96,7 +97,14 @@ def details(identity: str, path: Path) -> dict[str, Any]:
     """A run by itself: its overview, its recipe, its files and what went wrong at which step."""
     shown = overview(identity, path)
     if shown["state"] == "unreadable":
-        return shown | {"recipe": {}, "changed": [], "files": [], "troubles": [], "has": {}}
+        return shown | {
+            "recipe": {},
+            "changed": [],
+            "files": [],
+            "troubles": [],
+            "moves": [],
+            "has": {},
+        }
     folder, values = RunFolder.open(path), recipe_values(path)
     flat = flattened(values)
     return shown | {
@@ -107,6 +115,7 @@ def details(identity: str, path: Path) -> dict[str, Any]:
             {"step": line["step"], "sentence": line.get("reason", "")}
             for line in folder.lines("no_signal.jsonl")
         ],
+        "moves": move_sentences(folder),
         "has": {
             name: (path / f"{name}.jsonl").is_file()
             for name in ("metrics", "timing", "validation", "cold_start", "imitation")
@@ -167,17 +176,6 @@ def changed_keys(values: Mapping[str, Any]) -> list[str]:
         for key, value in flattened(values).items()
         if key.startswith("environment.") or usual.get(key) != value
     ]
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of nested tables by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flattened(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def file_entry(file: Path) -> dict[str, Any]:

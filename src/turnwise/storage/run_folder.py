@@ -1,6 +1,7 @@
 """A run on disk: what is written while training, and how it is read back.
 
     config.toml          the recipe with every value spelled out
+    moves.jsonl          one line for each resume with other settings of the machine: moves.py
     cold_start.jsonl     one line for each step of the cold start
     metrics.jsonl        one line for each RL step; the same bytes for the same seed
     validation.jsonl     one line for each evaluation during RL
@@ -69,6 +70,7 @@ FILES = (
     "validation.jsonl",
     "imitation.jsonl",
     "no_signal.jsonl",
+    "moves.jsonl",
     "reward_model.jsonl",
     "reward_model.json",
     "judge.jsonl",

@@ -72,9 +72,13 @@ def prepared(
     with stoppable() if main else nullcontext(), folder.locked():
         configure(recipe)
         with hire(recipe, folder.path) as found:
+            from turnwise.storage.moves import keep_moves
             from turnwise.training.prepare import prepare
 
-            yield prepare(recipe, folder, display, found)
+            context = prepare(recipe, folder, display, found)
+            if not folder.fresh:
+                keep_moves(folder, recipe, context.saved)
+            yield context
 
 
 def run_of(policy: Path) -> Path | None:

@@ -40,6 +40,9 @@ export async function show(route, signal) {
       ? section("Figures", h("ul", { class: "figures" }, run.figures.map(figureLine)))
       : null,
     run.troubles?.length ? section("Troubles", troubles(run)) : null,
+    run.moves?.length
+      ? section("Resumed with other settings", h("ul", {}, run.moves.map((one) => h("li", {}, one))))
+      : null,
     run.files.length ? section("Episodes written", files(run)) : null,
     run.reports?.length
       ? section(

@@ -1,0 +1,86 @@
+"""Runs that go on elsewhere: settings of the machine that `--resume` may change, and notes of it.
+
+Not here: what the settings mean (`config`), and what a checkpoint is for other processes
+(`tensors.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from turnwise.config import Recipe, dump_recipe, load_recipe, parse_override
+from turnwise.errors import ConfigError
+from turnwise.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from turnwise.storage.checkpoint import Checkpoint
+
+NOTES = "moves.jsonl"
+"""The file of a run that has a line for each resume with other settings."""
+MOVABLE = (
+    "threads",
+    "model.device",
+    "model.gradient_checkpointing",
+    "model.offload_activations",
+    "learning.offload_optimizer",
+    "learning.tokens_per_micro_batch",
+)
+"""Keys beside those of `[cluster]` that say where and in what pieces a run is computed, and not
+what."""
+
+
+def moved_recipe(folder: RunFolder, overrides: Sequence[str]) -> Recipe:
+    """The recipe of a run that is to go on with other settings of the machine. Raises ConfigError
+    for any other key, for a bad value, and DataError for a damaged run."""
+    recipe = folder.recipe()
+    for override in overrides:
+        key = parse_override(override)[0]
+        if key not in MOVABLE and not key.startswith("cluster."):
+            raise ConfigError(
+                f"--resume goes on with the run's own recipe, in which {key} stays as it is: "
+                f"cluster.… may change, {', '.join(MOVABLE[:-1])} and {MOVABLE[-1]}"
+            )
+    return load_recipe(str(folder.path / "config.toml"), overrides) if overrides else recipe
+
+
+def keep_moves(folder: RunFolder, recipe: Recipe, saved: "Checkpoint | None") -> None:
+    """Write the recipe with which a run goes on from a checkpoint, and note what has changed, where
+    anything has."""
+    before, now = (
+        flattened(folder.recipe().model_dump(mode="json")),
+        flattened(recipe.model_dump(mode="json")),
+    )
+    changes = {
+        key: {"before": before.get(key), "now": now.get(key)}
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    }
+    if changes:
+        place = {"step": 0} if saved is None else {"step": saved.step, "stage": str(saved.stage)}
+        folder.append(NOTES, place | {"changes": changes})
+        folder.write_text("config.toml", dump_recipe(recipe))
+
+
+def move_sentences(folder: RunFolder) -> list[str]:
+    """Say what each resume with other settings has changed, the first one first."""
+    return [
+        f"resumed after step {line['step']}{_of_stage(line)} with "
+        + ", ".join(
+            f"{key} = {one['now']} (before: {one['before']})" for key, one in changes.items()
+        )
+        for line in folder.lines(NOTES)
+        for changes in [line.get("changes", {})]
+    ]
+
+
+def _of_stage(line: Mapping[str, Any]) -> str:
+    stage = str(line.get("stage", "reinforcement"))
+    return "" if stage == "reinforcement" else f" of {stage.replace('_', ' ')}"
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested tables by dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = isinstance(value, Mapping)
+        found |= flattened(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
