@@ -19,7 +19,6 @@ model_folders, load_model = learning.model_folders, learning.load_model
 CASES = [
     ("train.steps=0 sft.steps=0 evaluation.sft=false", "which leaves nothing to do together"),
     ("learning.share_prefixes=true", "learning.share_prefixes computes groups"),
-    ("preferences.steps=1", "preferences.steps learns from pairs"),
     (
         'reward_model.data=["a"] reward_model.beside_policy=true reward.parts.reward_model=1',
         "reward_model.beside_policy updates another model",

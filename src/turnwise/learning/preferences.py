@@ -9,6 +9,7 @@ number alone. Not here: the loss (`algorithms/preferences.py`), the sampling (th
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from torch import nn
 from turnwise.algorithms.preferences import dpo
 from turnwise.config import LearningConfig, PreferencesConfig
 from turnwise.errors import DataError
+from turnwise.forward.hidden import computes_by_layer
 from turnwise.forward.logprobs import check_supported
 from turnwise.learning.batch import Example, collate, supervised_examples
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.ranks import ALONE, Ranks, leads, own_batches
 from turnwise.learning.scoring import batch_logprobs, score
 from turnwise.learning.sft import batch_of_step
 from turnwise.tokens import Image, Tokens
@@ -56,6 +59,7 @@ class PreferenceLearner:
         learning: warm-up, gradient clipping, micro-batches, autocast, betas, weight decay.
         temperature: of sampling; log-probabilities are of logits / temperature. 0 means 1.
         seed: of the run.
+        ranks: learn together, each from a part of the pairs; all are to make the same calls.
 
     Raises DataError when there is no pair.
     """
@@ -71,6 +75,7 @@ class PreferenceLearner:
         learning: LearningConfig,
         temperature: float,
         seed: int,
+        ranks: Ranks = ALONE,
     ) -> None:
         if not pairs:
             raise DataError("there is no pair of trajectories to learn from")
@@ -90,15 +95,17 @@ class PreferenceLearner:
             for tokens in pair
             for example in supervised_examples(tokens, f"pair {index}")
         ]
-        reference = score(
-            model,
+        self._ranks = ranks
+        self._scores = partial(batch_logprobs, slicing=ranks.slicing)
+        self._compute = ranks.shard(model, computes_by_layer(model, learning.autocast))
+        reference = self._compute(
+            partial(score, images=[e.images for e in examples]),
             [(e.ids, e.trained) for e in examples],
             learning,
             self.temperature,
-            images=[e.images for e in examples],
         )
         self._examples = _with_reference(examples, reference)
-        self.optimizer = Optimizer(model, config.learning_rate, learning)
+        self.optimizer = Optimizer(model, config.learning_rate, learning, ranks=ranks)
 
     @property
     def finished(self) -> bool:
@@ -116,7 +123,9 @@ class PreferenceLearner:
         order = batch_of_step(count, size, self.steps_done, self.seed, "preferences")
         self.steps_done += 1
         batch = [(self._examples[2 * i], self._examples[2 * i + 1]) for i in order]
-        parts = [self._backward(members, size) for members in self._micro_batches(batch)]
+        own = own_batches(self._ranks, batch, _longer, self._micro_batches)
+        made = [self._backward(members, size, counts) for members, counts in own]
+        parts = [part for of_rank in self._ranks.gather(made) for part in of_rank]
         margins = np.concatenate([margins for _, margins in parts])
         moved = self.optimizer.apply()
         return {
@@ -145,18 +154,21 @@ class PreferenceLearner:
         self._examples = _with_reference(self._examples, reference)
 
     def _backward(
-        self, pairs: Sequence[tuple[Example, Example]], count: int
+        self, pairs: Sequence[tuple[Example, Example]], count: int, counts: bool
     ) -> tuple[float, NDArray[np.float32]]:
-        """The loss of some of a batch's `count` pairs, and their margins."""
+        """The loss of some of a batch's `count` pairs, and their margins; 0 and none of those that
+        are not to count, or that another rank counts."""
         members = [example for pair in pairs for example in pair]
         batch = collate(members, self.device)
-        logprobs, _ = batch_logprobs(self.model, batch, self.temperature, self.learning)
+        logprobs, _ = self._compute(self._scores, batch, self.temperature, self.learning)
         log_ratios = logprobs - batch.old_logprob
         sums = log_ratios.new_zeros(len(members)).index_add(0, batch.sequence, log_ratios)
         losses, margins = dpo(sums[0::2], sums[1::2], self.config.beta)
-        loss = losses.sum() / count
+        loss = losses.sum() * counts / count
         add_gradient(loss)
-        return float(loss.detach()), margins.detach().cpu().numpy()
+        told = counts and leads(self._ranks)
+        found: NDArray[np.float32] = margins.detach().cpu().numpy()
+        return (float(loss.detach()), found) if told else (0.0, found[:0])
 
     def _micro_batches(
         self, pairs: Sequence[tuple[Example, Example]]

@@ -33,13 +33,12 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
     """Say what only one process can do, and whether the recipe asks for it."""
     reaction, reward_model = recipe.monitor.echo_trap, recipe.reward_model
     return {
-        "train.steps and sft.steps are 0, which leaves nothing to do together": not (
-            recipe.train.steps or recipe.sft.steps
+        "train.steps, sft.steps and preferences.steps are 0, which leaves nothing to do together": (
+            not (recipe.train.steps or recipe.sft.steps or recipe.preferences.steps)
         ),
         "learning.share_prefixes computes groups that are dealt out": (
             recipe.learning.share_prefixes
         ),
-        "preferences.steps learns from pairs": bool(recipe.preferences.steps),
         "reward_model.beside_policy updates another model": (
             reward_model is not None and reward_model.beside_policy
         ),

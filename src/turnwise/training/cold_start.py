@@ -8,7 +8,7 @@ from turnwise.storage import checkpoint
 from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.offline import learn_offline, save_offline
-from turnwise.training.supervised import supervised_learner
+from turnwise.training.offline_learners import supervised_learner
 
 
 class ColdStart:

@@ -11,8 +11,8 @@ from turnwise.storage.checkpoint import StageName
 from turnwise.training.context import RunContext
 from turnwise.training.evaluations import Evaluation
 from turnwise.training.offline import learn_offline
+from turnwise.training.offline_learners import supervised_learner
 from turnwise.training.prepare import set_aside
-from turnwise.training.supervised import supervised_learner
 
 
 class Imitation:

@@ -45,7 +45,7 @@ from turnwise.storage.checkpoint import StageName
 from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
-from turnwise.training.supervised import team_of
+from turnwise.training.offline_learners import team_of
 from turnwise.types import Group
 
 SecondModel = Critic | DistributedCritic | ImplicitReward | SelfTeacher

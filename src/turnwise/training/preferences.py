@@ -4,13 +4,13 @@ Not here: the loss (`learning/preferences.py`).
 """
 
 from turnwise.judges.regrading import regraded
-from turnwise.learning.preferences import PreferenceLearner, best_and_worst, saved_pairs
+from turnwise.learning.preferences import best_and_worst, saved_pairs
 from turnwise.rollout.order import tasks_of_step
 from turnwise.seeds import derive
 from turnwise.storage.checkpoint import StageName
-from turnwise.storage.tensors import read
 from turnwise.training.context import RunContext
-from turnwise.training.offline import learn_offline
+from turnwise.training.offline import learn_offline, save_offline
+from turnwise.training.offline_learners import preference_learner
 from turnwise.types import Group
 
 
@@ -31,22 +31,13 @@ class Preferences:
             )
             return step
         await context.components.engine.sleep()
-        learner = PreferenceLearner(
-            context.components.model,
-            pairs,
-            config,
-            recipe.learning,
-            recipe.rollout.temperature,
-            recipe.seed,
-        )
-        if saved is not None:
-            learner.load_state(read(saved.learner))
-        else:
-            context.save(StageName.PREFERENCES, 0, learner.state())
-        context.display.phase("preferences", config.steps)
-        every = recipe.train.checkpoint_every
-        await learn_offline(context, learner, StageName.PREFERENCES, "preferences.jsonl", every)
-        context.save(StageName.PREFERENCES, learner.steps_done, learner.state())
+        stage, every = StageName.PREFERENCES, recipe.train.checkpoint_every
+        with preference_learner(context, pairs, saved) as learner:
+            if saved is None:
+                save_offline(context, learner, stage)
+            context.display.phase("preferences", config.steps)
+            await learn_offline(context, learner, stage, "preferences.jsonl", every)
+            save_offline(context, learner, stage)
         return step + learner.steps_done
 
 

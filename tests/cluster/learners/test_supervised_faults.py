@@ -19,7 +19,7 @@ from turnwise.cluster.learners.learner import DistributedSupervised
 from turnwise.config import ClusterConfig, SftConfig
 from turnwise.errors import InfrastructureError
 from turnwise.storage.checkpoint import Saveable
-from turnwise.training.supervised import supervised_learner
+from turnwise.training.offline_learners import supervised_learner
 from turnwise.types import Group
 
 pytestmark = pytest.mark.numbers

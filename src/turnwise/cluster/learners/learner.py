@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from turnwise.cluster.learners.parts import Parts, SupervisedParts
+from turnwise.cluster.learners.parts import OfflineParts, Parts, preference_parts, supervised_parts
 from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe, SftConfig
@@ -21,6 +21,7 @@ from turnwise.learning.auxiliary import AuxiliaryLoss
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import UpdateReport
+from turnwise.learning.preferences import Pair, PreferenceLearner
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
@@ -142,29 +143,20 @@ class DistributedLearner(DistributedModel):
         return rate
 
 
-class DistributedSupervised(DistributedModel):
-    """Does what `SupervisedLearner` does, on all processes of a team.
+class DistributedOffline(DistributedModel):
+    """A learner whose data is there before its first step, on all processes of a team.
 
     Args:
         model: whole, on this process; it gets the new weights from `deliver`.
     """
 
-    name = SupervisedLearner.name
+    name: str
+    """The beginning of its metrics' names."""
 
-    def __init__(
-        self,
-        team: Team,
-        recipe: Recipe,
-        model: PreTrainedModel,
-        demonstrations: Sequence[Tokens],
-        config: SftConfig,
-    ) -> None:
+    def __init__(self, team: Team, model: PreTrainedModel) -> None:
         super().__init__(team)
         self.model = model
-        part, given = copy_to_divide(model), (recipe, demonstrations, config)
-        self._parts = team.build(
-            lambda: SupervisedParts(team.ranks, *given, part, model), "build_supervised", *given
-        )
+        self._parts: OfflineParts
 
     @property
     def steps_done(self) -> int:
@@ -184,6 +176,41 @@ class DistributedSupervised(DistributedModel):
     def deliver(self) -> None:
         """Let the whole model have the present weights."""
         self.team.call("deliver")
+
+
+class DistributedSupervised(DistributedOffline):
+    """Does what `SupervisedLearner` does, on all processes of a team."""
+
+    name = SupervisedLearner.name
+
+    def __init__(
+        self,
+        team: Team,
+        recipe: Recipe,
+        model: PreTrainedModel,
+        demonstrations: Sequence[Tokens],
+        config: SftConfig,
+    ) -> None:
+        super().__init__(team, model)
+        part, given = copy_to_divide(model), (recipe, demonstrations, config)
+        self._parts = team.build(
+            lambda: supervised_parts(team.ranks, *given, part, model), "build_supervised", *given
+        )
+
+
+class DistributedPreferences(DistributedOffline):
+    """Does what `PreferenceLearner` does, on all processes of a team."""
+
+    name = PreferenceLearner.name
+
+    def __init__(
+        self, team: Team, recipe: Recipe, model: PreTrainedModel, pairs: Sequence[Pair]
+    ) -> None:
+        super().__init__(team, model)
+        part, given = copy_to_divide(model), (recipe, pairs)
+        self._parts = team.build(
+            lambda: preference_parts(team.ranks, *given, part, model), "build_preferences", *given
+        )
 
 
 class DistributedCritic:

@@ -20,6 +20,7 @@ from turnwise.config import Recipe, SeparateCriticConfig, SftConfig, ValueHeadCo
 from turnwise.learning.batch import Example
 from turnwise.learning.credits import Credits
 from turnwise.learning.policy import PolicyLearner, UpdateReport
+from turnwise.learning.preferences import Pair, PreferenceLearner
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.choice import auxiliary_loss_of
@@ -127,41 +128,83 @@ def parts_of_worker(ranks: ProcessGroup, recipe: Recipe) -> Parts:
     return Parts(ranks, recipe, model, model_of_worker(ranks, recipe) if divided else None, None)
 
 
-class SupervisedParts(DividedModel):
-    """A learner of demonstrations. Arguments as for `Parts` and `SupervisedLearner`."""
+class OfflineParts(DividedModel):
+    """A learner whose data is there before its first step.
+
+    Args:
+        make: makes it on this rank, of a model that is divided by then.
+    """
 
     def __init__(
         self,
         ranks: ProcessGroup,
         recipe: Recipe,
-        demonstrations: Sequence[Tokens],
-        config: SftConfig,
+        make: Callable[[], SupervisedLearner | PreferenceLearner],
         model: nn.Module,
         whole: nn.Module | None,
     ) -> None:
         ranks.slice_rows(recipe.cluster.sequence_ranks)
         ranks.expert_parallel = recipe.cluster.expert_parallel
         check_agreement(ranks, model)
-        self.learner = SupervisedLearner(
-            model, demonstrations, config, recipe.learning, recipe.seed, ranks
-        )
+        self.learner = make()
         super().__init__(ranks, self.learner, whole)
 
     def step(self) -> dict[str, float]:
-        """See `SupervisedLearner.step`."""
+        """See `SupervisedLearner.step`, and that of `PreferenceLearner`."""
         return self.learner.step()
+
+
+def supervised_parts(
+    ranks: ProcessGroup,
+    recipe: Recipe,
+    demonstrations: Sequence[Tokens],
+    config: SftConfig,
+    model: nn.Module,
+    whole: nn.Module | None,
+) -> OfflineParts:
+    """Make a learner of demonstrations. Arguments as for `Parts` and `SupervisedLearner`."""
+
+    def make() -> SupervisedLearner:
+        given = demonstrations, config, recipe.learning, recipe.seed
+        return SupervisedLearner(model, *given, ranks)
+
+    return OfflineParts(ranks, recipe, make, model, whole)
+
+
+def preference_parts(
+    ranks: ProcessGroup,
+    recipe: Recipe,
+    pairs: Sequence[Pair],
+    model: nn.Module,
+    whole: nn.Module | None,
+) -> OfflineParts:
+    """Make a learner of pairs. Arguments as for `Parts` and `PreferenceLearner`."""
+
+    def make() -> PreferenceLearner:
+        given = recipe.preferences, recipe.learning, recipe.rollout.temperature, recipe.seed
+        return PreferenceLearner(model, pairs, *given, ranks)
+
+    return OfflineParts(ranks, recipe, make, model, whole)
 
 
 def supervised_of_worker(
     ranks: ProcessGroup, recipe: Recipe, demonstrations: Sequence[Tokens], config: SftConfig
-) -> SupervisedParts:
+) -> OfflineParts:
     """Make the parts of a rank but 0."""
     model = model_of_worker(ranks, recipe)
-    return SupervisedParts(ranks, recipe, demonstrations, config, model, None)
+    return supervised_parts(ranks, recipe, demonstrations, config, model, None)
+
+
+def preferences_of_worker(
+    ranks: ProcessGroup, recipe: Recipe, pairs: Sequence[Pair]
+) -> OfflineParts:
+    """Make the parts of a rank but 0."""
+    return preference_parts(ranks, recipe, pairs, model_of_worker(ranks, recipe), None)
 
 
 MAKERS: dict[str, Callable[..., DividedModel]] = {
     "build": parts_of_worker,
     "build_supervised": supervised_of_worker,
+    "build_preferences": preferences_of_worker,
 }
 """Makers of the parts of a rank but 0, by the name of the call."""
