@@ -8,7 +8,14 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from turnwise.environments.base import Environment, EnvironmentSpec, Split
 from turnwise.errors import ToolError
@@ -56,6 +63,38 @@ def save_small_model(folder: Path, seed: int = 0) -> Path:
     """A random model with its tokenizer on disk."""
     tokenizer = byte_tokenizer()
     small_model(tokenizer, seed).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small_mixture(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen3MoeForCausalLM:
+    """A random Qwen3 with a mixture of eight experts in each of two layers, of which a token goes
+    to three."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = Qwen3MoeConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            moe_intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=16,
+            num_experts=8,
+            num_experts_per_tok=3,
+            norm_topk_prob=True,
+            max_position_embeddings=512,
+            initializer_range=0.3,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        return Qwen3MoeForCausalLM(config).eval()
+
+
+def save_small_mixture(folder: Path) -> Path:
+    """A random mixture of experts with its tokenizer on disk."""
+    tokenizer = byte_tokenizer()
+    small_mixture(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.workers.fleet import Fleet
-from tests.fakes import save_chat_model, save_small_model
+from tests.fakes import save_chat_model, save_small_mixture, save_small_model
 from tests.small_runs import SCRIPTED_JUDGE
 from turnwise.cluster.hiring import Hired
 from turnwise.cluster.samplers import sampler
@@ -113,6 +113,15 @@ MEASURED: dict[str, dict[str, Any]] = {
         "sft": {"steps": 0},
         "train": {"steps": 1, "tasks_per_step": 4, "group_size": 2},
     },
+    "mixture of experts": {
+        "rollout": {
+            "max_turns": 2,
+            "max_turn_tokens": 12,
+            "max_tokens": 200,
+            "routing_replay": True,
+        },
+        "sft": {"steps": 0},
+    },
     "sampling ahead": {
         "environment": {"name": f"{FAKES}:Reporting"},
         "reward": {"parts": {"each": 0.1, "judge": 0.1}},
@@ -163,6 +172,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
             sections["reward_model"]["data"] = [str(path / "critic")]
         if name == "refinement":
             values["model"]["name"] = str(save_chat_model(path / "chat"))
+        if name == "mixture of experts":
+            values["model"]["name"] = str(save_small_mixture(path / "mixture"))
         if name == "teacher":
             sections["algorithm"]["teacher"] = {"model": model}
         folder = RunFolder.new(path / name)

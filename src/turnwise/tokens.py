@@ -12,6 +12,8 @@ import numpy as np
 
 NO_VERSION = -1
 """Policy version of a token that no policy sampled."""
+NO_EXPERT = -1
+"""Expert of a token whose routing is not known."""
 
 
 class Source(IntEnum):
@@ -105,10 +107,16 @@ class Tokens:
     are not copied from the one before."""
     images: tuple[Image, ...] = ()
     """Images in order; each one's tokens have one source and turn, and were not sampled."""
+    experts: np.ndarray | None = None
+    """int16[n, routers, k], the experts that each router of a mixture sent the token to when the
+    engine first read it in its context; NO_EXPERT where it did not, as with a last token. None
+    where nothing was recorded."""
 
     def __post_init__(self) -> None:
         for name in ("ids", "source", "turn", "version", "logprob", "contexts"):
             getattr(self, name).setflags(write=False)
+        if self.experts is not None:
+            self.experts.setflags(write=False)
 
     @classmethod
     def empty(cls) -> "Tokens":
@@ -158,6 +166,14 @@ class Tokens:
         for image in self.images:
             mask[image.start : image.end] = True
         return mask
+
+    @property
+    def routed(self) -> int:
+        """The number of first tokens of the last context whose experts are recorded."""
+        if self.experts is None:
+            return 0
+        missing = np.flatnonzero(self.experts[self.spans[-1], 0, 0] == NO_EXPERT)
+        return int(missing[0]) if len(missing) else len(self) - self.spans[-1].start
 
     def images_in(self, span: slice, end: int | None = None) -> tuple[Image, ...]:
         """Images of a context, with places counted from its beginning; with `end` those of its
@@ -210,12 +226,24 @@ class Tokens:
         logprobs: Sequence[float],
         version: int | Sequence[int],
         turn: int,
+        experts: np.ndarray | None = None,
     ) -> "Tokens":
         """The record with tokens after it as the engine sampled them, with its log-probabilities;
-        the version of the policy is that of all of them, or one for each."""
+        the version of the policy is that of all of them, or one for each. `experts`, int16[m,
+        routers, k], are those of the context's tokens after the first `routed`."""
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} sampled tokens with {len(logprobs)} log-probabilities")
-        return self._with(ids, Source.MODEL, turn, version, logprobs)
+        longer = self._with(ids, Source.MODEL, turn, version, logprobs)
+        return longer if experts is None else longer._with_experts(experts)
+
+    def _with_experts(self, experts: np.ndarray) -> "Tokens":
+        known = self.experts
+        if known is None:
+            known = np.full((len(self), *experts.shape[1:]), NO_EXPERT, np.int16)
+        start = self.spans[-1].start + self.routed
+        whole = known.copy()
+        whole[start : start + len(experts)] = experts
+        return replace(self, experts=whole)
 
     def _with(
         self,
@@ -229,6 +257,10 @@ class Tokens:
         """The tokens with these after them; `logprobs` is None for tokens that were not sampled."""
         count = len(ids)
         given = [np.nan] * count if logprobs is None else logprobs
+        experts = self.experts
+        if experts is not None:
+            unknown = np.full((count, *experts.shape[1:]), NO_EXPERT, np.int16)
+            experts = np.concatenate([experts, unknown])
         return Tokens(
             np.concatenate([self.ids, np.asarray(ids, np.int64).reshape(count)]),
             np.concatenate([self.source, np.full(count, source, np.uint8)]),
@@ -237,4 +269,5 @@ class Tokens:
             np.concatenate([self.logprob, np.asarray(given, np.float32)]),
             self.contexts,
             self.images + images,
+            experts,
         )

@@ -163,6 +163,14 @@ CONTRADICTIONS = [
         "exclude each other: set one of them to false",
     ),
     (
+        "rollout.routing_replay=true model.gradient_checkpointing=true",
+        "computes layers again, with experts of their own choice: leave one of the two out",
+    ),
+    (
+        "rollout.routing_replay=true learning.share_prefixes=true",
+        "learning.share_prefixes computes trees of tokens",
+    ),
+    (
         "model.offload_activations=true",
         "set model.gradient_checkpointing=true, or leave the one out",
     ),

@@ -48,6 +48,20 @@ def member(reward: float | None) -> Trajectory:
     )
 
 
+def test_experts_come_back(tmp_path: Path) -> None:
+    experts = np.arange(12, dtype=np.int16).reshape(3, 2, 2)
+    one = member(0.0)
+    routed = replace(one, tokens=replace(one.tokens, experts=experts))
+    folder = RunFolder.new(tmp_path / "run")
+    folder.begin(RECIPE)
+    folder.write_trajectories("step-000001", [Group("g", (routed, member(None)))])
+    rows = read_rows(folder.trajectory_files()[0])
+    found = [trajectory_of(row, routed.task).tokens.experts for row in rows]
+    assert found[1] is None
+    assert found[0] is not None
+    assert np.array_equal(found[0], experts)
+
+
 def test_trajectories_come_back_token_for_token(tmp_path: Path) -> None:
     folder = RunFolder.new(tmp_path / "run")
     folder.begin(RECIPE)

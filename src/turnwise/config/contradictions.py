@@ -21,6 +21,7 @@ def contradictions(recipe: "Recipe") -> Iterator[str]:
     yield from _of_asynchronous_sampling(recipe)
     yield from _of_engine(recipe)
     yield from _of_learning(recipe)
+    yield from _of_routing_replay(recipe)
     yield from _of_demonstrations(recipe)
     yield from _of_evaluation(recipe)
     yield from _of_judge(recipe)
@@ -210,6 +211,28 @@ def _of_learning(recipe: "Recipe") -> Iterator[str]:
             "rollout.temperature is 0, and all trajectories of a group would be the same: give a "
             "value above 0"
         )
+
+
+def _of_routing_replay(recipe: "Recipe") -> Iterator[str]:
+    """Passes in which recorded experts cannot be put in the place of others."""
+    if not recipe.rollout.routing_replay:
+        return
+    given = {
+        "model.gradient_checkpointing computes layers again, with experts of their own choice": (
+            recipe.model.gradient_checkpointing
+        ),
+        "learning.share_prefixes computes trees of tokens": recipe.learning.share_prefixes,
+        "cluster.sequence_ranks above 1 computes rows in slices": (
+            recipe.cluster.sequence_ranks > 1
+        ),
+        "agent has a loop of its own, which does not record them": recipe.agent is not None,
+    }
+    for why, there in given.items():
+        if there:
+            yield (
+                f"rollout.routing_replay repeats the experts of sampled tokens, and {why}: leave "
+                "one of the two out"
+            )
 
 
 def _of_evaluation(recipe: "Recipe") -> Iterator[str]:

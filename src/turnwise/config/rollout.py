@@ -119,6 +119,9 @@ class RolloutConfig(Section):
     """Then sample only among the fewest tokens that have this share of the probability."""
     min_p: float = Field(0.0, ge=0, le=1)
     """Then sample only among tokens at least this many times as likely as the most likely one."""
+    routing_replay: bool = False
+    """Keep with each token the experts of a mixture that sampled it, and let the learner's routers
+    choose the same (R3): docs/how-to/routing_replay.md."""
     max_turns: int = Field(6, ge=1)
     """Turns of the model."""
     max_turn_tokens: int = Field(64, ge=1)

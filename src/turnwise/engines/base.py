@@ -13,6 +13,7 @@ from turnwise.config import TokenEngineConfig
 from turnwise.tokens import Image
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -57,6 +58,9 @@ class Sampling:
     out."""
     seed: int = 0
     """Seed of this request alone: the result does not depend on what is sampled beside it."""
+    experts_from: int | None = None
+    """The first place of the history from which on a mixture's experts are returned for each token
+    that the model read; None: they are not recorded."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Completion:
     stop_reason: StopReason
     version: int | Sequence[int]
     """Version of the weights that sampled these tokens; one for each if they changed in between."""
+    experts: "np.ndarray | None" = None
+    """int16[m, routers, k], the experts of each token from `Sampling.experts_from` on, the last
+    sampled one left out, which the model has not read; None where none were asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class EngineSetup:
     """The most tokens of a trajectory."""
     folder: Path | None = None
     """Folder for an engine's own files; None: a temporary one."""
+    records_experts: bool = False
+    """Whether turns will ask for the experts of their tokens (`Sampling.experts_from`)."""
 
 
 class BuiltEngine(Protocol):

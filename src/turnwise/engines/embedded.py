@@ -19,6 +19,7 @@ from turnwise.engines.base import Completion, Engine, EngineSetup, Sampling, Sto
 from turnwise.engines.batches import Batch, image_inputs, next_batch
 from turnwise.engines.cache_allocator import CacheAllocator
 from turnwise.engines.images import SessionImages
+from turnwise.engines.recording import RoutingRecorder
 from turnwise.engines.sampling import (
     StopMatcher,
     TokenTexts,
@@ -122,6 +123,7 @@ class EmbeddedEngine:
                 "raise it"
             )
         self.runner = make_runner(model, tokens, self._limit, autocast)
+        self._routing = RoutingRecorder(self.runner)
         self._texts = TokenTexts(tokenizer)
         self._ends = end_tokens(model, tokenizer)
         move = self.runner.cache.move
@@ -204,6 +206,7 @@ class EmbeddedEngine:
         if not len(prepared.draws):
             keep(future, Completion([], [], StopReason.CONTEXT, self.version))
             return
+        self._routing.begin(holder, prepared.sampling)
         holder.begin(prompt if images is None else images.history)
         if holder.length:
             holder.length = self.runner.cache.usable(run_of(holder), holder.length)
@@ -353,14 +356,15 @@ class EmbeddedEngine:
                 if self.runner.cache.shares(run_of(donor), length):
                     new = slice(request.session.length, length)
                     self.runner.cache.copy(run_of(donor), [request.run], new)
-                    request.session.length = length
+                    request.session.take_over(donor, length)
 
     def _compute(self, batch: Batch) -> tuple[list[int], list[float]]:
-        if isinstance(self.runner, ImageRunner):
-            batch, shown = image_inputs(batch, self.runner.reader)
-            logits = self.runner.forward_images(batch.runs, batch.ids, batch.positions, shown)
-        else:
-            logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
+        with self._routing.recording(batch):
+            if isinstance(self.runner, ImageRunner):
+                batch, shown = image_inputs(batch, self.runner.reader)
+                logits = self.runner.forward_images(batch.runs, batch.ids, batch.positions, shown)
+            else:
+                logits = self.runner.forward(batch.runs, batch.ids, batch.positions)
         for run, others, columns in batch.copies:
             self.runner.cache.copy(run, others, columns)
         return self._sample(batch, logits) if batch.sampled else ([], [])

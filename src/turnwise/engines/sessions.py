@@ -40,11 +40,21 @@ class Session:
     """Time when its last request was admitted, by the allocator's clock."""
     images: SessionImages | None = None
     """The images it has seen; None where its history is words alone."""
+    experts: np.ndarray | None = None
+    """int16[tokens at most, routers, k], the experts of each cached token; None where they are not
+    recorded."""
 
     def ids(self, known: int) -> np.ndarray:
         """int64[known], the first tokens of the history as the model knows them; a copy."""
         history = self.history[:known]
         return history.copy() if self.images is None else self.images.restored(history)
+
+    def take_over(self, donor: "Session", length: int) -> None:
+        """Have the first `length` tokens of another session cached, from where this one's end."""
+        new = slice(self.length, length)
+        if self.experts is not None and donor.experts is not None:
+            self.experts[new] = donor.experts[new]
+        self.length = length
 
     def keep_prefix(self, known: int) -> None:
         """Keep at most the first `known` - 1 cached tokens: the last one is always computed again,
@@ -121,7 +131,13 @@ class Request:
             self.session.request = None
             one = self.versions[0] == version
             versions = version if one else self.versions
-            keep(self.future, Completion(self.tokens, self.logprobs, reason, versions))
+            experts = self._experts()
+            keep(self.future, Completion(self.tokens, self.logprobs, reason, versions, experts))
+
+    def _experts(self) -> np.ndarray | None:
+        """The experts that were asked for."""
+        start, known = self.sampling.experts_from, self.session.experts
+        return None if start is None or known is None else known[start : self.known - 1].copy()
 
     def _reason_to_stop(self, token: int, ends: frozenset[int]) -> StopReason | None:
         if self.matcher.feed(token):

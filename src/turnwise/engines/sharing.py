@@ -21,7 +21,8 @@ def find_donor(request: Request, seated: Iterable[Session]) -> tuple[Session, in
     best, longest = None, request.session.length + WORTH - 1
     for session in seated:
         cached = min(session.length, request.known - 1)
-        if cached > longest:
+        recorded = request.session.experts is None or session.experts is not None
+        if cached > longest and recorded:
             same = _same(request, session, cached)
             if same > longest:
                 best, longest = session, same

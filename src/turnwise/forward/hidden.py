@@ -25,7 +25,8 @@ from turnwise.forward.equality import (
 )
 from turnwise.forward.images import reader_of
 from turnwise.forward.kernels.training import TrainingKernels, training_kernels
-from turnwise.forward.packing import Row, packed_tokens, reason_against
+from turnwise.forward.packing import Row, kept_places, reason_against
+from turnwise.forward.routing import Replay, replayed_experts
 from turnwise.forward.small_llama.training import Rows, asked_hidden
 from turnwise.forward.small_llama.weights import may_train, shape_of
 from turnwise.forward.twin import shallow_twin_of, twin_of
@@ -53,6 +54,7 @@ def hidden_states(
     selected: Tensor,
     autocast: bool,
     images: Images = (),
+    replay: Replay | None = None,
 ) -> Tensor:
     """[N, width]: what the body says at the selected positions; arguments as `token_logprobs`."""
     base = base_model(model)
@@ -60,10 +62,13 @@ def hidden_states(
     kernels = fitting_kernels(model, autocast)
     if kernels is not None and selected.any():
         return asked_hidden(base, kernels, Rows.of(inputs, selected))
-    padded = packed_tokens(selected) < WORTH * selected.numel()
+    kept = kept_places(selected)
+    padded = kept.sum() < WORTH * kept.numel()
     if padded and selected.any() and not any(images) and may_pack(model, inputs, autocast):
-        return hidden_in_a_row(model, Row.of(inputs, selected), autocast)
-    return last_hidden(model, inputs, autocast, **arguments)[selected]
+        with replayed_experts(base, replay, kept):
+            return hidden_in_a_row(model, Row.of(inputs, selected), autocast)
+    with replayed_experts(base, replay):
+        return last_hidden(model, inputs, autocast, **arguments)[selected]
 
 
 def hidden_in_a_row(model: nn.Module, row: Row, autocast: bool) -> Tensor:

@@ -21,6 +21,7 @@ from turnwise.forward.equality import FOREIGN_ERRORS, PROBE, is_near, ordinary_t
 from turnwise.forward.hidden import Images, base_model, hidden_in_a_row, hidden_states
 from turnwise.forward.logit_factor import bounded, logit_factor, softcapping
 from turnwise.forward.packing import Row, Slicing
+from turnwise.forward.routing import Replay
 from turnwise.forward.token_scores import token_scores
 
 LOGITS_PER_CHUNK = 1 << 24
@@ -38,6 +39,7 @@ def token_logprobs(
     *,
     images: Images = (),
     slicing: Slicing | None = None,
+    replay: Replay | None = None,
     entropy_gradient: bool = False,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> tuple[Tensor, Tensor]:
@@ -55,6 +57,7 @@ def token_logprobs(
         images: what placeholders among the inputs stand for.
         slicing: the ranks that compute the inputs together, all given the same; each differentiates
             its slice.
+        replay: the experts that the inputs are to be sent to; not for slices.
         entropy_gradient: whether the entropies can be differentiated; costs memory.
         logits_per_chunk: bounds memory; changes nothing else.
     """
@@ -66,7 +69,7 @@ def token_logprobs(
         logits_per_chunk=logits_per_chunk,
     )
     if slicing is None:
-        return score(hidden_states(model, inputs, selected, autocast, images), targets)
+        return score(hidden_states(model, inputs, selected, autocast, images, replay), targets)
     row = Row.of(inputs, selected, slicing)
     logprobs, entropies = score(hidden_in_a_row(model, row, autocast), row.own(targets))
     return row.joined(logprobs), row.joined(entropies)

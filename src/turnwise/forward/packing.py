@@ -87,10 +87,9 @@ class Row:
         """Lay out texts int64[B, T] with their selected tokens, bool[B, T]. Tokens after the last
         selected one of a text are left out."""
         places = torch.arange(inputs.shape[1], device=inputs.device)
-        lengths = ((places + 1) * selected).amax(1)
-        kept = places < lengths[:, None]
+        kept = kept_places(selected)
         ids, positions = inputs[kept], places.expand_as(kept)[kept]
-        wanted, texts = selected[kept], [one for one in lengths.tolist() if one]
+        wanted, texts = selected[kept], [one for one in kept.sum(1).tolist() if one]
         slices, own = (1, 0) if slicing is None else (slicing.count, slicing.rank)
         missing = -len(ids) % slices
         if missing:  # a text of its own
@@ -137,10 +136,11 @@ class Row:
         return hidden[0, self.asked]
 
 
-def packed_tokens(selected: Tensor) -> int:
-    """How many tokens the row of texts has whose selected tokens are bool[B, T]."""
+def kept_places(selected: Tensor) -> Tensor:
+    """The places that the row of texts has whose selected tokens are bool[B, T]: none after a
+    text's last selected one."""
     places = torch.arange(selected.shape[1], device=selected.device)
-    return int(((places + 1) * selected).amax(1).sum())
+    return places < ((places + 1) * selected).amax(1)[:, None]
 
 
 def attend_in_a_row(

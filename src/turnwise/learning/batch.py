@@ -16,9 +16,10 @@ from torch import Tensor
 from turnwise.algorithms.aggregation import Aggregation, Totals
 from turnwise.algorithms.registry import Algorithm
 from turnwise.forward.prefix_trees import TreeBatch
+from turnwise.forward.routing import Replay
 from turnwise.learning.credits import Credits
 from turnwise.learning.ranks import Ranks, leads, own_batches
-from turnwise.tokens import Image, Source, Tokens
+from turnwise.tokens import NO_EXPERT, Image, Source, Tokens
 from turnwise.types import Group, Trajectory, TrajectoryId
 
 OBSERVATIONS = (Source.TOOL, Source.ENVIRONMENT)
@@ -57,6 +58,8 @@ class Example:
     """The trajectory that it is a context of; None where there is none, as in demonstrations."""
     start: int = 0
     """The place of its first token in the trajectory."""
+    experts: NDArray[np.int16] | None = None
+    """int16[n, routers, k], the experts that sampled the tokens; see `Tokens.experts`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class MicroBatch:
     """The trees computed in place of `inputs` where sequences share their beginnings."""
     images: tuple[tuple[Image, ...], ...] = ()
     """The images of each row; without any row where there are no images at all."""
+    replay: Replay | None = None
+    """The experts that the inputs are sent to; None where the model's routers choose."""
 
 
 def loss_mask(tokens: Tokens, mask_observations: bool) -> NDArray[np.bool_]:
@@ -265,7 +270,20 @@ def collate(examples: Sequence[Example], device: torch.device) -> MicroBatch:
         loss_scale=flat(scales) if len(scales) else None,
         kl_penalty=flat(penalties) if len(penalties) else None,
         images=rows_of_images(example.images for example in examples),
+        replay=_replay([example.experts for example in examples], inputs.to(device)),
     )
+
+
+def _replay(rows: Sequence[NDArray[np.int16] | None], inputs: Tensor) -> Replay | None:
+    """The experts of inputs int64[B, T], of the rows that have some."""
+    shapes = [row.shape[1:] for row in rows if row is not None]
+    if not shapes:
+        return None
+    experts = torch.full((*inputs.shape, *shapes[0]), NO_EXPERT, dtype=torch.long)
+    for place, row in zip(experts, rows, strict=True):
+        if row is not None:
+            place[: len(row) - 1] = torch.from_numpy(row[:-1].astype(np.int64))
+    return Replay(experts.to(inputs.device))
 
 
 def rows_of_images(
@@ -317,6 +335,7 @@ def _contexts(
                 advantage=advantage[span][:end],
                 images=tokens.images_in(span, end),
                 start=span.start,
+                experts=None if tokens.experts is None else tokens.experts[span][:end],
             )
         )
     return examples

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from turnwise.algorithms.losses import TokenLosses
+from turnwise.forward.routing import Replay
 
 
 @dataclass
@@ -32,6 +33,10 @@ class MetricSums:
     gap: float = 0.0
     """Sum over sampled tokens of |trainer's - engine's log-probability|, before any update."""
     gap_tokens: int = 0
+    replayed: int = 0
+    """Tokens whose experts were replayed, before any update."""
+    routing_changed: int = 0
+    """Those of them that the learner's own routers would have sent elsewhere."""
     auxiliary_losses: dict[str, float] = field(default_factory=dict)
     """Cross-entropy of each term, summed over its tokens."""
     auxiliary_tokens: dict[str, int] = field(default_factory=dict)
@@ -46,6 +51,11 @@ class MetricSums:
         """Count the differences of log-probability of sampled tokens, float32[n]."""
         self.gap += difference.detach().abs().sum().item()
         self.gap_tokens += len(difference)
+
+    def add_routing(self, replay: Replay) -> None:
+        """Count the tokens of a micro-batch whose experts were replayed."""
+        self.replayed += replay.tokens
+        self.routing_changed += replay.changed
 
     def add_auxiliary(self, term: str, loss: float, tokens: int) -> None:
         """Count the cross-entropy of some tokens of a term."""
@@ -73,6 +83,8 @@ class MetricSums:
             self.weights_changed_rounded = known + other.weights_changed_rounded
         self.gap += other.gap
         self.gap_tokens += other.gap_tokens
+        self.replayed += other.replayed
+        self.routing_changed += other.routing_changed
         self._merge(other.sums, other.maxima, other.minima)
         for term, tokens in other.auxiliary_tokens.items():
             self.add_auxiliary(term, other.auxiliary_losses[term], tokens)
@@ -93,6 +105,8 @@ class MetricSums:
             metrics["policy/weights_changed_rounded"] = share
         if self.gap_tokens:
             metrics["policy/logprob_gap"] = self.gap / self.gap_tokens
+        if self.replayed:
+            metrics["policy/routing_changed"] = self.routing_changed / self.replayed
         for term, tokens in self.auxiliary_tokens.items():
             metrics[f"auxiliary/{term}_loss"] = self.auxiliary_losses[term] / tokens
             metrics[f"auxiliary/{term}_tokens"] = float(tokens)

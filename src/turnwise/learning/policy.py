@@ -300,6 +300,8 @@ class PolicyLearner:
                 watch.see(members, tokens.logprob, tokens.entropy, result.weights)
                 if watch.gap:
                     sums.add_gap((tokens.logprob - tokens.behaviour_logprob)[batch.sampled])
+                    if batch.replay is not None:
+                        sums.add_routing(batch.replay)
             if watch.noise is not None:
                 watch.noise.add()
         return problem
@@ -355,7 +357,8 @@ class PolicyLearner:
         if not self.algorithm.kl_coefficient:
             return None
         with torch.no_grad(), self._as_reference() as compute:
-            found: Tensor = compute(self._scores, batch, self.temperature, self.config)[0]
+            own = replace(batch, replay=None)
+            found: Tensor = compute(self._scores, own, self.temperature, self.config)[0]
         return found
 
     @contextmanager

@@ -54,6 +54,7 @@ def batch_logprobs(
         config.autocast,
         images=batch.images,
         slicing=slicing,
+        replay=batch.replay,
         entropy_gradient=entropy_gradient,
     )
 

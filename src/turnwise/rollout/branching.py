@@ -69,6 +69,7 @@ def branch_at(parent: Trajectory, turn: int) -> Branch:
         np.full(end, NO_VERSION, np.int32),
         np.full(end, np.nan, np.float32),
         images=tokens.images_in(slice(0, end)),
+        experts=None if tokens.experts is None else tokens.experts[:end],
     )
     return Branch(prefix, parent.turns[:turn], parent.snapshots[turn - parent.first_turn])
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from turnwise.engines.base import PATIENCE, Completion, Engine, Sampling, StopReason
 from turnwise.environments.base import Environment
-from turnwise.errors import InfrastructureError
+from turnwise.errors import ConfigError, InfrastructureError
 from turnwise.rollout.context import COMPACTIONS, KEPT, REQUEST
 from turnwise.rollout.loop import EpisodeEnded, EpisodeLoop
 from turnwise.rollout.priority_semaphore import PrioritySemaphore
@@ -146,11 +146,16 @@ class Episode(EpisodeLoop):
             min_p=self.limits.min_p,
             stop=self.scaffold.stop,
             seed=derive(self.planned.seed, "sampling", turn),
+            experts_from=self.tokens.routed if self.limits.routing_replay else None,
         )
         completion = await self._generate(sampling)
-        self.tokens = self.tokens.with_sampled(
-            completion.tokens, completion.logprobs, completion.version, turn
-        )
+        if self.limits.routing_replay and completion.experts is None and completion.tokens:
+            raise ConfigError(
+                "rollout.routing_replay needs the experts of each token, and the engine does not "
+                "return them (Completion.experts): leave it out, or choose another engine"
+            )
+        sampled = completion.tokens, completion.logprobs, completion.version
+        self.tokens = self.tokens.with_sampled(*sampled, turn, completion.experts)
         self._written = completion.tokens
         return completion
 

@@ -6,6 +6,7 @@ Not here: where the files lie (`run_folder.py`).
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ SCHEMA = pa.schema(
                 pa.struct([("start", pa.int64()), ("length", pa.int64()), ("file", pa.string())])
             ),
         ),
+        ("experts", pa.binary()),
         ("trained_logprob", pa.list_(pa.float32())),
         ("entropy", pa.list_(pa.float32())),
         ("loss_weight", pa.list_(pa.float32())),
@@ -86,6 +88,7 @@ LATER: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "capture": lambda row: None,
     "roles": lambda row: [""] * row["turns"],
     "tool_seconds": lambda row: [],
+    "experts": lambda row: None,
     "trained_logprob": lambda row: [],
     "entropy": lambda row: [],
     "loss_weight": lambda row: [],
@@ -114,7 +117,8 @@ def trajectory_row(
     """A trajectory as a row of `SCHEMA`; None for an advantage is 0 on each token, and no values or
     numbers of trained tokens (`learning.token_numbers.NUMBERS`) are an empty list. `tool_seconds`
     has a list for each turn, one number a call, None where nothing was measured. `parts`,
-    `turn_parts`, `actions` and `steps` are JSON. The task's secret is not written."""
+    `turn_parts`, `actions` and `steps` are JSON; `experts` is an array as NumPy saves it (.npy), or
+    None. The task's secret is not written."""
     tokens, verdict = trajectory.tokens, trajectory.verdict
     turn_rewards = trajectory.turn_rewards
     return {
@@ -159,6 +163,7 @@ def trajectory_row(
             {"start": shown.start, "length": shown.length, "file": image_name(shown)}
             for shown in tokens.images
         ],
+        "experts": None if tokens.experts is None else _saved(tokens.experts),
         "trained_logprob": trained["logprob"] if trained is not None else [],
         "entropy": trained["entropy"] if trained is not None else [],
         "loss_weight": trained["loss_weight"] if trained is not None else [],
@@ -179,7 +184,9 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
         )
     ]
     arrays: dict[str, Any] = {name: np.array(row[name], kind) for name, kind in TOKENS.items()}
-    tokens = Tokens(**arrays, contexts=np.array(row["contexts"], np.int64).reshape(-1, 2))
+    arrays["contexts"] = np.array(row["contexts"], np.int64).reshape(-1, 2)
+    experts = row.get("experts")
+    tokens = Tokens(**arrays, experts=None if experts is None else np.load(BytesIO(experts)))
     verdict = None
     if row["success"] is not None:
         rewards = row["turn_rewards"]
@@ -200,6 +207,13 @@ def trajectory_of(row: Mapping[str, Any], task: Task) -> Trajectory:
         problem=row["problem"],
         capture=None if row["capture"] is None else Capture(**json.loads(row["capture"])),
     )
+
+
+def _saved(array: NDArray[np.int16]) -> bytes:
+    """An array as a file of NumPy."""
+    file = BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
 
 
 def groups_of(rows: Sequence[Mapping[str, Any]]) -> list[Group]:

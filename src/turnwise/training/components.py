@@ -20,6 +20,7 @@ from turnwise.environments.base import Environment
 from turnwise.environments.registry import environment_of
 from turnwise.errors import ConfigError, DataError
 from turnwise.forward.images import FAMILIES, reader_of
+from turnwise.forward.routing import check_routing
 from turnwise.judges.making import Judge, Policy, check_judge, make_judge
 from turnwise.learning.certainty import Certainty
 from turnwise.learning.parity import Checked, check_parity
@@ -218,6 +219,8 @@ def build_components(
             f"rollout.max_tokens is {recipe.rollout.max_tokens}, but the model's context is "
             f"{context}: lower it"
         )
+    if recipe.rollout.routing_replay:
+        check_routing(base_of(model))
     reader = reader_of(model)
     encode = None if reader is None else reader.tokens
     scaffold = make_scaffold(recipe.scaffold, tokenizer, environment.tools(), encode)
@@ -263,8 +266,9 @@ def _engine(
         return SamplerEngine(samplers, recipe, base_of(model), tokenizer)
     sampled = copy_to_sample_from(model) if _copied(recipe) else model
     limit, own_files = recipe.rollout.max_tokens, None if folder is None else folder / "vllm"
+    asked = recipe.rollout.routing_replay
     return make_engine(
-        EngineSetup(recipe.token_engine, base_of(sampled), tokenizer, limit, own_files)
+        EngineSetup(recipe.token_engine, base_of(sampled), tokenizer, limit, own_files, asked)
     )
 
 

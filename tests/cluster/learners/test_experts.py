@@ -1,9 +1,11 @@
 """Promise 6 for mixtures of experts: two ranks make the update of one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -24,13 +26,15 @@ from tests.cluster.learners.test_learner import (
     same,
 )
 from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
+from tests.learning.changing import changed, each
 from tests.learning.conftest import VOCABULARY
 from turnwise.cluster.learners.learner import DistributedCritic
 from turnwise.cluster.learners.team import Team
 from turnwise.config import CriticConfig, Recipe
 from turnwise.learning.credits import estimate
+from turnwise.learning.signals.base import Signals
 from turnwise.learning.signals.critic import Critic
-from turnwise.types import Group
+from turnwise.types import Group, Trajectory
 
 pytestmark = pytest.mark.numbers
 
@@ -97,6 +101,28 @@ def test_tokens_go_to_experts(
     experts = team.parts.policy.model.model.layers[0].mlp.experts
     assert experts.down_proj.to_local().shape[0] == experts.num_experts == 2
     assert_same_updates(one, other, [make_groups(REWARDS, seed) for seed in range(2)])
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_experts_are_replayed_on_ranks(
+    team: Team, expert_folders: dict[str, Path], make_groups: MakeGroups, apart: bool
+) -> None:
+    """Where weights are gathered, and where tokens go to experts."""
+    recipe = recipe_of(expert_folders["qwen3_moe"], ALGORITHMS[1])
+    one, other = pair(team, kept_apart(recipe) if apart else recipe)
+    groups = each(make_groups(REWARDS, 1), _with_experts)
+    assert_same_updates(one, other, [groups])
+    algorithm = one.algorithm
+    report = one.update(groups, estimate(groups, Signals({}), algorithm))
+    assert 0.5 < report.metrics["policy/routing_changed"] < 1
+
+
+def _with_experts(member: Trajectory) -> Trajectory:
+    """Two of the four experts of each token, in both layers, by chance."""
+    generator = np.random.default_rng(member.episode)
+    size = (len(member.tokens), 2, 4)
+    experts = generator.random(size).argsort(-1)[..., :2].astype(np.int16)
+    return changed(member, tokens=replace(member.tokens, experts=experts))
 
 
 def kept_apart(recipe: Recipe, slices: int = 1) -> Recipe:

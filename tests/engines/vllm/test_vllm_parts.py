@@ -1,8 +1,12 @@
 """Requests and answers, the choice of a replica, and the comparison of log-probabilities."""
 
+import base64
 import math
 from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,9 +14,10 @@ from tests.fakes import byte_tokenizer, small_model
 from turnwise.engines.base import Sampling, StopReason
 from turnwise.engines.parity import Probe, disagreement, make_probes, score
 from turnwise.engines.sampling import StopMatcher, TokenTexts
-from turnwise.engines.vllm.completions import Answer, completion, request_body
+from turnwise.engines.vllm.completions import Answer, completion, read_answer, request_body
 from turnwise.engines.vllm.labels import Labels, WrongWeightsError
 from turnwise.engines.vllm.routing import Router
+from turnwise.errors import ConfigError
 
 
 def answer(tokens: list[int], reason: str) -> Answer:
@@ -25,7 +30,9 @@ def test_a_turn_ends_with_the_token_that_completes_a_stop_string() -> None:
     tokens = tokenizer("abcdef")["input_ids"]
     sampling = Sampling(6, stop=("cd",))
     matcher = StopMatcher(sampling.stop, TokenTexts(tokenizer))
-    found = completion(answer(tokens, "stop"), sampling, matcher, frozenset(), [4, 4, 4, 5, 5, 5])
+    found = completion(
+        answer(tokens, "stop"), sampling, matcher, frozenset(), [4, 4, 4, 5, 5, 5], 2
+    )
     assert tokenizer.decode(found.tokens) == "abcd"
     assert list(found.logprobs) == [0.0, -1.0, -2.0, -3.0]
     assert (found.stop_reason, found.version) == (StopReason.STOP_STRING, [4, 4, 4, 5])
@@ -45,7 +52,9 @@ def test_reasons_to_stop(
 ) -> None:
     sampling = Sampling(most)
     matcher = StopMatcher((), TokenTexts(byte_tokenizer()))
-    found = completion(answer(tokens, reason), sampling, matcher, frozenset({9}), [0] * len(tokens))
+    found = completion(
+        answer(tokens, reason), sampling, matcher, frozenset({9}), [0] * len(tokens), 2
+    )
     assert found.stop_reason == expected
     assert len(found.tokens) == len(found.logprobs) == count
 
@@ -61,6 +70,45 @@ def test_a_request_says_all_that_sampling_says() -> None:
     assert (body["temperature"], body["top_k"], body["top_p"]) == (0.7, 5, 0.8)
     assert body["seed"] == 2**63 - 1
     assert (body["stop"], body["stop_token_ids"]) == (["</a>"], [3, 8])
+
+
+def _with_experts(experts: np.ndarray | None) -> dict[str, Any]:
+    """An answer of three tokens after a prompt of two."""
+    file = BytesIO()
+    if experts is not None:
+        np.save(file, experts)
+    content = [{"token_id": token, "logprob": -1.0} for token in (5, 9, 7)]
+    return {
+        "choices": [
+            {
+                "finish_reason": "stop",
+                "token_ids": [5, 9, 7],
+                "logprobs": {"content": content},
+                "weight_versions": [{"version": "one", "start": 0, "end": 3}],
+                "routed_experts": base64.b64encode(file.getvalue()).decode() or None,
+            }
+        ]
+    }
+
+
+def test_experts_are_those_of_the_tokens_that_are_kept() -> None:
+    experts = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2)
+    sampling, matcher = Sampling(8, experts_from=1), StopMatcher((), TokenTexts(byte_tokenizer()))
+    read = read_answer(_with_experts(experts))
+    found = completion(read, sampling, matcher, frozenset({9}), [0, 0, 0], 2)
+    assert list(found.tokens) == [5, 9]
+    assert found.experts is not None
+    assert found.experts.tolist() == experts[:2].tolist()  # of the tokens 1 and 2 of four
+    body = request_body("model", [1, 2], sampling, 4, set())["sampling_params"]
+    assert body["routed_experts_prompt_start"] == 1
+
+
+@pytest.mark.parametrize("experts", [None, np.zeros((2, 2, 2), np.uint8)])
+def test_a_server_that_returns_no_experts_is_named(experts: np.ndarray | None) -> None:
+    sampling, matcher = Sampling(8, experts_from=1), StopMatcher((), TokenTexts(byte_tokenizer()))
+    answered = read_answer(_with_experts(experts))
+    with pytest.raises(ConfigError, match="start it with --enable-return-routed-experts"):
+        completion(answered, sampling, matcher, frozenset(), [0, 0, 0], 2)
 
 
 def test_a_label_is_a_version_and_none_is_older_than_one_before_it() -> None:

@@ -3,10 +3,15 @@
 Not here: sending it (`client.py`), and which version a label of weights is (`labels.py`).
 """
 
+import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from turnwise.engines.base import Completion, Sampling, StopReason
 from turnwise.engines.sampling import StopMatcher
@@ -30,6 +35,8 @@ class Answer:
     """The server's names of the weights that sampled each token."""
     reason: str
     """Why sampling ended: `stop`, or `length`."""
+    experts: NDArray[np.int16] | None = None
+    """The experts of each token that the model read, from the first one that was asked for on."""
 
 
 def check_supported(sampling: Sampling) -> None:
@@ -69,6 +76,7 @@ def request_body(
             "stop_token_ids": sorted(ends),
             "ignore_eos": False,
             "detokenize": bool(sampling.stop),
+            "routed_experts_prompt_start": sampling.experts_from or 0,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
             "logprobs": 0,
@@ -102,7 +110,20 @@ def read_answer(answer: Mapping[str, Any]) -> Answer:
         raise InfrastructureError("vLLM's answer has log-probabilities of other tokens")
     if not all(NO_NUMBER < value < math.inf for value in logprobs):
         raise InfrastructureError("the model's logits are not numbers: its weights have diverged")
-    return Answer(tokens, logprobs, _labels(choice, len(tokens)), str(reason))
+    labels, experts = _labels(choice, len(tokens)), _experts(choice)
+    return Answer(tokens, logprobs, labels, str(reason), experts)
+
+
+def _experts(choice: Mapping[str, Any]) -> NDArray[np.int16] | None:
+    """The routing of a choice, an array of NumPy in base64; None where a server returns none."""
+    encoded = choice.get("routed_experts")
+    if encoded is None:
+        return None
+    try:
+        found: NDArray[np.integer] = np.load(BytesIO(base64.b64decode(encoded)))
+    except (TypeError, ValueError) as error:
+        raise InfrastructureError(f"vLLM's routed experts cannot be read: {error}") from None
+    return found.astype(np.int16)
 
 
 def _labels(choice: Mapping[str, Any], count: int) -> list[str]:
@@ -129,14 +150,28 @@ def completion(
     matcher: StopMatcher,
     ends: frozenset[int],
     versions: Sequence[int],
+    prompt: int,
 ) -> Completion:
-    """The sampled completion, cut behind the first token that ends the turn, should there be more;
-    `versions` has the version of each token."""
+    """The sampled completion after a prompt of so many tokens, cut behind the first token that ends
+    the turn, should there be more; `versions` has the version of each token. Raises ConfigError
+    where experts were asked for and a server does not return those of each token."""
+    whole = len(answer.tokens)
+    start = sampling.experts_from
+    if start is not None and (
+        answer.experts is None or len(answer.experts) != prompt + whole - 1 - start
+    ):
+        raise ConfigError(
+            "rollout.routing_replay needs the experts of each token, and the server of vLLM does "
+            "not return them: start it with --enable-return-routed-experts, on a GPU"
+        )
 
     def cut(count: int, reason: StopReason) -> Completion:
-        return Completion(answer.tokens[:count], answer.logprobs[:count], reason, versions[:count])
+        experts = None if start is None else answer.experts
+        if experts is not None:
+            experts = experts[: len(experts) - whole + count]
+        sampled = answer.tokens[:count], answer.logprobs[:count]
+        return Completion(*sampled, reason, versions[:count], experts)
 
-    whole = len(answer.tokens)
     for count, token in enumerate(answer.tokens, 1):
         if matcher.feed(token):
             return cut(count, StopReason.STOP_STRING)

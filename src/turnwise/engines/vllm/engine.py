@@ -63,10 +63,12 @@ class VllmEngine:
     @classmethod
     def build(cls, setup: EngineSetup) -> "VllmEngine":
         """The engine of a recipe; see `make_vllm`."""
-        from turnwise.engines.vllm.make import make_vllm
+        from turnwise.engines.vllm.make import make_vllm, returning_experts
 
         config = setup.config
         assert isinstance(config, VllmEngineConfig)  # no recipe names this engine otherwise
+        if setup.records_experts:
+            config = returning_experts(config)
         return make_vllm(config, setup.model, setup.tokenizer, setup.max_tokens, setup.folder)
 
     def __init__(
@@ -209,7 +211,8 @@ class VllmEngine:
                 answer = read_answer(await self.fleet.ask(replica, body))
                 versions = self.fleet.labels.versions(answer.labels, since, replica.url)
                 matcher = StopMatcher(sampling.stop, self._texts)
-                return completion(answer, sampling, matcher, self._ends, versions)
+                count = len(prompt)
+                return completion(answer, sampling, matcher, self._ends, versions, count)
             except WrongWeightsError as error:
                 self.fleet.lose(replica, str(error))
             except (ServerLostError, AbortedError) as error:

@@ -58,6 +58,18 @@ def make_vllm(
     return VllmEngine(model, tokenizer, replicas, config, limit, transport, temporary, bound)
 
 
+def returning_experts(config: VllmEngineConfig) -> VllmEngineConfig:
+    """The settings of servers that return the experts of each token; those that run already are as
+    they were started."""
+    servers = config.servers
+    if isinstance(servers, RunningServers):
+        return config
+    arguments = (*servers.arguments, "--enable-return-routed-experts")
+    return config.model_copy(
+        update={"servers": servers.model_copy(update={"arguments": arguments})}
+    )
+
+
 def _transport(
     config: VllmEngineConfig,
     device: torch.device,

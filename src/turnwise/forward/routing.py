@@ -1,0 +1,155 @@
+"""The experts that routers choose for each token: recorded in one pass, replayed in another.
+
+Routing replay (R3, arXiv 2510.11370, eq. 5 to 7): the learner sends a token to the experts that it
+was sampled with, and weights them by its own router: g_i = exp(s_i) / sum over the recorded j of
+exp(s_j), where a model normalises over its choice, else as the model does. So gradients reach the
+router, and no expert changes because two passes round differently. Not here: where the records are
+kept (`tokens.py`), and which type routers compute in (`routers.py`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from turnwise.errors import NotSupportedError
+from turnwise.forward.equality import PROBE, ordinary_tokens
+from turnwise.forward.routers import routers_of
+
+Choose = Callable[[int, Tensor], Tensor]
+"""(number of the router, its own choice int64[tokens, k]) -> the choice to be made."""
+TOP_K = (torch.topk, Tensor.topk)
+
+
+@dataclass
+class Replay:
+    """The choices that routers are to repeat in a pass over a batch, and what they would have
+    chosen themselves, with the same choices in the layers below."""
+
+    experts: Tensor
+    """int64[B, T, routers, k]; below 0 where a token's own routers choose."""
+    tokens: int = 0
+    """Tokens whose choices were repeated, in all passes."""
+    changed: int = 0
+    """Those of them for which at least one router would have chosen other experts."""
+
+
+def routers_in(model: nn.Module) -> list[nn.Module]:
+    """The routers of a model, from the first layer to the last."""
+    return [router for block in model.modules() for router in routers_of(block)]
+
+
+@contextmanager
+def recorded_experts(routers: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+    """Record what routers choose in one pass: a list that has int64[tokens, k] for each router
+    afterwards."""
+    found: list[Tensor] = []
+
+    def choose(number: int, own: Tensor) -> Tensor:
+        del number
+        found.append(own)
+        return own
+
+    with _choosing(routers, choose):
+        yield found
+
+
+def replayed_experts(
+    model: nn.Module, replay: Replay | None, kept: Tensor | None = None
+) -> AbstractContextManager[None]:
+    """Let the routers of a model repeat choices in one pass over a batch, or over those of its
+    places that are `kept`, bool[B, T], in a row. Raises NotSupportedError for choices of another
+    number of routers than the model has."""
+    if replay is None:
+        return nullcontext()
+    experts = replay.experts.flatten(0, 1) if kept is None else replay.experts[kept]
+    return _replaying(routers_in(model), replay, experts)
+
+
+@contextmanager
+def _replaying(routers: Sequence[nn.Module], replay: Replay, experts: Tensor) -> Iterator[None]:
+    """Repeat int64[tokens, routers, k], and count in `replay`."""
+    if experts.shape[1] != len(routers):
+        raise NotSupportedError(
+            f"tokens were sampled with {experts.shape[1]} routers, and the learner's model has "
+            f"{len(routers)}: routing replay needs the same model"
+        )
+    known = experts[:, 0, 0] >= 0
+    changed = torch.zeros_like(known)
+
+    def choose(number: int, own: Tensor) -> Tensor:
+        given = experts[:, number]
+        different = (given.sort(-1).values != own.sort(-1).values).any(-1)
+        changed.logical_or_(different & known)
+        return torch.where(known[:, None], given, own)
+
+    with _choosing(routers, choose):
+        yield
+    replay.tokens += int(known.sum())
+    replay.changed += int(changed.sum())
+
+
+@torch.no_grad()
+def check_routing(model: Any) -> None:
+    """Raise NotSupportedError for a model whose choices cannot be recorded and replayed: without
+    routers, or with some that do not choose by one top-k of their own."""
+    name, routers = type(model).__name__, routers_in(model)
+    if not routers:
+        raise NotSupportedError(
+            f"rollout.routing_replay is for mixtures of experts, and {name} is none: leave it out"
+        )
+    inputs = torch.tensor([ordinary_tokens(model, PROBE)], device=model.device)
+    with recorded_experts(routers) as found:
+        model(input_ids=inputs, use_cache=False)
+    if [len(one) for one in found] != [inputs.numel()] * len(routers):
+        raise NotSupportedError(
+            f"rollout.routing_replay: the routers of {name} do not choose experts by one top-k of "
+            "their own, so that no other choice can be put in its place: leave it out"
+        )
+
+
+@contextmanager
+def _choosing(routers: Sequence[nn.Module], choose: Choose) -> Iterator[None]:
+    """Let routers take the experts that `choose` says."""
+    for number, router in enumerate(routers):
+        router.forward = partial(_route, router.forward, partial(choose, number))
+    try:
+        yield
+    finally:
+        for router in routers:
+            del router.forward
+
+
+def _route(
+    forward: Callable[..., Any], choose: Callable[[Tensor], Tensor], *given: Any, **named: Any
+) -> Any:
+    with _TopK(choose):
+        return forward(*given, **named)
+
+
+class _TopK(TorchFunctionMode):
+    """Takes the values at chosen places, in place of the largest ones."""
+
+    def __init__(self, choose: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._choose = choose
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch; of a top-k the places are chosen."""
+        del types
+        found = function(*args, **(kwargs or {}))
+        if function not in TOP_K:
+            return found
+        places = self._choose(found.indices)
+        return type(found)((args[0].gather(-1, places), places))

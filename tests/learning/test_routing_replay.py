@@ -1,0 +1,252 @@
+"""Routing replay: the learner sends tokens to the experts that they were sampled with."""
+
+import asyncio
+import copy
+from dataclasses import replace
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+)
+
+from tests.fakes import byte_tokenizer, small_mixture, small_model
+from turnwise.algorithms import make_algorithm
+from turnwise.config import LearningConfig
+from turnwise.engines.base import Sampling
+from turnwise.engines.embedded import EmbeddedEngine
+from turnwise.errors import ConfigError, NotSupportedError
+from turnwise.forward.logprobs import token_logprobs
+from turnwise.forward.routing import Replay, check_routing, recorded_experts, routers_in
+from turnwise.learning.batch import shifted
+from turnwise.learning.credits import Credits
+from turnwise.learning.policy import PolicyLearner
+from turnwise.tokens import NO_EXPERT, Segment, Source, Tokens
+from turnwise.types import Group, Outcome, Task, Trajectory, Verdict
+
+pytestmark = pytest.mark.numbers
+
+NEAR = 1e-5
+"""The relative distance of the routers of two experts that take each other's place."""
+PROMPTS = ([70, 12, 5, 41, 120, 33], [70, 12, 5, 41, 120, 33], [9, 8, 7])
+
+
+def mixture() -> Any:
+    """Experts in pairs whose routers are almost the same, of which three are chosen: so of one pair
+    one alone is, and rounding decides which."""
+    model: Any = small_mixture(byte_tokenizer())
+    for router in routers(model):
+        router.weight.data[1::2] = router.weight.data[::2] * (1 + NEAR)
+    return model
+
+
+def routers(model: Any) -> list[Any]:
+    return routers_in(model)
+
+
+def nudged(model: Any) -> Any:
+    """A copy in which the routers of each pair have changed places."""
+    other = copy.deepcopy(model)
+    for router in routers(other):
+        router.weight.data = router.weight.data.view(-1, 2, 32).flip(1).reshape(-1, 32)
+    return other
+
+
+async def _episode(engine: EmbeddedEngine, number: int, turns: int) -> Tokens:
+    tokens = Tokens.empty().with_segments([Segment(PROMPTS[number], Source.USER)], 0)
+    for turn in range(turns):
+        sampling = Sampling(9, seed=10 * number + turn, experts_from=tokens.routed)
+        found = await engine.generate(tokens.ids.tolist(), sampling, session=str(number))
+        sampled = found.tokens, found.logprobs, found.version
+        tokens = tokens.with_sampled(*sampled, turn, found.experts)
+        if turn + 1 < turns:
+            tokens = tokens.with_segments([Segment([44, 45, 46], Source.TOOL)], turn)
+    engine.close(str(number))
+    return tokens
+
+
+def played(model: Any, deterministic: bool = True, turns: int = 2) -> list[Tokens]:
+    """Three episodes, two of which begin with the same prompt."""
+
+    async def play() -> list[Tokens]:
+        engine = EmbeddedEngine(
+            model,
+            byte_tokenizer(),
+            max_sequences=2,
+            max_tokens=100,
+            deterministic=deterministic,
+        )
+        for number in range(len(PROMPTS)):
+            engine.open(str(number))
+        episodes = (_episode(engine, number, turns) for number in range(len(PROMPTS)))
+        return list(await asyncio.gather(*episodes))
+
+    return asyncio.run(play())
+
+
+def groups_of(played: list[Tokens]) -> list[Group]:
+    task = Task("a", "a")
+    verdict = Verdict(1.0, True)
+    members = tuple(
+        Trajectory(task, "a", number, 0, tokens, (), Outcome.SUCCESS, verdict)
+        for number, tokens in enumerate(played)
+    )
+    return [Group("a", members)]
+
+
+def updated(model: Any, played: list[Tokens], **settings: Any) -> dict[str, float]:
+    """The metrics of one update of a copy."""
+    groups = groups_of(played)
+    members = groups[0].graded
+    credits = Credits(
+        {one.id: one.tokens.mask.astype(np.float32) for one in members}, {one.id for one in members}
+    )
+    learner = PolicyLearner(
+        copy.deepcopy(model), None, LearningConfig(**settings), make_algorithm("grpo", {})
+    )
+    return learner.update(groups, credits).metrics
+
+
+def without(played: list[Tokens]) -> list[Tokens]:
+    return [replace(tokens, experts=None) for tokens in played]
+
+
+@pytest.mark.parametrize("deterministic", [True, False], ids=["lockstep", "as they come"])
+def test_what_the_engine_recorded_is_what_the_model_chooses(deterministic: bool) -> None:
+    model = mixture()
+    for tokens in played(model, deterministic):
+        assert tokens.experts is not None
+        with recorded_experts(routers(model)) as found, torch.no_grad():
+            model(input_ids=torch.from_numpy(tokens.ids[None].copy()), use_cache=False)
+        own = torch.stack(found, 1).sort(-1).values.numpy()
+        recorded = np.sort(tokens.experts, -1)
+        assert (recorded[-1] == NO_EXPERT).all()
+        pairs = recorded[:-1] // 2, own[:-1] // 2  # which of a pair is rounding's choice
+        assert np.array_equal(*(np.sort(one, -1) for one in pairs))
+        assert tokens.routed == len(tokens) - 1
+
+
+def test_the_learner_gives_what_was_sampled_though_its_routers_choose_otherwise() -> None:
+    model = mixture()
+    tokens = played(model)
+    same = updated(nudged(model), tokens)
+    assert same["policy/logprob_gap"] < 1e-4
+    assert same["policy/routing_changed"] == 1
+    other = updated(nudged(model), without(tokens))
+    assert other["policy/logprob_gap"] > 1e-2
+    assert "policy/routing_changed" not in other
+
+
+def test_one_wrong_expert_is_seen() -> None:
+    model = mixture()
+    tokens = played(model)
+    assert updated(model, tokens)["policy/logprob_gap"] < 1e-5
+    experts = tokens[0].experts
+    assert experts is not None
+    wrong = experts.copy()
+    wrong[2, 0] = (wrong[2, 0] + 1) % 8
+    metrics = updated(model, [replace(tokens[0], experts=wrong), *tokens[1:]])
+    assert metrics["policy/logprob_gap"] > 1e-3
+    assert metrics["policy/routing_changed"] == pytest.approx(1 / sum(len(t) - 1 for t in tokens))
+
+
+def _by_hand(router: Any, recorded: Tensor) -> None:
+    """Equation 6 of arXiv 2510.11370: a softmax over the recorded experts alone."""
+
+    def forward(self: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = hidden.reshape(-1, 32) @ self.weight.T
+        return logits, logits.gather(1, recorded).softmax(-1), recorded
+
+    router.forward = MethodType(forward, router)
+
+
+def test_gates_and_their_gradient_are_those_of_the_paper() -> None:
+    tokens = played(mixture())[2]
+    assert tokens.experts is not None
+    model, other = nudged(mixture()), nudged(mixture())
+    ids = torch.from_numpy(tokens.ids.copy())
+    recorded = torch.from_numpy(tokens.experts[:-1].astype(np.int64))
+    for number, router in enumerate(routers(other)):
+        _by_hand(router, recorded[:, number])
+    logits = other(input_ids=ids[None, :-1], use_cache=False).logits[0]
+    exact = logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0]
+    everything = torch.ones(1, len(ids) - 1, dtype=torch.bool)
+    replay = Replay(recorded[None])
+    arguments = ids[None, :-1], everything, ids[1:], 1.0, False
+    found, _ = token_logprobs(model, *arguments, replay=replay)
+    assert torch.allclose(found, exact, 1e-5, 1e-5)
+    found.sum().backward()
+    exact.sum().backward()
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(one.grad, two.grad, 1e-3, 1e-4)
+    assert all(router.weight.grad.abs().max() > 1e-3 for router in routers(model))
+
+
+@pytest.mark.parametrize("padding", [0, 60], ids=["padded", "in a row"])
+def test_texts_together_have_what_each_has_alone(padding: int) -> None:
+    model, texts = nudged(mixture()), played(mixture())
+    longer = played(mixture(), turns=2 if not padding else 6)[0]
+    rows = [*texts, longer]
+
+    def scored(rows: list[Tokens]) -> tuple[Tensor, Replay]:
+        inputs, selected = shifted([(row.ids, row.mask) for row in rows])
+        experts = torch.full((*inputs.shape, 2, 3), NO_EXPERT)
+        for place, row in zip(experts, rows, strict=True):
+            assert row.experts is not None
+            place[: len(row) - 1] = torch.from_numpy(row.experts[:-1].astype(np.int64))
+        targets = torch.from_numpy(np.concatenate([row.ids[row.mask] for row in rows]))
+        replay = Replay(experts)
+        with torch.no_grad():
+            found, _ = token_logprobs(model, inputs, selected, targets, 1.0, False, replay=replay)
+        return found, replay
+
+    together, replay = scored(rows)
+    alone = torch.cat([scored([row])[0] for row in rows])
+    assert torch.allclose(together, alone, 1e-4, 1e-4)
+    assert replay.tokens == replay.changed == sum(len(row) - 1 for row in rows)
+
+
+def test_a_model_without_experts_is_refused() -> None:
+    dense = small_model(byte_tokenizer())
+    with pytest.raises(NotSupportedError, match="Qwen3ForCausalLM is none"):
+        check_routing(dense)
+    with pytest.raises(ConfigError, match="no routing to record"):
+        played(dense)
+
+
+def test_routers_that_leave_the_choice_to_others_are_refused() -> None:
+    model = DeepseekV3ForCausalLM(
+        DeepseekV3Config(
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=32,
+            moe_intermediate_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            n_group=2,
+            topk_group=1,
+            first_k_dense_replace=1,
+            q_lora_rank=16,
+            kv_lora_rank=16,
+            qk_rope_head_dim=8,
+            qk_nope_head_dim=8,
+            v_head_dim=8,
+        )
+    )
+    with pytest.raises(NotSupportedError, match="by one top-k of their own"):
+        check_routing(model)
+
+
+def test_another_number_of_routers_is_refused() -> None:
+    tokens = played(mixture())
+    wrong = [replace(one, experts=one.experts[:, :1]) for one in tokens if one.experts is not None]
+    with pytest.raises(NotSupportedError, match="sampled with 1 routers"):
+        updated(mixture(), wrong)
