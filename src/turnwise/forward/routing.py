@@ -36,7 +36,7 @@ class Replay:
     tokens: int = 0
     """Tokens whose choices were repeated, in all passes."""
     changed: int = 0
-    """Those of them for which at least one router would have chosen other experts."""
+    """How many of them at least one router would have sent to other experts."""
 
 
 def routers_in(model: nn.Module) -> list[nn.Module]:

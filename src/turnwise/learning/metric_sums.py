@@ -36,7 +36,7 @@ class MetricSums:
     replayed: int = 0
     """Tokens whose experts were replayed, before any update."""
     routing_changed: int = 0
-    """Those of them that the learner's own routers would have sent elsewhere."""
+    """How many of them the learner's own routers would have sent elsewhere."""
     auxiliary_losses: dict[str, float] = field(default_factory=dict)
     """Cross-entropy of each term, summed over its tokens."""
     auxiliary_tokens: dict[str, int] = field(default_factory=dict)
