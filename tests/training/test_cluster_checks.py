@@ -24,7 +24,7 @@ CASES = [
         "reward_model.beside_policy updates another model",
     ),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
-    ("monitor.echo_trap=roll_back train.checkpoint_every=2", "goes back to other weights"),
+    ("monitor.echo_trap=own.py:reaction", "is your own, which may change one process's model"),
     ("algorithm.name=sdpo", "the algorithm has a self-teacher"),
     ("algorithm.name=prime", "the algorithm has a model of process rewards"),
 ]

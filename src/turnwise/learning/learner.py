@@ -56,6 +56,10 @@ class Learner(Protocol):
         """Multiply the learning rate by a factor from now on; returns that of the next update."""
         ...
 
+    def take_weights(self, model: nn.Module) -> None:
+        """Let the policy have the weights of another model, whole on this process."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs beside the weights, in one form whatever made it."""
         ...

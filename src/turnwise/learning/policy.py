@@ -183,6 +183,10 @@ class PolicyLearner:
         self.optimizer.learning_rate_factor *= factor
         return self.optimizer.present_learning_rate
 
+    def take_weights(self, model: nn.Module) -> None:
+        """Let the policy have the weights of another model. Masters are those of `load_state`."""
+        self.model.load_state_dict(model.state_dict())
+
     def state(self) -> dict[str, Any]:
         """Optimizer state, number of updates and KL coefficient; the weights are saved with the
         model."""

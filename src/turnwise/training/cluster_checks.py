@@ -45,9 +45,9 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         "monitor.gradient_variance_every takes gradients of groups": bool(
             recipe.monitor.gradient_variance_every
         ),
-        "monitor.echo_trap.reaction goes back to other weights, or is your own": (
+        "monitor.echo_trap.reaction is your own, which may change one process's model": (
             isinstance(reaction, LearningRateReaction)
-            and reaction.reaction != "lower_learning_rate"
+            and reaction.reaction not in ("lower_learning_rate", "roll_back")
         ),
         "the algorithm has a self-teacher": bool(algorithm.self_teacher_coefficient),
         "the algorithm has a model of process rewards": (

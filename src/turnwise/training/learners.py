@@ -41,7 +41,7 @@ from turnwise.monitor.mutual_information import mutual_information
 from turnwise.registry import whole_target
 from turnwise.rollout.schedule import temperature_at
 from turnwise.storage import checkpoint
-from turnwise.storage.checkpoint import StageName
+from turnwise.storage.checkpoint import Checkpoint, StageName
 from turnwise.storage.tensors import read
 from turnwise.tokens import Tokens
 from turnwise.training.context import RunContext
@@ -177,6 +177,16 @@ class Learners:
             self.critic.load_state(state["critic"])
         if self.reward_model is not None:
             self.reward_model.load_state(state["reward_model"])
+
+    def go_back(self, kept: Checkpoint, weights: PreTrainedModel) -> None:
+        """Let policy and critic be what they were in a checkpoint, whose weights are given; the
+        learning rate stays lowered as far as it is now."""
+        factor = self.policy.state()["learning_rate_factor"]
+        state = kept.learner if self._team is not None else read(kept.learner)
+        self.policy.take_weights(weights)
+        self.policy.load_state({**state, "learning_rate_factor": factor})
+        if self.critic is not None:
+            self.critic.load_state(state["critic"])
 
     def save(self, step: int, state: Mapping[str, Any], best: int | None) -> None:
         """Write a checkpoint of RL; several processes write it while the run goes on."""

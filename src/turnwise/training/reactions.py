@@ -12,12 +12,10 @@ from statistics import fmean
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import ModelConfig, Recipe
 from turnwise.errors import ConfigError, RunStoppedError
-from turnwise.learning.policy import PolicyLearner
 from turnwise.models.load import load_model
 from turnwise.monitor.echo_trap import REWARD, EchoTrap, Thresholds
 from turnwise.registry import Registry
 from turnwise.storage import checkpoint
-from turnwise.storage.tensors import read
 from turnwise.training.learners import Learners
 
 STRICT_FILTER = "top_spread"
@@ -85,17 +83,9 @@ def roll_back(situation: Situation) -> str:
     Steps are counted on: tasks and seeds are those of steps not yet done.
     """
     assert situation.best is not None  # check_reaction has seen to it
-    learner, critic = situation.learners.policy, situation.learners.critic
-    assert isinstance(learner, PolicyLearner)  # `cluster_checks` refuses it with several processes
     kept = checkpoint.load(situation.best)
     weights, _ = load_model(situation.model, situation.best)
-    learner.model.load_state_dict(weights.state_dict())
-    factor = learner.optimizer.learning_rate_factor
-    state = read(kept.learner)
-    learner.load_state(state)
-    learner.optimizer.learning_rate_factor = factor
-    if critic is not None:
-        critic.load_state(state["critic"])
+    situation.learners.go_back(kept, weights)
     return (
         f"Weights and optimizer are again those of step {kept.step}, the best so far. "
         + lower_learning_rate(situation)

@@ -61,6 +61,15 @@ class DividedModel:
                 if target is not None:
                     target.copy_(found)
 
+    def take(self) -> None:
+        """Write the trained weights of the whole model into the ranks' parts: the way back of
+        `deliver`."""
+        held = self._divided.optimizer.parameters
+        sources = [None for _ in held] if self._whole is None else trained_parameters(self._whole)
+        with torch.no_grad():
+            for weight, source in zip(held, sources, strict=True):
+                self._ranks.write(weight, source)
+
     def own_state(self) -> dict[str, Any]:
         """The learner's state; of tensors it has this rank's parts."""
         return self._divided.state()

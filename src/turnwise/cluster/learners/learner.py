@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedModel
 
 from turnwise.cluster.learners.parts import OfflineParts, Parts, preference_parts, supervised_parts
@@ -136,6 +137,11 @@ class DistributedLearner(DistributedModel):
         )
         self.team.call("deliver")
         return report
+
+    def take_weights(self, model: nn.Module) -> None:
+        """See PolicyLearner; each rank takes its part."""
+        self.model.load_state_dict(model.state_dict())
+        self.team.call("take")
 
     def lower_learning_rate(self, factor: float) -> float:
         """See PolicyLearner."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import PreTrainedModel
 
@@ -173,6 +173,18 @@ class ProcessGroup:
         """See Ranks."""
         own = weight.detach().to(self.dtype(weight))
         return own.full_tensor() if isinstance(own, DTensor) else own
+
+    def write(self, weight: Tensor, given: Tensor | None) -> None:
+        """Write whole numbers, which rank 0 has and others give None for, into a weight: on each
+        rank into its part."""
+        whole = torch.empty(weight.shape, dtype=self.dtype(weight), device=weight.device)
+        if given is not None:
+            whole.copy_(given.detach())
+        dist.broadcast(whole, 0)
+        if isinstance(weight, DTensor):
+            mesh, placements = weight.device_mesh, weight.placements
+            whole = distribute_tensor(whole, mesh, placements, src_data_rank=None).to_local()
+        self.local(weight).copy_(whole)
 
     def copied(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the processor's memory, divided as it is."""

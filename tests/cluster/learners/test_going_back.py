@@ -1,0 +1,51 @@
+"""The reaction `roll_back` on several processes: weights and optimizer of an earlier checkpoint."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.cluster.learners.test_learner import (
+    RATE,
+    REWARDS,
+    assert_same_updates,
+    pair,
+    recipe_of,
+)
+from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
+from turnwise.cluster.learners.learner import DistributedLearner
+from turnwise.cluster.learners.team import Team
+from turnwise.storage import checkpoint
+from turnwise.types import Group
+
+pytestmark = pytest.mark.numbers
+
+MakeGroups = Callable[..., list[Group]]
+
+
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma2", marks=pytest.mark.long)])
+def test_ranks_go_back_to_a_checkpoint_and_keep_the_lowered_rate(
+    team: Team,
+    model_folders: dict[str, Path],
+    make_groups: MakeGroups,
+    tokenizer: Any,
+    tmp_path: Path,
+    family: str,
+) -> None:
+    """And go on as one process does from there."""
+    recipe = recipe_of(model_folders[family], WITH_REFERENCE)
+    two = updated(pair(team, recipe)[1], recipe, make_groups(REWARDS, 1))
+    folder = save(two, tmp_path, tokenizer)
+    updated(two, recipe, make_groups(REWARDS, 2))
+    assert isinstance(two, DistributedLearner)
+    kept = AutoModelForCausalLM.from_pretrained(folder)
+    assert not all(map(torch.equal, two.model.parameters(), kept.parameters()))
+    two.take_weights(kept)
+    two.load_state(checkpoint.load(folder).learner | {"learning_rate_factor": 0.25})
+    assert two.lower_learning_rate(0.5) == RATE / 8
+    one = gone_on(folder, recipe, None)
+    one.lower_learning_rate(0.125)
+    assert_same_updates(one, two, [make_groups(REWARDS, 3)])
