@@ -25,8 +25,6 @@ CASES = [
     ),
     ("monitor.gradient_variance_every=1", "takes gradients of groups"),
     ("monitor.echo_trap=own.py:reaction", "is your own, which may change one process's model"),
-    ("algorithm.name=sdpo", "the algorithm has a self-teacher"),
-    ("algorithm.name=prime", "the algorithm has a model of process rewards"),
 ]
 
 

@@ -6,7 +6,6 @@ Not here: what it does (`turnwise.cluster`).
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
 from turnwise.config import (
     LearningRateReaction,
@@ -48,10 +47,6 @@ def done_alone(recipe: Recipe, algorithm: Algorithm) -> dict[str, bool]:
         "monitor.echo_trap.reaction is your own, which may change one process's model": (
             isinstance(reaction, LearningRateReaction)
             and reaction.reaction not in ("lower_learning_rate", "roll_back")
-        ),
-        "the algorithm has a self-teacher": bool(algorithm.self_teacher_coefficient),
-        "the algorithm has a model of process rewards": (
-            Requirement.PROCESS_REWARDS in algorithm.needs
         ),
     }
 

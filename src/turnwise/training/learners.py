@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from turnwise.algorithms.parts import Requirement
 from turnwise.algorithms.registry import Algorithm
-from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
+from turnwise.cluster.learners.learner import DistributedLearner, DistributedSecondModel
 from turnwise.cluster.learners.team import Team
 from turnwise.config import (
     ImplicitRewardConfig,
@@ -33,7 +33,7 @@ from turnwise.learning.signals.base import Signals, measure
 from turnwise.learning.signals.choice import auxiliary_loss_of, signals_of
 from turnwise.learning.signals.critic import Critic
 from turnwise.learning.signals.implicit_reward import ImplicitReward
-from turnwise.learning.signals.self_teacher import SelfTeacher
+from turnwise.learning.signals.self_teacher import SelfTeacher, words_around
 from turnwise.learning.signals.teacher import Teacher, load_teacher
 from turnwise.learning.signals.value_head import make_critic
 from turnwise.models.load import load_model
@@ -48,7 +48,7 @@ from turnwise.training.context import RunContext
 from turnwise.training.offline_learners import team_of
 from turnwise.types import Group
 
-SecondModel = Critic | DistributedCritic | ImplicitReward | SelfTeacher
+SecondModel = Critic | DistributedSecondModel | ImplicitReward | SelfTeacher
 """A second model that judges trajectories before there are advantages, and learns beside the
 policy."""
 
@@ -125,7 +125,7 @@ class Learners:
         critic = recipe.algorithm.critic
         if critic is None or step >= critic.pretraining_steps:
             second = self.critic
-            own = second.own if isinstance(second, DistributedCritic) else second
+            own = second.own if isinstance(second, DistributedSecondModel) else second
             auxiliary = auxiliary_loss_of(own, signals)
             every = recipe.monitor.gradient_variance_every
             noisy = bool(every) and (step + 1) % every == 0
@@ -210,7 +210,7 @@ class Learners:
         """Score tokens at the temperature that they were sampled at."""
         self.policy.temperature = temperature
         for one in (self.critic, self._teacher):
-            if isinstance(one, ImplicitReward | SelfTeacher | Teacher):
+            if isinstance(one, DistributedSecondModel | ImplicitReward | SelfTeacher | Teacher):
                 one.temperature = temperature
 
     def _information(self, groups: Sequence[Group], step: int) -> dict[str, float]:
@@ -258,12 +258,17 @@ def _reference(
 
 def _distributed(
     context: RunContext, team: Team, cold_start: Path | None
-) -> tuple[DistributedLearner, DistributedCritic | None]:
-    """The policy's learner and the critic, if the algorithm has one, of several processes."""
+) -> tuple[DistributedLearner, DistributedSecondModel | None]:
+    """The policy's learner and the second model, if the algorithm has one, of several
+    processes."""
     recipe, algorithm = context.recipe, context.algorithm
     reference = _reference(recipe, algorithm, cold_start)
-    policy = DistributedLearner(team, recipe, context.components.model, reference)
-    return policy, DistributedCritic(team) if Requirement.CRITIC in algorithm.needs else None
+    taught = algorithm.self_teacher_coefficient
+    words = words_around(context.components.scaffold) if taught else None
+    policy = DistributedLearner(team, recipe, context.components.model, reference, words)
+    others = {Requirement.CRITIC, Requirement.PROCESS_REWARDS} & set(algorithm.needs)
+    temperature = recipe.rollout.temperature
+    return policy, DistributedSecondModel(team, temperature) if others or taught else None
 
 
 def _critic(context: RunContext, policy: Learner) -> SecondModel | None:
@@ -284,7 +289,7 @@ def _critic(context: RunContext, policy: Learner) -> SecondModel | None:
     if context.algorithm.self_teacher_coefficient:
         return SelfTeacher(
             model,
-            context.components.scaffold,
+            words_around(context.components.scaffold),
             signals.self_teacher or SelfTeacherConfig(),
             recipe.learning,
             context.algorithm.self_teacher_coefficient,

@@ -20,7 +20,7 @@ from tests.cluster.learners.test_learner import (
     recipe_of,
 )
 from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
-from turnwise.cluster.learners.learner import DistributedCritic
+from turnwise.cluster.learners.learner import DistributedSecondModel
 from turnwise.cluster.learners.team import Team
 from turnwise.config import CriticConfig
 from turnwise.learning.signals.critic import Critic
@@ -88,7 +88,7 @@ def test_three_and_four_ranks_make_the_update_of_one(
         assert_same_updates(*pair(team, adapters), made)
         ppo = recipe_of(model_folders["llama"], {"name": "ppo", "kl_coefficient": 0.1})
         one, two = pair(team, ppo)
-        critics = Critic(loaded(ppo, 1), CriticConfig(), ppo.learning), DistributedCritic(team)
+        critics = Critic(loaded(ppo, 1), CriticConfig(), ppo.learning), DistributedSecondModel(team)
         credits = assert_same_critics(*critics, one.algorithm, made)
         for groups, own in zip(made, credits, strict=True):
             assert_same_update(one, two, groups, own)

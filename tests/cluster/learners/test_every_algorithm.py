@@ -81,8 +81,7 @@ def test_every_algorithm_of_the_table_is_the_same_on_two_ranks(
 ) -> None:
     """Objective, denominators, clip, correction, filter on tokens, other losses; of rows that have
     all of these in common, one. Of advantages, which are estimated before ranks are asked for
-    anything, each token has some. A self-teacher's loss is refused with several ranks, and left
-    out."""
+    anything, each token has some. A self-teacher's loss is left out here."""
     recipe = named(recipe_of(model_folders["qwen3"], {"name": "grpo"}), name)
     one, two = pair(team, recipe)
     groups, generator = make_groups(REWARDS), np.random.default_rng(3)

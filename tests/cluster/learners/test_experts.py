@@ -28,7 +28,7 @@ from tests.cluster.learners.test_learner import (
 from tests.cluster.learners.test_saving import WITH_REFERENCE, gone_on, save, updated
 from tests.learning.changing import changed, each
 from tests.learning.conftest import VOCABULARY
-from turnwise.cluster.learners.learner import DistributedCritic
+from turnwise.cluster.learners.learner import DistributedSecondModel
 from turnwise.cluster.learners.team import Team
 from turnwise.config import CriticConfig, Recipe
 from turnwise.learning.credits import estimate
@@ -154,7 +154,7 @@ def test_a_critic_with_experts(
     one, _ = pair(team, recipe)
     whole, divided = (
         Critic(loaded(recipe, 1), CriticConfig(), recipe.learning),
-        DistributedCritic(team),
+        DistributedSecondModel(team),
     )
     for seed in range(2):
         groups = make_groups(REWARDS, seed)

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from tests.learning.changing import put, with_one
 from turnwise.algorithms.algorithm import Algorithm
-from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
+from turnwise.cluster.learners.learner import DistributedLearner, DistributedSecondModel
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
 from turnwise.config import CriticConfig, Recipe, check_recipe
@@ -175,7 +175,7 @@ def assert_same_update(one: Learner, other: Learner, groups: list[Group], credit
 
 
 def assert_same_critics(
-    whole: Critic, divided: DistributedCritic, algorithm: Algorithm, made: list[list[Group]]
+    whole: Critic, divided: DistributedSecondModel, algorithm: Algorithm, made: list[list[Group]]
 ) -> list[Credits]:
     """Measure and update with the groups of each of several steps; returns the credits of each."""
     estimated = []
@@ -319,7 +319,7 @@ def test_a_critic_of_two_ranks_is_that_of_one(
     one, two = pair(team, recipe)
     whole, divided = (
         Critic(loaded(recipe, 1), CriticConfig(), recipe.learning),
-        DistributedCritic(team),
+        DistributedSecondModel(team),
     )
     torch.nn.init.normal_(whole.head.weight, std=0.1, generator=torch.Generator().manual_seed(3))
     model: Any = one.model

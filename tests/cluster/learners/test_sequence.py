@@ -15,7 +15,7 @@ from tests.cluster.learners.test_learner import (
     recipe_of,
     same,
 )
-from turnwise.cluster.learners.learner import DistributedCritic
+from turnwise.cluster.learners.learner import DistributedSecondModel
 from turnwise.cluster.learners.team import Team
 from turnwise.config import CriticConfig, Recipe
 from turnwise.learning.credits import estimate
@@ -54,7 +54,7 @@ def test_a_critic_of_two_slices(
     one, _ = pair(team, sliced(recipe, 2, 2))
     whole, divided = (
         Critic(loaded(recipe, 1), CriticConfig(), recipe.learning),
-        DistributedCritic(team),
+        DistributedSecondModel(team),
     )
     for seed in range(2):
         groups = make_groups(REWARDS, seed)

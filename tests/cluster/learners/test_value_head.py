@@ -19,7 +19,7 @@ from tests.cluster.learners.test_learner import (
 )
 from tests.cluster.learners.test_saving import gone_on
 from tests.cluster.learners.test_sequence import sliced
-from turnwise.cluster.learners.learner import DistributedCritic, DistributedLearner
+from turnwise.cluster.learners.learner import DistributedLearner, DistributedSecondModel
 from turnwise.cluster.learners.parts import algorithm_of
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe
@@ -35,7 +35,7 @@ from turnwise.types import Group
 pytestmark = pytest.mark.numbers
 
 MakeGroups = Callable[..., list[Group]]
-Both = tuple[Learner, Critic | DistributedCritic]
+Both = tuple[Learner, Critic | DistributedSecondModel]
 
 
 def recipe_with_head(model: Path, lora_rank: int = 0) -> Recipe:
@@ -47,9 +47,9 @@ def recipe_with_head(model: Path, lora_rank: int = 0) -> Recipe:
 
 def with_head(recipe: Recipe, policy: Learner) -> Both:
     """A policy and its head, on as many processes; the head is not 0, as it is at first."""
-    critic: Critic | DistributedCritic
+    critic: Critic | DistributedSecondModel
     if isinstance(policy, DistributedLearner):
-        critic = DistributedCritic(policy.team)
+        critic = DistributedSecondModel(policy.team)
     else:
         assert recipe.algorithm.critic is not None
         critic = make_critic(policy.model, recipe.algorithm.critic, recipe.learning)
@@ -65,7 +65,7 @@ def step(both: Both, recipe: Recipe, groups: list[Group]) -> tuple[list[Any], di
     policy, critic = both
     signals = critic.measure(groups)
     credits = estimate(groups, signals, algorithm_of(recipe))
-    own = critic.own if isinstance(critic, DistributedCritic) else critic
+    own = critic.own if isinstance(critic, DistributedSecondModel) else critic
     report = policy.update(groups, credits, auxiliary=auxiliary_loss_of(own, signals))
     assert not report.problems
     values = [signals.of(member).values for group in groups for member in group.graded]
@@ -138,7 +138,7 @@ def test_a_value_that_is_no_number_moves_no_rank(
     credits = estimate(groups, signals, algorithm_of(recipe))
     bad = critic.state()["weights"] | {"head.bias": torch.full([1], float("nan"))}
     critic.load_state(critic.state() | {"weights": bad})
-    assert isinstance(critic, DistributedCritic)
+    assert isinstance(critic, DistributedSecondModel)
     report = policy.update(groups, credits, auxiliary=auxiliary_loss_of(critic.own, signals))
     assert set(report.problems) == {"the value loss is nan"}
     assert all(map(torch.equal, policy.model.parameters(), before.parameters()))

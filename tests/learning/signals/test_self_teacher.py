@@ -22,6 +22,7 @@ from turnwise.learning.signals.self_teacher import (
     check_room,
     lessons,
     with_demonstration,
+    words_around,
 )
 from turnwise.tokens import Segment, Source
 from turnwise.types import Group, Observation, Outcome
@@ -52,7 +53,7 @@ def made(
     learner.optimizer._adamw = torch.optim.SGD(parameters, lr=1.0)  # type: ignore[assignment]
     learner.optimizer.learning_rate, learner.optimizer.max_gradient_norm = 1.0, 1e9
     config, coefficient = SelfTeacherConfig(**options), algorithm.self_teacher_coefficient
-    teacher = SelfTeacher(model, Telling(), config, learning, coefficient, 0.7)  # type: ignore[arg-type]
+    teacher = SelfTeacher(model, words_around(Telling()), config, learning, coefficient, 0.7)  # type: ignore[arg-type]
     with torch.no_grad():
         for average in teacher._average.values():
             average *= 0.9
@@ -94,7 +95,7 @@ def test_the_teacher_reads_prompt_sibling_and_the_trajectory_itself(
         own, other = lesson.member.tokens, lesson.sibling.tokens
         start, theirs = (int(np.argmax(t.mask)) for t in (own, other))
         expected = [*own.ids[:start], 3, 5, *other.ids[theirs:], 4, 5, *own.ids[start:]]
-        ids, wanted = with_demonstration(lesson, Telling())  # type: ignore[arg-type]
+        ids, wanted = with_demonstration(lesson, words_around(Telling()))  # type: ignore[arg-type]
         assert ids.tolist() == expected
         np.testing.assert_array_equal(ids[wanted], own.ids[own.mask])
         assert not wanted[: len(expected) - (len(own) - start)].any()
@@ -108,7 +109,7 @@ def by_hand(
     divergences, weighted, clipped = [], [], 0
     for lesson in lessons(groups):
         tokens = lesson.member.tokens
-        ids, wanted = with_demonstration(lesson, Telling())  # type: ignore[arg-type]
+        ids, wanted = with_demonstration(lesson, words_around(Telling()))  # type: ignore[arg-type]
         mine = model(input_ids=torch.tensor(tokens.ids)[None]).logits[0] / 0.7
         theirs = told(input_ids=torch.from_numpy(ids)[None]).logits[0] / 0.7
         places = zip(np.flatnonzero(tokens.mask), np.flatnonzero(wanted), strict=True)
@@ -216,7 +217,7 @@ def test_the_average_follows_the_policy(
     model = load_model().to(dtype)
     learning = LearningConfig()
     config = SelfTeacherConfig(rate=0.001)
-    teacher = SelfTeacher(model, Telling(), config, learning, 1.0)  # type: ignore[arg-type]
+    teacher = SelfTeacher(model, words_around(Telling()), config, learning, 1.0)  # type: ignore[arg-type]
     start = weights(model)
     with torch.no_grad():
         for parameter in model.parameters():

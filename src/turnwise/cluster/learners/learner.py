@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedModel
 
-from turnwise.cluster.learners.parts import OfflineParts, Parts, preference_parts, supervised_parts
+from turnwise.cluster.learners.parts import (
+    OfflineParts,
+    Parts,
+    RankedModel,
+    preference_parts,
+    supervised_parts,
+)
 from turnwise.cluster.learners.saving import PartOfCheckpoint, Saving
 from turnwise.cluster.learners.team import Team
 from turnwise.config import Recipe, SftConfig
@@ -25,7 +31,7 @@ from turnwise.learning.policy import UpdateReport
 from turnwise.learning.preferences import Pair, PreferenceLearner
 from turnwise.learning.sft import SupervisedLearner
 from turnwise.learning.signals.base import Signals
-from turnwise.learning.signals.critic import Critic
+from turnwise.learning.signals.self_teacher import Words
 from turnwise.models.copies import copy_to_divide
 from turnwise.storage import checkpoint, tensors
 from turnwise.storage.checkpoint import Saveable
@@ -91,6 +97,7 @@ class DistributedLearner(DistributedModel):
     Args:
         model: whole, on this process; all processes begin with its weights.
         reference: as for `PolicyLearner`; becomes a part of one.
+        words: of a self-teacher, where the algorithm has one.
     """
 
     def __init__(
@@ -99,13 +106,17 @@ class DistributedLearner(DistributedModel):
         recipe: Recipe,
         model: PreTrainedModel,
         reference: PreTrainedModel | None,
+        words: Words | None = None,
     ) -> None:
         self.model = model
         self.temperature = recipe.rollout.temperature or 1.0
         super().__init__(team)
         part = copy_to_divide(model)
         self._parts = team.build(
-            lambda: Parts(team.ranks, recipe, part, reference, model), "build", recipe
+            lambda: Parts(team.ranks, recipe, part, reference, model, words),
+            "build",
+            recipe,
+            words,
         )
 
     @property
@@ -219,35 +230,37 @@ class DistributedPreferences(DistributedOffline):
         )
 
 
-class DistributedCritic:
-    """The critic of a learner on several processes, as `Critic` is that of one."""
+class DistributedSecondModel:
+    """The critic of a learner on several processes, its model of process rewards or self-teacher,
+    as `Critic`, `ImplicitReward` and `SelfTeacher` are those of one."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: Team, temperature: float = 1.0) -> None:
         self._team = team
+        self.temperature = temperature or 1.0
 
     @property
-    def own(self) -> Critic:
-        """The critic of this rank."""
-        critic: Critic = self._team.parts.critic
-        return critic
+    def own(self) -> RankedModel:
+        """The model of this rank."""
+        second: RankedModel = self._team.parts.second
+        return second
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """See Critic."""
-        found: Signals = self._team.call("measure_values", groups)
+        found: Signals = self._team.call("measure", self.temperature, groups)
         return found
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
         """See Critic."""
-        found: dict[str, float] = self._team.call("update_critic", groups, signals, credits)
+        found: dict[str, float] = self._team.call("update_second", groups, signals, credits)
         return found
 
     def state(self) -> dict[str, Any]:
         """See Critic; of tensors it has the parts of this process."""
-        found: dict[str, Any] = self._team.parts.critic.state()
+        found: dict[str, Any] = self._team.parts.second.state()
         return found
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See Critic; each process reads its parts of the tensors of a checkpoint."""
-        self._team.call("load_critic_state", dict(state))
+        self._team.call("load_second_state", dict(state))

@@ -8,6 +8,8 @@ rewards (`algorithms/process_rewards.py`).
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from turnwise.config import ImplicitRewardConfig, LearningConfig
-from turnwise.learning.batch import collate, pack, supervised_examples
+from turnwise.forward.hidden import computes_by_layer
+from turnwise.learning.batch import own_micro_batches, supervised_examples
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import Optimizer, add_gradient, prepare_for_training
+from turnwise.learning.ranks import ALONE, Ranks
 from turnwise.learning.scoring import batch_logprobs, sampled_logprobs
 from turnwise.learning.signals.base import SignalArrays, Signals, by_trajectory, graded
 from turnwise.learning.signals.kl_reward import Scores
@@ -35,6 +39,8 @@ class ImplicitReward:
         config: beta and learning rate.
         learning: micro-batches, autocast, gradient clipping, betas, weight decay.
         temperature: of sampling, as the policy's.
+        ranks: learn together, each from a part of the trajectories; all are to make the same calls.
+        copied: the policy again, not divided yet; without it, it is copied.
     """
 
     def __init__(
@@ -44,19 +50,24 @@ class ImplicitReward:
         config: ImplicitRewardConfig,
         learning: LearningConfig,
         temperature: float = 1.0,
+        ranks: Ranks = ALONE,
+        copied: nn.Module | None = None,
     ) -> None:
-        self.model = copy.deepcopy(policy)
+        self.model = copy.deepcopy(policy) if copied is None else copied
         self.reference, self.config, self.learning = reference, config, learning
         self.temperature = temperature or 1.0
         self.device = next(policy.parameters()).device
         prepare_for_training(self.model)
-        self.optimizer = Optimizer(self.model, config.learning_rate, learning)
+        self._ranks = ranks
+        self._scores = partial(batch_logprobs, slicing=ranks.slicing)
+        self._compute = ranks.shard(self.model, computes_by_layer(self.model, learning.autocast))
+        self.optimizer = Optimizer(self.model, config.learning_rate, learning, ranks=ranks)
 
     def measure(self, groups: Sequence[Group]) -> Signals:
         """Measure the `token_rewards` of every graded trajectory: beta log(phi / reference) of each
         sampled token but a first one, 0 elsewhere. There are no metrics."""
         members = graded(groups)
-        own = sampled_logprobs(self.model, members, self.learning, self.temperature)
+        own = self._compute(sampled_logprobs, members, self.learning, self.temperature)
         rewards = [
             np.where(np.isnan(phi), 0.0, self.config.beta * (phi - reference))
             for phi, reference in zip(own, self.reference(members), strict=True)
@@ -91,23 +102,25 @@ class ImplicitReward:
         }
 
     def state(self) -> dict[str, Any]:
-        """Weights and optimizer state."""
-        return {"weights": self.model.state_dict(), "optimizer": self.optimizer.state()}
+        """Weights and optimizer state, of which each rank has its part."""
+        return {"weights": dict(self.model.state_dict()), "optimizer": self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
-        self.model.load_state_dict(state["weights"])
+        local = self._ranks.local
+        with torch.no_grad():
+            for name, weight in self.model.state_dict().items():
+                local(weight).copy_(local(state["weights"][name]))
         self.optimizer.load_state(state["optimizer"])
 
     def _backward(self, members: Sequence[Trajectory], slopes: NDArray[np.float64]) -> None:
         """Adds up the gradient of sum_i slope_i sum_t log phi."""
         examples = [
-            example
-            for place, member in enumerate(members)
-            for example in supervised_examples(member.tokens, str(place))
+            replace(example, weight=float(slope))
+            for member, slope in zip(members, slopes, strict=True)
+            for example in supervised_examples(member.tokens, str(member.id))
         ]
-        for together in pack(examples, self.learning.tokens_per_micro_batch):
-            batch = collate(together, self.device)
-            logprobs, _ = batch_logprobs(self.model, batch, self.temperature, self.learning)
-            own = torch.tensor([slopes[int(e.name)] for e in together], dtype=torch.float32)
-            add_gradient((own.to(self.device)[batch.sequence] * logprobs).sum())
+        most = self.learning.tokens_per_micro_batch
+        for _, batch in own_micro_batches(self._ranks, examples, most, self.device):
+            logprobs, _ = self._compute(self._scores, batch, self.temperature, self.learning)
+            add_gradient((batch.weight * logprobs).sum())

@@ -15,22 +15,25 @@ a teacher that is another model (`teacher`), advantages from one (`algorithms/di
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from turnwise.algorithms.divergences import jensen_shannon
 from turnwise.algorithms.kl import MAX_LOG_RATIO
 from turnwise.config import LearningConfig, SelfTeacherConfig
 from turnwise.errors import ConfigError
-from turnwise.forward.hidden import hidden_states
+from turnwise.forward.hidden import computes_by_layer, hidden_states
 from turnwise.forward.logprobs import LOGITS_PER_CHUNK, OutputLayer, in_chunks
 from turnwise.learning.batch import by_length, shifted
 from turnwise.learning.credits import Credits
 from turnwise.learning.optimizer import add_gradient
+from turnwise.learning.ranks import ALONE, Compute, Ranks, leads, own_batches
 from turnwise.learning.scoring import Sequenced
 from turnwise.learning.signals.base import Signals, graded
 from turnwise.scaffolds.base import Scaffold
@@ -38,6 +41,7 @@ from turnwise.tokens import Source
 from turnwise.types import Group, Observation, Trajectory
 
 BEFORE, AFTER = "A successful attempt at this task:", "Now the task from the beginning."
+Words = tuple[NDArray[np.int64], NDArray[np.int64]]
 BEGUN = (Source.MODEL, Source.INHERITED)
 
 
@@ -48,17 +52,34 @@ class Lesson(NamedTuple):
     sibling: Trajectory
 
 
+class Divided(NamedTuple):
+    """What ranks that learn together have of a policy."""
+
+    ranks: Ranks
+    compute: Compute
+    """Computes with the policy's parts."""
+    copied: nn.Module
+    """The policy again, not divided yet."""
+
+    @classmethod
+    def alone(cls, policy: nn.Module) -> "Divided":
+        """What one process has."""
+        return cls(ALONE, ALONE.shard(policy, by_layer=True), copy.deepcopy(policy))
+
+
 class SelfTeacher:
     """The average of the policy, and its gradient on the policy.
 
     Args:
         policy: a causal model of transformers, or wrapped by peft; it is copied, and of the copy
             the parameters that are trained follow it. Averages are kept in float32.
-        scaffold: renders the words around a sibling's tokens.
+        words: the tokens before and after a sibling's: see `words_around`.
         config: rate, alpha and cap.
         learning: micro-batches, autocast.
         coefficient: of the loss, the algorithm's self_teacher_coefficient.
         temperature: of sampling; both distributions are at it. 0 means 1.
+        divided: where ranks learn together, each from a part of the trajectories: the ranks, how to
+            compute with the policy's parts, and a copy of it that is to be divided.
     """
 
     signals = Signals()
@@ -67,20 +88,26 @@ class SelfTeacher:
     def __init__(
         self,
         policy: nn.Module,
-        scaffold: Scaffold,
+        words: Words,
         config: SelfTeacherConfig,
         learning: LearningConfig,
         coefficient: float,
         temperature: float = 1.0,
+        divided: Divided | None = None,
     ) -> None:
-        self.policy, self.scaffold = policy, scaffold
+        self.policy, self.words = policy, words
         self.config, self.learning = config, learning
         self.coefficient, self.temperature = coefficient, temperature or 1.0
-        self.model = copy.deepcopy(policy).requires_grad_(False).eval()
+        divided = divided or Divided.alone(policy)
+        self._ranks, self._compute_policy, self.model = divided
         self.device = next(policy.parameters()).device
+        by_layer = computes_by_layer(self.model, learning.autocast)
+        self._compute = self._ranks.shard(self.model, by_layer)
+        self.model.requires_grad_(False).eval()
         own = dict(self.model.named_parameters())
         self._pairs = {n: (p, own[n]) for n, p in policy.named_parameters() if p.requires_grad}
-        self._average = {name: mine.detach().float() for name, (_, mine) in self._pairs.items()}
+        local = self._ranks.local
+        self._average = {n: local(mine).detach().float() for n, (_, mine) in self._pairs.items()}
         self._divergence = self._tokens = 0.0
 
     def measure(self, groups: Sequence[Group]) -> Signals:
@@ -98,26 +125,32 @@ class SelfTeacher:
         of weight times divergence. Returns the problem, if any."""
         taught = _trained(groups, credits)
         count = sum(int(_wanted(lesson.member).sum()) for lesson in taught)
-        for batch in self._micro_batches(taught):
+        problem = ""
+        for batch, counts in own_batches(self._ranks, taught, self._cost, self._micro_batches):
             divergences, weights = self._divergences(batch)
-            total = (divergences * weights).sum()
+            told = counts and leads(self._ranks)
+            total = (divergences * weights).sum() * told
             if not math.isfinite(total.item()):
-                return f"the self-teacher's loss is {total.item()}"
+                problem = problem or f"the self-teacher's loss is {total.item()}"
             add_gradient(self.coefficient * total / count)
-            self._divergence += divergences.sum().item()
-            self._tokens += len(divergences)
-        return ""
+            if told and not problem:
+                self._divergence += divergences.sum().item()
+                self._tokens += len(divergences)
+        return problem
 
     def update(
         self, groups: Sequence[Group], signals: Signals, credits: Credits
     ) -> dict[str, float]:
         """Moves the average towards the policy: rate of it new, the rest as it was. Returns what
         the gradients since the last update measured; nothing else is looked at."""
+        ranks = self._ranks
         with torch.no_grad():
             for name, (theirs, mine) in self._pairs.items():
-                self._average[name].lerp_(theirs.float(), self.config.rate)
-                mine.copy_(self._average[name])
-        divergence, tokens = self._divergence, self._tokens
+                now = ranks.local(theirs).to(ranks.dtype(theirs)).float()
+                self._average[name].lerp_(now, self.config.rate)
+                ranks.local(mine).copy_(self._average[name])
+        own = self._divergence, self._tokens
+        divergence, tokens = map(sum, zip(*ranks.gather(own), strict=True))
         self._divergence = self._tokens = 0.0
         if not tokens:
             return {}
@@ -127,44 +160,68 @@ class SelfTeacher:
         }
 
     def state(self) -> dict[str, Any]:
-        """The averages of the trained weights."""
-        return {"average": self._average}
+        """The averages of the trained weights, divided as these are."""
+        divided, pairs = self._ranks.divided, self._pairs
+        return {"average": {n: divided(own, pairs[n][1]) for n, own in self._average.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
         with torch.no_grad():
             for name, (_, mine) in self._pairs.items():
-                self._average[name].copy_(state["average"][name])
-                mine.copy_(self._average[name])
+                self._average[name].copy_(self._ranks.local(state["average"][name]))
+                self._ranks.local(mine).copy_(self._average[name])
 
     def _divergences(self, batch: Sequence[Lesson]) -> tuple[Tensor, Tensor]:
         """float32[N] each, of the taught tokens: divergences with their gradient, and weights."""
         own = [(lesson.member.tokens.ids, _wanted(lesson.member)) for lesson in batch]
-        shown = [with_demonstration(lesson, self.scaffold) for lesson in batch]
-        hidden = self._read(self.policy, own)
+        shown = [with_demonstration(lesson, self.words) for lesson in batch]
         with torch.no_grad():
-            told = self._read(self.model, shown)
+            shown_layer, told = self._compute(self._told, shown)
         ids = np.concatenate([row[wanted] for row, wanted in own])
         sampled = [lesson.member.tokens.logprob[_wanted(lesson.member)] for lesson in batch]
-        layer = OutputLayer.of(self.policy, self.temperature)
-        shown_layer = OutputLayer.of(self.model, self.temperature)
-        function = partial(_compared, layer, shown_layer, self.config.alpha)
-        rows = layer.rows(LOGITS_PER_CHUNK // 2)
         targets = torch.from_numpy(ids).to(self.device)
-        divergences, logprobs = in_chunks(function, rows, hidden, told, targets)
+        divergences, logprobs = self._compute_policy(
+            self._compared, own, shown_layer, told, targets
+        )
         drift = logprobs - torch.from_numpy(np.concatenate(sampled)).to(self.device)
         ratios = drift.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
         return divergences, ratios.clamp(max=self.config.cap)
+
+    def _told(self, model: nn.Module, sequences: Sequence[Sequenced]) -> tuple[OutputLayer, Tensor]:
+        """The teacher's output layer, which of a divided one is kept for the gradient, and what its
+        body says."""
+        layer = OutputLayer.of(model, self.temperature)
+        if self._ranks.count > 1:
+            layer = replace(layer, head=copy.deepcopy(layer.head))
+        return layer, self._read(model, sequences)
+
+    def _compared(
+        self,
+        policy: nn.Module,
+        sequences: Sequence[Sequenced],
+        shown_layer: OutputLayer,
+        told: Tensor,
+        targets: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The divergences from what the teacher says, and the policy's log-probabilities."""
+        layer = OutputLayer.of(policy, self.temperature)
+        function = partial(_compared, layer, shown_layer, self.config.alpha)
+        rows, hidden = layer.rows(LOGITS_PER_CHUNK // 2), self._read(policy, sequences)
+        divergences, logprobs = in_chunks(function, rows, hidden, told, targets)
+        return divergences, logprobs
 
     def _read(self, model: nn.Module, sequences: Sequence[Sequenced]) -> Tensor:
         inputs, selected = shifted(sequences)
         places = inputs.to(self.device), selected.to(self.device)
         return hidden_states(model, *places, self.learning.autocast)
 
+    def _cost(self, lesson: Lesson) -> int:
+        """The tokens that the teacher reads."""
+        return len(with_demonstration(lesson, self.words)[0])
+
     def _micro_batches(self, taught: Sequence[Lesson]) -> Iterator[list[Lesson]]:
         """Batch by the length that the teacher reads, at most `tokens_per_micro_batch` tokens."""
-        lengths = [len(with_demonstration(lesson, self.scaffold)[0]) for lesson in taught]
-        for places in by_length(lengths, self.learning.tokens_per_micro_batch):
+        for places in by_length([*map(self._cost, taught)], self.learning.tokens_per_micro_batch):
             yield [taught[place] for place in places]
 
 
@@ -191,11 +248,15 @@ def _trained(groups: Sequence[Group], credits: Credits) -> list[Lesson]:
     return [lesson for lesson in lessons(groups) if lesson.member.id in credits.trained]
 
 
-def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:
+def words_around(scaffold: Scaffold) -> Words:
+    """The tokens of the words before and after a sibling's tokens."""
+    return _message(scaffold, BEFORE), _message(scaffold, AFTER)
+
+
+def with_demonstration(lesson: Lesson, words: Words) -> Sequenced:
     """The teacher's text, and its taught tokens: the prompt, the sibling's tokens after its
     prompt with a message before and after them, and the trajectory after its prompt."""
     ids, start = lesson.member.tokens.ids, _start(lesson.member)
-    words = [_message(scaffold, text) for text in (BEFORE, AFTER)]
     shown = lesson.sibling.tokens.ids[_start(lesson.sibling) :]
     wanted = _wanted(lesson.member)
     between = np.concatenate([words[0], shown, words[1]])
@@ -208,7 +269,7 @@ def with_demonstration(lesson: Lesson, scaffold: Scaffold) -> Sequenced:
 def check_room(scaffold: Scaffold, max_tokens: int, context: int | None) -> None:
     """Raise ConfigError when two episodes of `max_tokens` and the words between them are longer
     than the model's context; None is no limit."""
-    words = sum(len(_message(scaffold, text)) for text in (BEFORE, AFTER))
+    words = sum(map(len, words_around(scaffold)))
     if context is not None and 2 * max_tokens + words > context:
         raise ConfigError(
             f"rollout.max_tokens is {max_tokens}, but a self-teacher reads two episodes and "
